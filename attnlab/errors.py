@@ -23,8 +23,14 @@ _folders: set[pathlib.Path] = (
     set()
 )  # where the modules and files lie that a command has named: a user's own
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
-RENAMED = {"so_far": "history", "no_looks": "initial_history"}
-"""What users' code of earlier versions may say in the protocol of attention, and what it is called now."""
+RENAMED = {
+    "so_far": "history",
+    "no_looks": "initial_history",
+    "map_labels": "stored_labels",
+    "Axis": "the list of its labels, with stored_labels for the file of maps",
+    "Maps": "a mapping of AttentionMap, see attnlab.tasks.maps",
+}
+"""What users' code of earlier versions may say in our protocols, and what it is called now."""
 
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
@@ -133,7 +139,7 @@ def reason(error: BaseException) -> str:
     else:
         text = str(error).strip().partition("\n\n")[0]
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    if isinstance(error, (AttributeError, TypeError)):
+    if isinstance(error, (AttributeError, TypeError, ImportError)):
         renamed = {old: new for old, new in RENAMED.items() if f"'{old}'" in text}
         text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

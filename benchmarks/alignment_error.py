@@ -219,7 +219,7 @@ def attention(
         maps = {
             key: map_
             for key, map_ in task.system.maps(collected[MAPS]).items()
-            if (map_.query, map_.key) == ("target", "source")
+            if (map_.rows, map_.columns) == ("target", "source")
         }
         if name is None:
             weights: jax.Array = task.system.alignment(maps)

@@ -26,7 +26,7 @@ import argparse
 import itertools
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -40,6 +40,7 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.systems.protocol import AttentionMap
+from attnlab.tasks.maps import maps_of
 from benchmarks import rounds
 
 NEAR = (1, 3, 5)
@@ -107,7 +108,7 @@ def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]
             for head, weights in enumerate(np.asarray(map_.weights)):
                 title = f"{name}, head {head + 1}" if len(map_.weights) > 1 else name
                 figures[title] += described(
-                    weights, map_.query, map_.query == map_.key, chosen.skip, evidence
+                    weights, map_.rows, map_.rows == map_.columns, chosen.skip, evidence
                 )
     return [(workdir, title, *means(each)) for title, each in figures.items() if each]
 
@@ -118,7 +119,8 @@ def seen(
     """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known."""
     if task.config.task != "language_modelling":
         for example in task.examples_from_text(params, task.map_examples("test", examples)):
-            yield task.maps(params, example).weights, evidence(task.config, example.source)
+            maps = maps_of(task.system, params, task.model_inputs(example)[0])
+            yield maps, evidence(task.config, example.source)
         return
     ids = np.concatenate([np.asarray(text) for text in task.data.ids["test"]])
     count = min(examples, len(ids) // length)
@@ -150,7 +152,11 @@ def evidence(config: Any, text: str) -> Evidence | None:
 
 
 def described(
-    weights: np.ndarray, query: str, itself: bool, skip: int, evidence: Evidence | None = None
+    weights: np.ndarray,
+    query: str | Sequence[str],
+    itself: bool,
+    skip: int,
+    evidence: Evidence | None = None,
 ) -> list[dict[str, float]]:
     """What is said of the rows of weights [Tq,Tk]; of hops one statement of all together."""
     rows = []

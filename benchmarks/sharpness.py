@@ -95,7 +95,7 @@ def sharpness(map_: AttentionMap) -> list[float]:
     weights = np.asarray(map_.weights, np.float64)
     entropies = []
     for i in range(weights.shape[1]):
-        count = i + 1 if map_.query == map_.key == "target_in" else weights.shape[2]
+        count = i + 1 if map_.rows == map_.columns == "target_in" else weights.shape[2]
         if count > 1:
             rows = weights[:, i]
             logs = np.log(np.where(rows > 0, rows, 1.0))

@@ -51,7 +51,7 @@ LONG = (
     "tests/experiments/test_experiment_files.py",
     "tests/training/test_kill_resume.py",
     "tests/attention/test_kernels.py",
-    "tests/experiments/run/test_queue.py",
+    "tests/experiments/run/test_worker.py",
     "tests/test_bad_input.py",
     "tests/test_python_page.py",
     "tests/mixers/test_whole.py",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.records import attempts
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.bad_input_cases import (
     CONFIGS,
     DATA,

@@ -396,3 +396,21 @@ def test_a_part_of_an_earlier_version_is_told_the_new_name(
     (folder / "own.py").write_text(text)
     line = trained(RNNSEARCH, f"system.attention.{kind}=own:Own")
     assert "Own (own.py:2) has no_looks, which is now initial_history" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("from attnlab.tasks.protocol import Axis\n", "; Axis is now the list of its labels"),
+        (
+            "from attnlab.tasks.translation import Translation\n"
+            "class Own(Translation):\n    def map_labels(self, axes): ...\n",
+            "Own (own.py:2) has map_labels, which is now stored_labels",
+        ),
+    ],
+)
+def test_a_task_of_an_earlier_version_is_told_the_new_name(
+    text: str, words: str, folder: Path
+) -> None:
+    (folder / "own.py").write_text(text)
+    assert words in trained(RNNSEARCH, "task=own:Own")

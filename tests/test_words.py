@@ -28,11 +28,7 @@ ALLOWED = {  # names that users write or read
     "one": ("attention/visibility/patterns.py", "layers/by_layer.py", "define/experiment.py"),
     "found": ("report/verdict.py",),  # in report.json
     "kept": ("data/", "tasks/protocol.py", "weights/fitting.py", "trackers/"),  # files of a run
-    "known": (
-        "tasks/classification.py",
-        "tasks/tagging.py",
-        "tasks/visual_questions.py",
-    ),  # labels that training has
+    "known": ("tasks/tagging.py",),  # tags that training has
     "own": ("attention/mixer.py", "data/", "report/statistics/"),  # yes or no
 }
 

@@ -27,8 +27,10 @@ from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
+from attnlab.tasks.maps import attention_maps, overlays, stored_labels
 
 if TYPE_CHECKING:
+    from attnlab.systems.protocol import AttentionMap
     from attnlab.tasks import AnyTask
     from attnlab.tasks.protocol import Example
     from attnlab.training.updates import Updates
@@ -72,7 +74,7 @@ def report(
     items = resampled(task, params, "test", outputs, results)
     if not first:
         for example in task.map_examples("test", PICTURED) if task.system.looks else ():
-            task.maps(params, example)
+            _to_draw(task, params, example)
         return
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
@@ -238,26 +240,33 @@ def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, 
     the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
     these. A second text that is read is also the target.
     """
-    maps = task.maps(params, example)
+    maps, over, gates = _to_draw(task, params, example)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for name, look in maps.looks.items():
+    for name, map_ in over.items():
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_overlay(paths[name], look.image, look.weights, look.rows, title=name)
-    for name, map_ in maps.weights.items():
-        if name in maps.looks or max(map_.weights.shape[-2:]) > LEGIBLE:
+        save_overlay(paths[name], map_.image, map_.weights, map_.rows, title=name)
+    for name, map_ in maps.items():
+        if name in over or max(map_.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_map(
-            paths[name], np.asarray(map_.weights), maps.columns(name), maps.rows(name), title=name
-        )
-        if map_.query == map_.key:
+        save_map(paths[name], map_.weights, map_.columns, map_.rows, title=name)
+        query, key = task.system.between(name)
+        if query == key:
             paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
-            save_arcs(paths[name + ARCS], np.asarray(map_.weights), maps.columns(name), title=name)
+            save_arcs(paths[name + ARCS], map_.weights, map_.columns, title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
-    weights = {name: np.asarray(map_.weights) for name, map_ in maps.weights.items()}
-    save_arrays(paths["arrays"], {**weights, **maps.gates}, maps.labels)
+    weights = {name: map_.weights for name, map_ in maps.items()}
+    save_arrays(paths["arrays"], {**weights, **gates}, stored_labels(task, example))
     return paths
+
+
+def _to_draw(
+    task: AnyTask, params: Any, example: Example
+) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
+    """The maps of an example, what is drawn over its image, and gates as arrays."""
+    maps = attention_maps(task, params, example)
+    return maps, *overlays(task, params, example, maps)
 
 
 def _plain(value: Any) -> Any:

@@ -23,6 +23,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import flattened, text
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
+from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
 from attnlab.training.devices import use_precision
@@ -276,12 +277,9 @@ class Run:
           UserError: a blank text, one text too many or too few, or a system without attention.
         """
         (example,) = self.examples_from_text([(source, target)])
-        maps = self.task.maps(self.params, example)
         return {
-            name: Map(
-                name, np.asarray(attention.weights), list(maps.rows(name)), list(maps.columns(name))
-            )
-            for name, attention in maps.weights.items()
+            name: Map(name, map_.weights, list(map_.rows), list(map_.columns))
+            for name, map_ in attention_maps(self.task, self.params, example).items()
         }
 
     def examples_from_text(self, typed: Sequence[Typed]) -> list[Example]:

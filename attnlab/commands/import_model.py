@@ -13,8 +13,8 @@ from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records.files import check_folder
+from attnlab.records.locks import RunLock
 from attnlab.records.sealed import check_no_trial
-from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run, start_jax
 from attnlab.training.session import Session

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import importlib
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 from attnlab.commands import describe
 from attnlab.config import SHIPPED
-from attnlab.config.registry import Components
+from attnlab.config.registry import Components, Table, import_object
 from attnlab.config.schema import first_paragraph
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
@@ -167,9 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def components(kind: str) -> Components:
     """The table of a kind."""
-    module, _, name = KINDS[kind].table.partition(":")
-    entries: Components = getattr(importlib.import_module(module), name)
-    return entries
+    return import_object(KINDS[kind].table, Table)
 
 
 def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[str, ...]]:

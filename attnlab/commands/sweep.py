@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.commands.sweep_flags import add_arguments as add_arguments
-from attnlab.commands.sweep_flags import default_directory, limit, seeds
+from attnlab.commands.sweep_flags import default_directory, seeds, work_options
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 
@@ -136,35 +136,36 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
     """The options of the sweep from the command line.
 
     Raises:
-      UserError: flags that do not go together, or no SLURM where it is asked for.
+      UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
     """
     from attnlab.experiments import run as running
 
     if arguments.accept_failed and arguments.no_final:
         raise UserError("--accept-failed: nothing is chosen with --no-final; leave one of them out")
-    settings = {"stack": arguments.stack, "final": not arguments.no_final}
-    settings |= {"retry_failed": arguments.retry_failed, "accept_failed": arguments.accept_failed}
-    settings |= {
-        "limit": limit(arguments.trial_timeout),
-        "accept_cores": arguments.accept_cores,
-        "part": running.Part.of(arguments.only, arguments.skip),
-    }
+    options = running.SweepOptions(
+        stack=arguments.stack,
+        retry_failed=arguments.retry_failed,
+        accept_failed=arguments.accept_failed,
+        work=work_options(arguments),
+        final=not arguments.no_final,
+    )
     if arguments.executor == "local":
         cores = arguments.cores_per_trial
         slots = running.local_slots(arguments.slots, arguments.devices_per_trial, cores)
-        return running.SweepOptions(slots=slots, **settings)
+        return dataclasses.replace(options, slots=slots)
+    name = arguments.executor
     if arguments.devices_per_trial is not None:
         raise UserError(
-            "--devices-per-trial: a worker of --executor=slurm has what --slurm.gpus asks for; use"
-            " that"
+            f"--devices-per-trial: a worker of --executor={name} has what --{name}.gpus asks for;"
+            " use that"
         )
-    request = running.slurm.request(arguments)
-    running.slurm.check()
+    request = (running.slurm if name == "slurm" else running.ray).request(arguments)
+    request.check()
     if arguments.stack == "on":
         raise UserError(
-            "--stack=on: workers of --executor=slurm take one trial at a time; leave it out"
+            f"--stack=on: workers of --executor={name} take one trial at a time; leave it out"
         )
-    return running.SweepOptions(cluster=request, **settings)
+    return dataclasses.replace(options, cluster=request)
 
 
 def with_slots(

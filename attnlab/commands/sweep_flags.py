@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from attnlab.errors import UserError
-from attnlab.experiments.run import slots
+from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
 
 EPILOG = """\
@@ -32,6 +32,10 @@ CORES = (
     "cores of a trial on CPUs, kept in the plan: they decide how sums round (default:"
     " cores by slots, of the machine that plans)"
 )
+LEAVING = (
+    "seconds that a trial that is asked to leave has to save, more while it compiles; then it is"
+    f" killed (default: {WorkOptions.grace:g})"
+)
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
     " none)"
@@ -41,7 +45,6 @@ TIMEOUT = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The experiment, the folder, and the options of running."""
     from attnlab.commands import session
-    from attnlab.experiments.run import slurm
 
     parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
     _add_experiment(parser.add_argument_group("an experiment without a file"))
@@ -59,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_course(parser)
     session.add_acceptance(parser)
     slurm.add_arguments(parser)
+    ray.add_arguments(parser)
     parser.epilog = EPILOG
 
 
@@ -108,7 +112,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--executor",
-        choices=("local", "slurm"),
+        choices=("local", "slurm", "ray"),
         default="local",
         help="where trials run (default: local)",
     )
@@ -149,11 +153,18 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
     add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
+    add_number(parser, "--grace", 0.1, 86400.0, LEAVING, metavar="SECONDS")
 
 
-def limit(minutes: float | None) -> float | None:
-    """The seconds of `--trial-timeout`."""
-    return None if minutes is None else 60 * minutes
+def work_options(arguments: argparse.Namespace) -> WorkOptions:
+    """The options of a worker, from the flags of `add_running`."""
+    minutes = arguments.trial_timeout
+    return WorkOptions(
+        Part.of(arguments.only, arguments.skip),
+        limit=None if minutes is None else 60 * minutes,
+        grace=WorkOptions.grace if arguments.grace is None else arguments.grace,
+        accept_cores=arguments.accept_cores,
+    )
 
 
 def seeds(listed: str | None) -> tuple[int, ...]:

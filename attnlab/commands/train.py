@@ -15,9 +15,9 @@ from attnlab.commands import session
 from attnlab.data import SPLITS
 from attnlab.progress import Progress
 from attnlab.records import provenance
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
-from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run
 from attnlab.training.session import Session

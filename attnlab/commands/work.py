@@ -34,15 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from attnlab.commands import sweep_flags
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, work
+    from attnlab.experiments.run import Stop, devices_wanted, local_slots, work
 
     plan = Plan.of_sweep(arguments.directory)
     devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
-    part = Part.of(arguments.only, arguments.skip)
-    limit = sweep_flags.limit(arguments.trial_timeout)
     with Stop() as stop:
-        work(arguments.directory, slots, stop, part, limit, arguments.accept_cores)
+        work(arguments.directory, slots, stop, sweep_flags.work_options(arguments))
     if stop.signal is not None:
         print(
             f"interrupted: all is saved in {arguments.directory}; others go on with it",

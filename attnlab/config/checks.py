@@ -62,7 +62,7 @@ def validate(
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
     root = ConfigNode(config, "", schema or schema_of(config))
-    settings = _settings(root)
+    settings = _settings(root, Node)
     longest = getattr(settings, "longest", None)
     fitted = False
     for node, field, relation in _lengths(root) if longest is not None else ():
@@ -78,7 +78,7 @@ def validate(
             )
         node.values[field] = fitting
         fitted = True
-    return _settings(root) if fitted else settings
+    return _settings(root, Node) if fitted else settings
 
 
 def schema_of(config: Mapping[str, object]) -> type[Node]:
@@ -120,14 +120,12 @@ def read_settings(kind: type[Kind], values: Mapping[str, object] | Node, where: 
     node = ConfigNode(tree, where, kind)
     with tree.ignore_type():
         complete(node)
+    return _settings(node, kind)
+
+
+def _settings(node: ConfigNode, kind: type[Kind]) -> Kind:
     settings = _check_node(node)
     assert isinstance(settings, kind)
-    return settings
-
-
-def _settings(root: ConfigNode) -> Node:
-    settings = _check_node(root)
-    assert isinstance(settings, Node)
     return settings
 
 

@@ -126,7 +126,7 @@ class Table(Generic[T]):
         if not callable(component):
             raise UserError(f"{where}: expected a class or a function, this is {described}")
         read = getattr(component, "read", None)
-        for old, new in errors.RENAMED.items() if "attnlab.attention." in self.base else ():
+        for old, new in errors.RENAMED.items():
             if hasattr(component, old) or (read and old in inspect.signature(read).parameters):
                 raise UserError(f"{where}: {described} has {old}, which is now {new}")
         for attribute in self.declares:

@@ -45,7 +45,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
-from attnlab.records.stream import Held, RunLock
+from attnlab.records.locks import Held, RunLock
 
 PLAN = "plan.json"
 LENGTH = 2**24  # ids of a shard

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Texts(Dataset[str]):
     """The data of a run of language modelling."""
 
     method = "texts"
-    things = "texts"
+    things: ClassVar[str] = "texts"
 
     _spelt: dict[str, int] = field(
         default_factory=dict, repr=False, compare=False

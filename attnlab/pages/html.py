@@ -7,8 +7,9 @@ highlights what belongs together. All content is there without it.
 
 from __future__ import annotations
 
+import dataclasses
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from attnlab.errors import visible
 from attnlab.pages.style import SCRIPT, STYLE
@@ -34,6 +35,37 @@ PAGE = """\
 </body>
 </html>
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A part of a page that is drawn.
+
+    Attributes:
+      title: above it.
+      body: HTML.
+      notes: below it; empty ones are left out.
+    """
+
+    title: str
+    body: str
+    notes: tuple[str, ...]
+
+
+def figure(of: Figure) -> str:
+    """A section with a figure and its notes."""
+    return section(of.title, f"{of.body}\n{notes(*of.notes)}")
+
+
+def panels(pictures: Sequence[str], most: int | None = None, name: str = "") -> str:
+    """Pictures side by side; those after the first `most` are folded, as so many more of `name`."""
+    shown, rest = (
+        "\n".join(f"<figure>{picture}</figure>" for picture in part)
+        for part in (pictures[:most], pictures[len(pictures) if most is None else most :])
+    )
+    more = f"{len(pictures) - (most or 0)} more {name}"
+    folded = fold(more, f'<div class="figures">{rest}</div>') if rest else ""
+    return f'<div class="figures">{shown}</div>{folded}'
 
 
 def whole(title: str, parts: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 NONE = "-"
+LONGEST = 1e15  # numbers from here on are written with a power of 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,16 +33,23 @@ class Table:
 
     def only(self, columns: Sequence[str]) -> Table:
         """The same with these columns only."""
-        places = [self.columns.index(column) for column in columns]
-        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        return self.at([self.columns.index(column) for column in columns])
+
+    def at(self, places: Sequence[int]) -> Table:
+        """The same with the columns at these places only, whose heads need not differ."""
+        columns, *rows = (
+            tuple(row[place] for place in places) for row in (self.columns, *self.rows)
+        )
         numbers = frozenset(new for new, old in enumerate(places) if old in self.numbers)
-        return dataclasses.replace(self, columns=tuple(columns), rows=rows, numbers=numbers)
+        return dataclasses.replace(self, columns=columns, rows=tuple(rows), numbers=numbers)
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, from 10,000 on all before the point."""
+    """Four significant digits, from 10,000 on all before the point, from `LONGEST` on a power of 10."""
     if value is None:
         return NONE
+    if abs(value) >= LONGEST:
+        return f"{value:.4g}"
     return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else f"{value:,.0f}"
 
 
@@ -57,12 +65,19 @@ def interval(value: tuple[float, float] | None) -> str:
     if value is None:
         return NONE
     width, most = value[1] - value[0], max(map(abs, value))
+    if most >= LONGEST:
+        return f"[{value[0]:.3g}, {value[1]:.3g}]"
     decimals = (
         max(0, min(2 - math.floor(math.log10(width)), 4 - math.floor(math.log10(most))))
         if width > 0
         else 4
     )
     return f"[{value[0]:,.{decimals}f}, {value[1]:,.{decimals}f}]"
+
+
+def mean(value: float | None, around: tuple[float, float] | None) -> str:
+    """ "0.925 [0.904, 0.946]", without an interval the number alone."""
+    return number(value) + (f" {interval(around)}" if around else "")
 
 
 def p_value(value: float | None) -> str:

@@ -2,12 +2,13 @@
 (`meeting`), and how they end together (`supervision`).
 
 Each process of the command line forks another that does the work, and itself never imports jax. A
-single process uses nothing of this.
+single process uses nothing of this. JAX detects launchers, connects the processes and has its own
+timeouts for that; what it lacks is here: waiting that says for whom, commands that are compared, and
+an end of all at once in one line.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,6 @@ from attnlab.processes.detection import Member, add_arguments, find
 
 __all__ = ["Member", "add_arguments", "find", "index", "run"]
 
-_CONNECT = 120  # seconds; all processes have started when they begin to connect
 _member: Member | None = None
 
 
@@ -66,12 +66,8 @@ def _join(member: Member, address: str, neighbours: int) -> None:
     host = address.rpartition(":")[0].strip("[]")
     for name in ("no_proxy", "NO_PROXY"):  # gRPC would go through a proxy
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), host)))
-    for unwanted in (
-        "jax_check_proxy_envs",
-        "jax_enable_preemption_service",
-    ):  # the first would print, the second would take SIGTERM
-        with contextlib.suppress(AttributeError):  # this version of JAX has no such setting
-            jax.config.update(unwanted, False)
+    jax.config.update("jax_check_proxy_envs", False)  # it would print
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM
     try:
         jax.distributed.initialize(
             address,
@@ -79,7 +75,6 @@ def _join(member: Member, address: str, neighbours: int) -> None:
             process_id=member.index,
             local_device_ids=_local_devices(member, neighbours),
             cluster_detection_method="deactivate",
-            initialization_timeout=_CONNECT,
         )
     except RuntimeError as error:
         raise UserError(
@@ -92,9 +87,8 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return (
-        [0] if len(shown) == 1 and shown[0] else [member.local]
-    )  # the launcher has already assigned one
+    assigned = len(shown) == 1 and shown[0]  # by the launcher
+    return [0] if assigned else [member.local]
 
 
 def _without_own(argv: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 from attnlab.errors import UserError
 from attnlab.flags import add_number
@@ -59,14 +59,9 @@ class Hint:
     local: int | None = None
 
 
-class Group(NamedTuple):
-    """The address of process 0, the number of processes, and the index of this one; None for what
-    is not known yet.
-    """
-
-    address: str | None
-    processes: int | None
-    process: int | None
+Group: TypeAlias = tuple[str | None, int | None, int | None]
+"""The address of process 0, the number of processes, and the index of this one; None for what is
+not known yet."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,21 +96,19 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     except argparse.ArgumentError as error:
         raise UserError(f"{error}".removeprefix("argument ")) from None
     hint = of_environment(environ) or Hint("")
-    asked = (
-        flags.coordinator is not None or flags.process is not None or flags.processes is not None
-    )
+    asked = any(value is not None for value in vars(flags).values())
     if flags.processes == 1 or not (asked or hint.launcher) or (not asked and hint.count == 1):
         return None
-    group = Group(
+    group: Group = (
         flags.coordinator or environ.get(ADDRESS),
         hint.count if flags.processes is None else flags.processes,
         hint.index if flags.process is None and hint.count is not None else flags.process,
     )
-    group = _filled(group, hint, asked)
-    if not asked and group.processes == 1:
+    address, count, index = group = _filled(group, hint, asked)
+    if not asked and count == 1:
         return None
-    if None not in group:
-        return _checked(group, hint)
+    if address is not None and count is not None and index is not None:
+        return _checked(address, count, index, hint.local)
     missing = " and ".join(flag for flag, value in zip(FLAGS, group, strict=True) if value is None)
     if asked:
         raise UserError(f"one of several processes: give {missing} too (docs/processes.md)")
@@ -124,11 +117,8 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
             f"{hint.launcher} has started {hint.count} processes: give {missing} too, or {ALONE}"
         )
     if hint.launcher == "kubernetes":
-        print(
-            f"note: a pod of an indexed job works alone, unless you give {missing}"
-            " (docs/processes.md)",
-            file=sys.stderr,
-        )
+        note = f"a pod of an indexed job works alone, unless you give {missing}"
+        print(f"note: {note} (docs/processes.md)", file=sys.stderr)
     return None
 
 
@@ -158,13 +148,13 @@ def _filled(group: Group, hint: Hint, asked: bool) -> Group:
     if not hint.launcher or None not in group:
         return group
     if None not in group[:2]:
-        return group._replace(process=hint.index)  # only the number of the pod was missing
+        return *group[:2], hint.index  # only the number of the pod was missing
     from jax._src.clusters import ClusterEnv  # JAX has no public name for it before it connects
 
     try:
         with warnings.catch_warnings(action="ignore"):  # a package that JAX could use is missing
-            detected = Group(
-                *ClusterEnv.auto_detect_unset_distributed_params(*group, [0], None, 60)[:3]
+            address, count, index, _ = ClusterEnv.auto_detect_unset_distributed_params(
+                *group, [0], None, 60
             )
     except Exception as error:  # the service does not answer: KeyError, errors of an HTTP library
         if hint.launcher == "mpirun" and not asked:
@@ -173,19 +163,16 @@ def _filled(group: Group, hint: Hint, asked: bool) -> Group:
         if asked or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error
         print(f"note: {reason}: this process works alone", file=sys.stderr)
-        return Group(None, 1, 0)
-    return detected if detected.process is not None else detected._replace(process=hint.index)
+        return None, 1, 0
+    return address, count, hint.index if index is None else index
 
 
-def _checked(group: Group, hint: Hint) -> Member:
+def _checked(address: str, count: int, index: int, local: int | None) -> Member:
     """The member, if the numbers make sense."""
-    address, count, index = str(group.address), int(group.processes or 0), int(group.process or 0)
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")
     if not 0 <= index < count:
-        raise UserError(
-            f"--process={index}: with --processes={count} it is a whole number from 0 to"
-            f" {count - 1}"
-        )
-    return Member(host.strip("[]"), int(port), count, index, hint.local)
+        last = f"with --processes={count} it is a whole number from 0 to {count - 1}"
+        raise UserError(f"--process={index}: {last}")
+    return Member(host.strip("[]"), int(port), count, index, local)

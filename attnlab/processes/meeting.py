@@ -11,9 +11,11 @@ import contextlib
 import dataclasses
 import json
 import socket
+import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 import attnlab
@@ -21,55 +23,45 @@ from attnlab.errors import UserError
 from attnlab.processes.detection import ALONE, Member
 
 PATIENCE = 300.0  # seconds in which all must connect: machines may start minutes apart
-_HELLO = 10.0  # seconds in which a new connection must say which process it is
+_HELLO = 10  # seconds in which a new connection must say which process it is
 _NOTE = 10.0  # seconds before process 0 says which processes are missing
 _RETRY = 0.25
+_LONGEST = 2**24  # bytes of a message
 
 
-class Link:
-    """A connection to another process, in lines of JSON."""
+def open_link(connection: socket.socket) -> Connection:
+    """A connection to another process, for messages of JSON."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _HELLO, 0))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return Connection(connection.detach())
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._lines = connection.makefile("rb")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-            if hasattr(socket, name):
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
 
-    def send(self, message: Any) -> None:
-        """Send one message; nothing happens if the other end is gone."""
-        with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+def send(link: Connection, message: object) -> None:
+    """Send one message; nothing happens if the other end is gone."""
+    with contextlib.suppress(OSError):
+        link.send_bytes(json.dumps(message).encode())
 
-    def receive(self, timeout: float | None = None) -> Any:
-        """The next message; None if the other end is gone, is silent for too long, or sends
-        something else.
-        """
-        try:
-            self._socket.settimeout(timeout)
-            line = self._lines.readline()
-            self._socket.settimeout(None)
-            return json.loads(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError):
-            return None
 
-    def is_open(self) -> bool:
-        """Whether the other end is alive, as far as is known now; for a link without expected
-        messages.
-        """
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+def receive(link: Connection, timeout: float | None = None) -> Any:
+    """The next message; None if the other end is gone, is silent for too long, or sends something
+    else.
+    """
+    try:
+        return json.loads(link.recv_bytes(_LONGEST)) if link.poll(timeout) else None
+    except (OSError, EOFError, ValueError):
+        return None
 
-    def close(self) -> None:
-        """Close it; the other end sees it at once."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+
+def is_open(link: Connection) -> bool:
+    """Whether the other end is alive, as far as is known now; where no message is expected."""
+    try:
+        return not link.poll()
+    except OSError:
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +76,7 @@ class Meeting:
 
     address: str
     hosts: Sequence[str]
-    links: dict[int, Link]
+    links: dict[int, Connection]
 
     def neighbours(self, member: Member) -> int:
         """How many processes run on the host of this one, including itself."""
@@ -115,52 +107,42 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
     """Process 0: wait for all others."""
-    links: dict[int, Link] = {}
+    links: dict[int, Connection] = {}
     hellos = {0: hello}
-    began, noted = time.monotonic(), False
+    began, noted, where = time.monotonic(), False, f"{member.host}:{member.port}"
     with _listen(member) as server:
+        server.settimeout(_RETRY)
         while len(hellos) < member.count:
             missing = ", ".join(str(index) for index in range(member.count) if index not in hellos)
             waited = time.monotonic() - began
             if waited > patience:
-                problem = (
-                    f"of {member.count} processes these have not come to"
-                    f" {member.host}:{member.port} in {patience:.0f} s: {missing}"
-                )
-                raise _refused(links, f"{problem}; {ALONE}")
+                problem = f"of {member.count} processes these have not come to {where} in"
+                raise _refused(links, f"{problem} {patience:.0f} s: {missing}; {ALONE}")
             if waited > _NOTE and not noted:
-                where = f"{member.host}:{member.port}"
-                print(
-                    f"waiting at {where} for process {missing} of {member.count}; {ALONE}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                line = f"waiting at {where} for process {missing} of {member.count}; {ALONE}"
+                print(line, file=sys.stderr, flush=True)
                 noted = True
-            server.settimeout(_RETRY)
             try:
-                connection, _ = server.accept()
+                came = open_link(server.accept()[0])
             except TimeoutError:
                 continue
-            link = Link(connection)
-            other = link.receive(_HELLO)
+            other = receive(came, _HELLO)
             if not isinstance(other, dict) or "attnlab" not in other:  # not one of ours
-                link.close()
+                came.close()
                 continue
-            if wrong := _wrong(other, hello) or _twice(other, hellos, links):
-                raise _refused({**links, -1: link}, wrong)
-            hellos[other["process"]], links[other["process"]] = other, link
-            for index in [
-                index for index, link in links.items() if not link.is_open()
-            ]:  # it will be started again
-                links.pop(index).close()
+            for index in [index for index in links if not is_open(links[index])]:
+                links.pop(index).close()  # it will be started again
                 del hellos[index]
+            if wrong := _wrong(other, hello, hellos):
+                raise _refused({**links, -1: came}, wrong)
+            hellos[other["process"]], links[other["process"]] = other, came
     meeting = Meeting(
         f"{_bracketed(member.host)}:{_free_port()}",
         [hellos[index]["host"] for index in range(member.count)],
         links,
     )
-    for link in links.values():
-        link.send({"address": meeting.address, "hosts": meeting.hosts})
+    for other in links.values():
+        send(other, {"address": meeting.address, "hosts": meeting.hosts})
     return meeting
 
 
@@ -171,22 +153,20 @@ def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meet
     deadline, reason = time.monotonic() + patience, "no answer"
     while (left := deadline - time.monotonic()) > 0:
         try:
-            link = Link(
-                socket.create_connection((member.host, member.port), timeout=min(left, 10.0))
-            )
+            first = open_link(socket.create_connection((member.host, member.port), min(left, 10.0)))
         except OSError as error:
             reason = str(error.strerror or error)
             time.sleep(_RETRY)
             continue
-        link.send(hello)
-        answer = link.receive(left + _HELLO)
+        send(first, hello)
+        answer = receive(first, left + _HELLO)
         if answer is None:
-            link.close()
+            first.close()
             time.sleep(_RETRY)
             continue
         if "refused" in answer:
             raise SystemExit(2)  # process 0 has printed why
-        return Meeting(answer["address"], answer["hosts"], {0: link})
+        return Meeting(answer["address"], answer["hosts"], {0: first})
     where = (
         f"{member}: process 0 was not found at {member.host}:{member.port} in {patience:.0f} s"
         f" ({reason})"
@@ -209,8 +189,10 @@ def _listen(member: Member) -> socket.socket:
         ) from error
 
 
-def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
-    """Why a process does not belong to this group; "" if it does."""
+def _wrong(
+    other: dict[str, Any], mine: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
+) -> str:
+    """Why a process does not belong to this group, in which others are; "" if it does."""
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != mine["attnlab"]:
         return (
@@ -223,39 +205,24 @@ def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
             f" {mine['processes']}"
         )
     if other["command"] != mine["command"]:
+        pairs = (other["command"], mine["command"]), (mine["command"], other["command"])
         theirs, ours = (
-            [word for word in a if word not in b] or ["nothing more"]
-            for a, b in _both_ways(other["command"], mine["command"])
+            " ".join(word for word in a if word not in b) or "nothing more" for a, b in pairs
         )
+        return f"{who} was started for something else ({theirs}; process 0: {ours}); {ALONE}"
+    if same := hellos.get(other["process"]):
         return (
-            f"{who} was started for something else ({' '.join(theirs)}; process 0:"
-            f" {' '.join(ours)}); {ALONE}"
+            f"two processes were started as process {other['process']}, on {same['host']} and on"
+            f" {other['host']}"
         )
     return ""
 
 
-def _both_ways(first: list[str], second: list[str]) -> list[tuple[list[str], list[str]]]:
-    return [(first, second), (second, first)]
-
-
-def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict[int, Link]) -> str:
-    """Why a second process with this index is wrong; "" for the first one, and for one that was
-    started again.
-    """
-    index = other["process"]
-    if index not in hellos or (index in links and not links[index].is_open()):
-        return ""
-    return (
-        f"two processes were started as process {index}, on {hellos[index]['host']} and on"
-        f" {other['host']}"
-    )
-
-
-def _refused(links: dict[int, Link], message: str) -> UserError:
+def _refused(links: Mapping[int, Connection], message: str) -> UserError:
     """The error of process 0, sent to all that have connected."""
-    for link in links.values():
-        link.send({"refused": message})
-        link.close()
+    for other in links.values():
+        send(other, {"refused": message})
+        other.close()
     return UserError(message)
 
 

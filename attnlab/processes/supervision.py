@@ -1,32 +1,33 @@
 """How several processes end together: process 0 hears how each has ended, decides on the cause, and
 prints it in one line.
+
+JAX ends the other processes too, but later and otherwise. After `kill -9` of one of two or three they
+were aborted by SIGABRT with 18 to 47 lines of text: after 110 s (once, JAX 0.10), with
+`heartbeat_timeout_seconds=5` after 0.4 to 15 s (five kills, JAX 0.10 and 0.12, on two busy cores); and so
+short a time may also end a run of which one process has only stalled. Here a closed connection says at
+once which process is gone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
-import queue
 import sys
-import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import wait
+from typing import get_args
 
 from attnlab.errors import UserError
 from attnlab.processes.detection import Member
-from attnlab.processes.meeting import Link, Meeting
-from attnlab.processes.worker import End, Worker
+from attnlab.processes.meeting import Meeting, receive, send
+from attnlab.processes.worker import Cause, End, Worker
 
 GRACE = 2.0
 """Seconds after a process has failed in which another's end may turn out to be the reason."""
-_ORDER = (
-    "done",
-    "lost",
-    "killed",
-    "mistake",
-    "failure",
-    "abort",
-)  # the order in which causes count if several processes have ended
+_ORDER = get_args(Cause)
+_GONE = End("lost", 1, "is gone")
 _AGAIN = "all have ended; the same command goes on from what is saved"
 
 
@@ -40,7 +41,6 @@ class Group:
 
     def __init__(self, member: Member, meeting: Meeting) -> None:
         self.member, self.meeting = member, meeting
-        self._events: queue.SimpleQueue[tuple[int, End | None]] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], int]) -> int:
         """Do `work` in a forked process and wait until all have ended; the exit code is the same
@@ -50,12 +50,8 @@ class Group:
           UserError: a `UserError` of any process; raised in process 0.
           BaseException: any other exception of process 0 itself.
         """
-        worker = Worker(
-            work, self.member.index == 0, lambda end: self._events.put((self.member.index, end))
-        )
+        worker = Worker(work, self.member.index == 0)
         with worker.signalled():
-            for index, link in self.meeting.links.items():
-                threading.Thread(target=self._listen, args=(index, link), daemon=True).start()
             try:
                 return self._decide(worker) if self.member.index == 0 else self._follow(worker)
             finally:
@@ -63,33 +59,39 @@ class Group:
                 for link in self.meeting.links.values():
                     link.close()
 
-    def _listen(self, index: int, link: Link) -> None:
-        """Receive messages of another process until it is gone."""
-        while (message := link.receive()) is not None:
-            self._events.put((index, End(**message)))
-        self._events.put((index, None))
+    def _next_end(self, worker: Worker, deadline: float = math.inf) -> tuple[int, End] | None:
+        """The next process of whose end this one hears, and the end; None after the deadline."""
+        indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
+        while True:
+            left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+            ready = wait([*indices, *worker.sources], left)
+            if not ready:
+                return None
+            if end := worker.hear():
+                return self.member.index, end
+            for link, index in indices.items():
+                if link in ready:
+                    message = receive(link)
+                    if message is not None:
+                        return index, End(**message)
+                    link.close()
+                    return index, _GONE
 
     # --- process 0 ---
 
     def _decide(self, worker: Worker) -> int:
         """Wait for the first end that counts; tell all."""
         ends: dict[int, End] = {}
-        deadline: float | None = None
-        while deadline is None or time.monotonic() < deadline:
-            try:
-                index, end = self._events.get(
-                    timeout=None if deadline is None else max(0.0, deadline - time.monotonic())
-                )
-            except queue.Empty:
-                break
-            end = end or End("lost", 1, "is gone")
+        deadline = math.inf
+        while heard := self._next_end(worker, deadline):
+            index, end = heard
             ends.setdefault(index, end)
             if end.cause in ("done", "lost", "killed") or (end.cause == "mistake" and index == 0):
                 break
-            deadline = deadline or time.monotonic() + GRACE
+            deadline = min(deadline, time.monotonic() + GRACE)
         index, end = min(ends.items(), key=lambda pair: (_ORDER.index(pair[1].cause), pair[0]))
         for link in self.meeting.links.values():
-            link.send(dataclasses.asdict(dataclasses.replace(end, details="", error=None)))
+            send(link, dataclasses.asdict(dataclasses.replace(end, details="", error=None)))
         worker.stop()
         return self._report_end(index, end)
 
@@ -111,17 +113,18 @@ class Group:
 
     def _follow(self, worker: Worker) -> int:
         """Tell process 0 how the work here ended, and end when it says so."""
-        while True:
-            index, end = self._events.get()
-            if index == self.member.index and end is not None:
-                self.meeting.links[0].send(dataclasses.asdict(dataclasses.replace(end, error=None)))
-            elif end is not None:
-                return end.code
-            else:
+        while heard := self._next_end(worker):
+            index, end = heard
+            if index == self.member.index:
+                send(
+                    self.meeting.links[0], dataclasses.asdict(dataclasses.replace(end, error=None))
+                )
+                continue
+            if end is _GONE and self.member.index == 1:  # the first process that is left says it
                 worker.stop()
-                if self.member.index == 1:  # one line, printed by the first process that is left
-                    _say(f"{self._name(0)} is gone: {_AGAIN}")
-                return 1
+                _say(f"{self._name(0)} {_GONE.text}: {_AGAIN}")
+            return end.code
+        return _GONE.code
 
     def _name(self, index: int) -> str:
         return f"process {index} of {self.member.count} (host {self.meeting.hosts[index]})"

@@ -7,10 +7,10 @@ So the work sends its errors to the parent, which finds the cause before anythin
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -19,14 +19,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NoReturn
+from multiprocessing.connection import Connection
+from typing import Literal, NoReturn, TextIO
 
 from attnlab.errors import UserError
 
 Cause = Literal["done", "lost", "killed", "mistake", "failure", "abort"]
 """How a process has ended: it came to its end; it is gone with its host or its parent; killed by a
 signal; a `UserError`; any other exception; by a library below Python. The last two may be what
-another process's end has done to it.
+another process's end has done to it; of several ends the one that comes first here is told.
 """
 
 _KEPT = 40  # lines of the output of libraries below Python
@@ -67,41 +68,33 @@ class Worker:
     Args:
       work: what to do; its result is the exit code.
       speaks: whether its output is shown. A silent worker stays after its work until it is stopped.
-      ended: called from a thread, once or twice: with the failure of the work, and with the end of
-        the process.
+
+    Attributes:
+      sources: what becomes ready, for `multiprocessing.connection.wait`, when `hear` has something to
+        read.
     """
 
-    def __init__(self, work: Callable[[], int], speaks: bool, ended: Callable[[End], None]) -> None:
-        lifeline, self._lifeline = os.pipe()
-        source, sink = os.pipe()
-        heard, noise = os.pipe()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()  # otherwise both would print its content
-        signal.pthread_sigmask(
-            signal.SIG_BLOCK, SIGNALS
-        )  # the parent cannot pass a signal on before it knows the worker
-        self.pid = os.fork()
-        if self.pid == 0:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            for end in (self._lifeline, source, heard):
-                os.close(end)
-            _work(work, speaks, lifeline, sink, noise)
-        for end in (lifeline, sink, noise):
-            os.close(end)
-        self._ended, self._noise = ended, collections.deque[bytes](maxlen=_KEPT)
-        self._listener = threading.Thread(target=self._hear, args=(heard,), daemon=True)
-        self._reader = threading.Thread(target=self._read, args=(source,), daemon=True)
-        self._waiter = threading.Thread(target=self._wait, daemon=True)
-        for thread in (self._listener, self._reader, self._waiter):
-            thread.start()
+    def __init__(self, work: Callable[[], int], speaks: bool) -> None:
+        fork = multiprocessing.get_context("fork")
+        self._messages, sink = fork.Pipe(duplex=False)
+        self._noises, noise = fork.Pipe(duplex=False)
+        self._noise = b""
+        os.set_blocking(self._noises.fileno(), False)
+        # the parent cannot pass a signal on before it knows the worker
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._process = fork.Process(target=_work, args=(work, speaks, sink, noise))
+        self._process.start()
+        sink.close()
+        noise.close()
+        ends: list[Connection | int] = [self._messages, self._noises, self._process.sentinel]
+        self.sources = ends
 
     @contextlib.contextmanager
     def signalled(self) -> Iterator[None]:
         """While entered, signals that ask the process to end go to the worker, which knows what to
         save. Signals since the fork are passed on too.
         """
-        before: dict[int, Any] = {
+        before = {
             number: signal.signal(number, lambda number, frame: self.signal(number))
             for number in SIGNALS
         }
@@ -113,32 +106,36 @@ class Worker:
                 signal.signal(number, handler)
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+        """Send it a signal, unless it has ended."""
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, number)
 
     def stop(self, patience: float = 5.0) -> None:
         """End it at once."""
-        if self._waiter.is_alive():
-            self.signal(signal.SIGKILL)
-        self._waiter.join(patience)
+        self._process.kill()
+        self._process.join(patience)
 
-    def _hear(self, descriptor: int) -> None:
-        with open(descriptor, "rb") as pipe:
-            self._noise.extend(pipe)
-
-    def _read(self, descriptor: int) -> None:
-        with open(descriptor, "rb") as pipe:
-            content = pipe.read()
-        if content:
-            self._ended(pickle.loads(content))
-
-    def _wait(self) -> None:
-        _, status = os.waitpid(self.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        self._reader.join(1.0)
-        self._listener.join(1.0)  # a grandchild may still hold it open
-        self._ended(self._unasked(code))
+    def hear(self) -> End | None:
+        """Read what has come: the failure of the work, then the end of the process; None for neither."""
+        if not self.sources:
+            return None
+        code = self._process.exitcode  # asked first, since nothing comes after the end
+        with contextlib.suppress(BlockingIOError):
+            if self._noises in self.sources:
+                heard = os.read(self._noises.fileno(), 2**16)
+                self._noise = b"".join((self._noise + heard).splitlines(True)[-_KEPT:])
+                if not heard:
+                    self.sources.remove(self._noises)
+        if self._messages in self.sources and self._messages.poll():
+            try:
+                end: End = pickle.loads(self._messages.recv_bytes())
+                return end
+            except (EOFError, OSError):  # nothing more, or the end came within a message
+                self.sources.remove(self._messages)
+        if code is None:
+            return None
+        self.sources.clear()
+        return self._unasked(code)
 
     def _unasked(self, code: int) -> End:
         """An end without a message from the work: its exit code; a negative one is the signal that
@@ -146,13 +143,14 @@ class Worker:
         """
         if code >= 0 or -code == signal.SIGABRT:  # a library ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
-            return End("abort", max(1, code), text, b"".join(self._noise).decode(errors="replace"))
+            return End("abort", max(1, code), text, self._noise.decode(errors="replace"))
         return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
 
 
-def _work(work: Callable[[], int], speaks: bool, lifeline: int, sink: int, noise: int) -> NoReturn:
+def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
     """All that the forked process does."""
-    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _redirect(speaks, noise)
         try:
@@ -166,22 +164,23 @@ def _work(work: Callable[[], int], speaks: bool, lifeline: int, sink: int, noise
             _tell(sink, End("done", code))
             os._exit(code)
     except BaseException as error:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # Ctrl-C comes from the terminal and from the parent
+        # Ctrl-C comes from the terminal and from the parent
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         _tell(sink, _failed(error))
     # the parent ends it later: closing its connections now would make the others fail
     while True:
         time.sleep(3600.0)
 
 
-def _end_with_parent(lifeline: int) -> None:
+def _end_with_parent() -> None:
     """Wait until the parent is gone, then end."""
-    os.read(lifeline, 1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _redirect(speaks: bool, noise: int) -> None:
+def _redirect(speaks: bool, noise: Connection) -> None:
     """Send output from below Python to the parent, and output of Python to where it went before, or
     nowhere.
     """
@@ -189,19 +188,21 @@ def _redirect(speaks: bool, noise: int) -> None:
         _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
         for stream in (sys.stdout, sys.stderr)
     ]
-    os.dup2(noise, 1)
-    os.dup2(noise, 2)
-    os.close(noise)
+    os.dup2(noise.fileno(), 1)
+    os.dup2(noise.fileno(), 2)
+    noise.close()
     sys.stdout, sys.stderr = streams
 
 
-def _like(stream: Any) -> Any:
+def _like(stream: TextIO | None) -> TextIO | None:
     """A copy of `stream` with its own descriptor; None stays None."""
     if stream is None:
         return None
-    binary = open(os.dup(stream.fileno()), "wb")  # noqa: SIM115
-    options = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-    return io.TextIOWrapper(binary, encoding=stream.encoding, errors=stream.errors, **options)
+    options = {
+        name: getattr(stream, name)
+        for name in ("encoding", "errors", "line_buffering", "write_through")
+    }
+    return io.TextIOWrapper(open(os.dup(stream.fileno()), "wb"), **options)
 
 
 def _failed(error: BaseException) -> End:
@@ -210,23 +211,18 @@ def _failed(error: BaseException) -> End:
         return End("mistake", 2, str(error), error=UserError(str(error)))
     if isinstance(error, KeyboardInterrupt):
         return End("killed", 128 + signal.SIGINT, "was interrupted", error=KeyboardInterrupt())
-    text = "".join(traceback.format_exception(error))
-    error.__cause__, error.__context__ = _Remote(text), None
-    return End(
-        "failure",
-        1,
-        f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}",
-        text,
-        error,
-    )
+    details = "".join(traceback.format_exception(error))
+    error.__cause__, error.__context__ = _Remote(details), None
+    text = f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return End("failure", 1, text, details, error)
 
 
-def _tell(sink: int, end: End) -> None:
+def _tell(sink: Connection, end: End) -> None:
     """Send the end to the parent; an exception that cannot be sent goes as text only."""
     try:
         content = pickle.dumps(end)
         pickle.loads(content)
     except Exception:
         content = pickle.dumps(dataclasses.replace(end, error=None))
-    with open(sink, "wb") as pipe:
-        pipe.write(content)
+    sink.send_bytes(content)
+    sink.close()

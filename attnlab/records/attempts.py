@@ -99,21 +99,12 @@ class Attempt:
         """
         if self.began is not None:
             return
-        step = max(
-            (
-                int(path.name)
-                for path in (self.workdir / "checkpoints").glob("*")
-                if path.name.isdigit()
-            ),
-            default=0,
-        )
+        names = [path.name for path in (self.workdir / "checkpoints").glob("*")]
+        step = max((int(name) for name in names if name.isdigit()), default=0)
         self.began, self._clock = time.time(), time.monotonic()
         self._reported = self._clock
         who = {"pid": os.getpid(), "host": socket.gethostname()}
-        _append(
-            self.workdir,
-            {"event": "start", "time": round(self.began, 3), **who, **self._use, "step": step},
-        )
+        _append(self.workdir, "start", {**who, **self._use, "step": step}, self.began)
 
     def at(self, step: int) -> None:
         """Tell how far the run is; may be called at every step, for a record is due only once in a
@@ -128,11 +119,7 @@ class Attempt:
         if now - self._reported >= min(_LONGEST, max(INTERVAL, _SHARE * (now - self._clock))):
             self._reported = now
             seconds = round(now - self._clock, 3)
-            _append(
-                self.workdir,
-                {"event": "step", "time": round(time.time(), 3), "seconds": seconds, "step": step},
-                lasting=False,
-            )
+            _append(self.workdir, "step", {"seconds": seconds, "step": step}, lasting=False)
 
     def end(
         self, state: State, step: int, message: str = "", first_step_seconds: float | None = None
@@ -142,62 +129,26 @@ class Attempt:
         """
         if self.began is None:
             return
-        used = {
-            "seconds": round(time.monotonic() - self._clock, 3),
-            "peak_bytes": peak_bytes(),
-            "first_step_seconds": first_step_seconds,
-        }
-        _append(
-            self.workdir,
-            {
-                "event": "end",
-                "time": round(time.time(), 3),
-                "state": state,
-                "step": step,
-                **used,
-                "message": message,
-            },
-        )
+        seconds = round(time.monotonic() - self._clock, 3)
+        used = (seconds, peak_bytes(), first_step_seconds)
+        _append(self.workdir, "end", _end(state, step, message, used))
 
 
 def give_up(workdir: Path, message: str) -> None:
     """The launcher's word on a trial whose processes die without one: "failed". It must be called
     while none of them lives.
     """
-    end = {
-        "event": "end",
-        "time": round(time.time(), 3),
-        "state": "failed",
-        "step": _last_step(workdir),
-    }
-    _append(
-        workdir,
-        {
-            **end,
-            "seconds": None,
-            "peak_bytes": None,
-            "first_step_seconds": None,
-            "message": message,
-        },
-    )
+    _append(workdir, "end", _end("failed", _last_step(workdir), message))
 
 
 def reopen(workdir: Path) -> None:
     """Let a trial that failed run again, from what it has saved; nothing that is recorded goes."""
-    _append(workdir, {"event": "retry", "time": round(time.time(), 3), "step": _last_step(workdir)})
+    _append(workdir, "retry", {"step": _last_step(workdir)})
 
 
 def stop(workdir: Path, message: str) -> None:
     """Write down that a running trial is stopped for good and why, before it is sent the signal."""
-    _append(
-        workdir,
-        {
-            "event": "stop",
-            "time": round(time.time(), 3),
-            "step": _last_step(workdir),
-            "message": message,
-        },
-    )
+    _append(workdir, "stop", {"step": _last_step(workdir), "message": message})
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
@@ -263,8 +214,25 @@ def _last_step(workdir: Path) -> int:
     return int(records[-1]["step"]) if records else 0
 
 
-def _append(workdir: Path, record: Mapping[str, Any], lasting: bool = True) -> None:
+def _end(
+    state: State, step: int, message: str, used: Sequence[float | None] = (None, None, None)
+) -> dict[str, Any]:
+    """What the record of an end holds; `used` are seconds, bytes, and seconds to the first step."""
+    names = ("seconds", "peak_bytes", "first_step_seconds")
+    costs = dict(zip(names, used, strict=True))
+    return {"state": state, "step": step, **costs, "message": message}
+
+
+def _append(
+    workdir: Path,
+    event: str,
+    fields: Mapping[str, Any],
+    now: float | None = None,
+    lasting: bool = True,
+) -> None:
     """Add a record; one that is not `lasting` may be lost in a power cut."""
+    when = round(time.time() if now is None else now, 3)
+    record = {"event": event, "time": when, **fields}
     if not (workdir / FILE).exists():
         with contextlib.suppress(FileNotFoundError):
             os.replace(workdir / BEFORE, workdir / FILE)

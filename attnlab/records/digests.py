@@ -12,10 +12,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.items import FILE as ITEMS
-from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.json_kinds import read_file
 
 FILE, RESULTS = "digests.json", "results.json"
 _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
@@ -40,20 +39,16 @@ def write_results(workdir: Path, results: str, others: Mapping[str, str] | None 
 
 
 def altered_records(workdir: Path) -> list[str] | None:
-    """The records that are not what the run left; None where it kept no digests, as earlier versions
-    did not, or was not scored.
+    """The records that are not what the run left; None where it kept no digests, or was not
+    scored.
 
     Raises:
       UserError: `digests.json` is damaged.
     """
-    try:
-        recorded = read((workdir / FILE).read_bytes(), dict[str, str])
-    except (FileNotFoundError, NotADirectoryError):
+    remedy = "put back a good copy, it says what the run left"
+    recorded = read_file(workdir / FILE, dict[str, str], remedy)
+    if recorded is None:
         return None
-    except Damaged as error:
-        raise UserError(
-            f"{workdir / FILE} is damaged ({error}): put back a good copy, it says what the run left"
-        ) from error
     return [name for name, digest in recorded.items() if _digest(workdir / name) != digest]
 
 

@@ -15,7 +15,10 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
+
+from attnlab.errors import UserError
 
 Natural = Annotated[int, "a whole number from 0"]
 Finite = Annotated[float, "a finite number"]
@@ -100,6 +103,22 @@ def read(text: str | bytes, kind: type[T]) -> T:
       Damaged: see `parsed`; or a field is absent, unknown or of another kind.
     """
     return typing.cast(T, fit(parsed(text), kind))
+
+
+def read_file(
+    path: Path, kind: type[T], remedy: str, error: type[UserError] = UserError
+) -> T | None:
+    """The value of a JSON file as `kind`, see `read`; None if there is no such file.
+
+    Raises:
+      UserError: the file is damaged; `remedy` is the end of the message, `error` its class.
+    """
+    try:
+        return read(path.read_bytes(), kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Damaged as damage:
+        raise error(f"{path} is damaged ({damage}): {remedy}") from damage
 
 
 def fit(value: Any, kind: Any, where: str = "") -> Any:

@@ -19,9 +19,10 @@ from attnlab.config.schema import Node
 from attnlab.config.tree import config_hash
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
-from attnlab.records.json_kinds import Damaged, parsed, read
+from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read_file
 from attnlab.records.provenance import Changed, Record, check_record
 from attnlab.records.sealed import sweep_of
+from attnlab.records.versions import RUN, versioned
 
 _PACKAGES = (
     *(
@@ -52,17 +53,18 @@ class Manifest:
       config: the whole resolved config as nested dicts of JSON values.
       config_hash: of `attnlab.config.tree`.
       code: {"revision": git commit, for a person, "tree": git's hash of the package in it, "dirty": changed or new
-        code in the package}, or None when the package is not in a repository. Runs of before have no "tree".
+        code in the package}, or None when the package is not in a repository. In version 1 "tree" may be
+        absent.
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
       devices: as the caller describes them, by name.
       data: fingerprints of the data, as the caller computes them, by name.
       command: the command line.
       created: UTC, ISO 8601.
-      vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; None
-        in runs that did not keep it.
-      own_code: the user's code, see `attnlab.records.provenance`; None in runs that did not keep
-        it.
+      vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; in
+        version 1 it may be None.
+      own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
+      version: of all records of the run, see `attnlab.records.versions`.
     """
 
     config: dict[str, Any]
@@ -77,6 +79,7 @@ class Manifest:
     created: str
     vocabulary: dict[str, str] | None = None
     own_code: Record | None = None
+    version: Natural = RUN
 
     @classmethod
     def build(
@@ -113,21 +116,20 @@ class Manifest:
 
     def write(self, workdir: str | Path) -> None:
         """Write `<workdir>/manifest.json` atomically."""
-        write_atomic(
-            Path(workdir) / "manifest.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n"
-        )
+        fields = {"version": self.version, **dataclasses.asdict(self)}
+        write_atomic(Path(workdir) / "manifest.json", json.dumps(fields, indent=1) + "\n")
 
     @classmethod
     def read(cls, workdir: str | Path) -> Manifest | None:
         """The manifest of a workdir; None if there is none.
 
         Raises:
-          UserError: the file cannot be read as a manifest, or its config no longer has the hash
-            that stands beside it.
+          UserError: the file cannot be read as a manifest, or is of a newer version, or its config
+            no longer has the hash that stands beside it.
         """
         path = Path(workdir) / "manifest.json"
         try:
-            manifest = read(path.read_bytes(), cls)
+            manifest: Manifest = fit(versioned(path.read_bytes(), RUN, path), cls)
             hashes = config_hash(manifest.config), config_hash(manifest.config, whole=True)
             if manifest.config_hash not in hashes:
                 raise Damaged("the config does not have the recorded hash")
@@ -184,16 +186,9 @@ class Manifest:
           Changed: what was kept of the last look cannot be read, so that nobody can tell whether
             data is the same.
         """
-        path = Path(workdir) / LOOK
-        try:
-            return self.data | read(path.read_bytes(), _Look)["data"]
-        except (FileNotFoundError, NotADirectoryError):
-            return dict(self.data)
-        except Damaged as error:
-            raise Changed(
-                f"{path} is damaged ({error}): put back a good copy, it says what test data was"
-                " looked at"
-            ) from error
+        remedy = "put back a good copy, it says what test data was looked at"
+        look = read_file(Path(workdir) / LOOK, _Look, remedy, Changed)
+        return self.data | (look["data"] if look is not None else {})
 
     def check_data(self, prints: Mapping[str, str], workdir: str | Path) -> None:
         """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.

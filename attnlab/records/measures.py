@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
 from attnlab.errors import UserError, nearest
-from attnlab.records.json_kinds import Finite, Natural, fit
+from attnlab.records.json_kinds import Finite, Natural
 
 RECORDED = "measures"
 """The key of `results.json` and `valid.json` under which what is known of the scores stands."""
+LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,12 @@ class Measure:
     unit: str | None = None
 
 
+class Scores(TypedDict):
+    """What is read of `results.json` and `valid.json`, beside the scores by name."""
+
+    measures: NotRequired[Mapping[str, Measure]]
+
+
 VOCABULARY, TEXT, CLASSES = "vocabulary", "vocabulary.lowercase", "classes"
 DEPENDS: Mapping[str, str] = {
     VOCABULARY: "vocabulary",  # a loss of words is no loss of characters
@@ -61,9 +68,9 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
 
 
 def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, ...]:
-    """What a measure depends on. One that does not say, as in records of earlier versions, is taken
-    to depend on the classes where there are classes, and else on the vocabulary or the characters
-    of the text if its name is one of those of scores of tokens or characters.
+    """What a measure depends on. One that does not say is taken to depend on the classes where there
+    are classes, and else on the vocabulary or the characters of the text if its name is one of
+    those of scores of tokens or characters.
     """
     if measure is not None and measure.depends is not None:
         return measure.depends
@@ -126,14 +133,9 @@ def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     }
 
 
-def of_record(scores: Mapping[str, Any]) -> dict[str, Measure]:
-    """The measures that a file of scores tells of; {} for one that was written before they were
-    recorded.
-
-    Raises:
-      Damaged: what stands there is of another kind.
-    """
-    return dict(fit(scores.get(RECORDED, {}), Mapping[str, Measure], RECORDED))
+def is_finite(value: object) -> bool:
+    """Whether it is a number whose fourth power, which tests need, is finite too."""
+    return isinstance(value, int | float) and type(value) is not bool and abs(value) <= LARGEST
 
 
 def _measure(name: str, declaration: Any) -> Measure:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from attnlab.errors import UserError
-from attnlab.records.json_kinds import Damaged, FolderName, read
+from attnlab.records.json_kinds import FolderName, read_file
 
 CHOICE = "choice.json"
 
@@ -50,26 +50,17 @@ def check_test_split(workdir: str | Path) -> None:
     directory = sweep_of(workdir)
     if directory is None:
         return
-    try:
-        chosen = [
-            variant["candidate"]
-            for variant in read((directory / CHOICE).read_bytes(), _Choice)["chosen"].values()
-        ]
-    except FileNotFoundError:
+    remedy = "put back a good copy, it cannot be made twice"
+    choice = read_file(directory / CHOICE, _Choice, remedy)
+    if choice is None:
         raise UserError(
             f"{workdir} is a trial of the sweep {directory}, whose choice is not frozen yet: its"
             f" test split stays closed until all trials have settled ('sweep --dir={directory}'"
             " goes on); --split=valid is open"
-        ) from None
-    except Damaged as error:
-        raise UserError(
-            f"{directory / CHOICE} is damaged ({error}): put back a good copy, it cannot be made"
-            " twice"
-        ) from error
-    if not {
-        Path(workdir).absolute().parent.name,
-        Path(os.path.realpath(workdir)).parent.name,
-    } & set(chosen):
+        )
+    chosen = {variant["candidate"] for variant in choice["chosen"].values()}
+    paths = (Path(workdir).absolute(), Path(os.path.realpath(workdir)))
+    if not {path.parent.name for path in paths} & chosen:
         raise UserError(
             f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split"
             " stays closed; --split=valid is open"

@@ -1,27 +1,21 @@
-"""The files of a run directory that others read: lock, and the metric stream that a resumed run
-continues bit for bit.
+"""The metric stream of a run directory, which others read and a resumed run continues bit for bit.
 
 Needs neither jax nor numpy: the launcher and the report read these files too.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import math
-import os
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, TypedDict
 
 from attnlab.errors import UserError
-from attnlab.records.files import AppendOnly, drop_torn_line, timestamp, write_atomic
-from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read
+from attnlab.records.files import AppendOnly, drop_torn_line, write_atomic
+from attnlab.records.json_kinds import Damaged, Natural, fit, parsed
 from attnlab.records.tensorboard import Events
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
@@ -43,114 +37,6 @@ class Scored(Measured):
     """One that a training loop has written."""
 
     loss: float
-
-
-class _Holder(TypedDict):
-    """What is read of `.lock`."""
-
-    pid: int
-    host: str
-    start: str
-
-
-_LOOKS = 5  # tries for a lock that somebody may only be looking at
-
-
-class Held(UserError):
-    """A lock is held by a live process.
-
-    Attributes:
-      holder: which, in words: its pid, host and start.
-    """
-
-    def __init__(self, message: str, holder: str) -> None:
-        super().__init__(message)
-        self.holder = holder
-
-
-class RunLock:
-    """Holds `<workdir>/.lock` by `flock` until `release` or the end of the process, however it
-    ends.
-
-    The file itself stays: removing it would let two processes lock two different files. The
-    directory is made if absent.
-
-    Raises:
-      Held: another process holds it.
-      UserError: the directory cannot be written.
-    """
-
-    def __init__(self, workdir: str | Path) -> None:
-        path = Path(workdir) / ".lock"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - held for the life of the process
-        except OSError as error:
-            raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
-        try:
-            self._lock(path)
-        except BlockingIOError:
-            self._file.close()
-            holder = _holder(path)
-            message = (
-                f"workdir {workdir} is being trained by a live process ({holder}): wait for it, or"
-                " use another --workdir"
-            )
-            raise Held(message, holder) from None
-        self._file.truncate(0)
-        self._file.write(
-            json.dumps(
-                {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
-            ).encode()
-        )
-
-    def _lock(self, path: Path) -> None:
-        """Take the lock; `is_held` may be looking at it for an instant."""
-        for left in reversed(range(_LOOKS)):
-            try:
-                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    self._file.close()
-                    raise UserError(
-                        f"cannot lock {path}: {error.strerror}; use a --workdir on a file system"
-                        " with locks"
-                    ) from error
-                if not left:
-                    raise BlockingIOError from error
-            time.sleep(0.02)
-
-    def release(self) -> None:
-        """Give the lock up. Safe to call twice."""
-        self._file.close()
-
-    def __enter__(self) -> RunLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
-def is_held(workdir: str | Path) -> bool:
-    """Whether a live process holds the lock of `workdir`; writes nothing."""
-    try:
-        with open(Path(workdir) / ".lock", "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-def holder(workdir: str | Path) -> str:
-    """Who holds the lock of `workdir`, or has held it last, in words: its pid, host and start."""
-    return _holder(Path(workdir) / ".lock")
 
 
 class Metrics:
@@ -341,11 +227,3 @@ def _not_as_written(path: Path, step: int, size: int | None, written: int) -> st
         " were changed by hand or damaged; put back a good copy of the file, or train anew in"
         " another --workdir, which gives the same records"
     )
-
-
-def _holder(path: Path) -> str:
-    try:
-        holder = read(path.read_bytes(), _Holder)
-        return f"pid {holder['pid']} on {holder['host']} since {holder['start']}"
-    except (OSError, Damaged):
-        return "it has not said which"

@@ -8,7 +8,7 @@ classes, O outputs of a token. Ids are int32.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -27,20 +27,23 @@ there (tokens, patches, numbered looks) the task says."""
 
 @flax.struct.dataclass
 class AttentionMap:
-    """Weights and the names of their two sides.
+    """Weights, and what their rows and columns are.
 
     Attributes:
-      weights: [B,H,Tq,Tk] float32.
-      query: the side of the rows; "target" are the tokens that steps predict, "target_in" those
+      weights: [B,H,Tq,Tk] float32, of one example [H,Tq,Tk]; over an image [R,h,w], each a part of
+        it.
+      rows: the side of the queries; "target" are the tokens that steps predict, "target_in" those
         they read (BOS first); "hops" are numbered looks without a position. A language model reads
         its "source"; a classifier of pairs reads "source" and "target_in", or both as one row,
-        "joined".
-      key: the side of the columns.
+        "joined". Once a task has labelled a map (`attnlab.tasks.maps`), a word for each row.
+      columns: the side of the keys, or a word for each.
+      image: [H,W,C] uint8, of a map over an image.
     """
 
-    weights: jax.Array
-    query: Side = flax.struct.field(pytree_node=False, default="target")
-    key: Side = flax.struct.field(pytree_node=False, default="source")
+    weights: Any
+    rows: Side | Sequence[str] = flax.struct.field(pytree_node=False, default="target")
+    columns: Side | Sequence[str] = flax.struct.field(pytree_node=False, default="source")
+    image: Any = flax.struct.field(pytree_node=False, default=None)
 
 
 GLIMPSES = "glimpses"
@@ -209,7 +212,7 @@ class Writer(System):
         # layer 10 after layer 9
         in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]
         of_source = [
-            heads for heads in in_order if (heads.query, heads.key) == ("target", cls.seen)
+            heads for heads in in_order if (heads.rows, heads.columns) == ("target", cls.seen)
         ]
         return of_source[-1].weights.mean(axis=1)
 

@@ -173,7 +173,7 @@ class Auxiliary:
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
             sides = "target", getattr(self.system, "seen", "source")
-            between = [look.weights for look in maps if (look.query, look.key) == sides]
+            between = [look.weights for look in maps if (look.rows, look.columns) == sides]
             sums[COVERAGE] = sum(
                 (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
             )

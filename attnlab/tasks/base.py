@@ -2,8 +2,8 @@
 
 A task joins data, a system, a loss and its scores. It declares the columns of its batches
 (`columns`), the sums over a batch (`summed`, or `sums` as a whole) and the scores that follow from
-them (`averaged`). Parameters, batches, evaluation, files of a run, answers and maps are written
-here. `tasks/texts.py` is the base of tasks of labelled texts, `tasks/images.py` of those of images.
+them (`ratios`, `averaged`). Parameters, batches, evaluation and files of a run are written here; the
+families own answers: `tasks/texts.py`, `tokens.py`, `images.py` and `written.py`.
 
 Axis letters: B rows of a batch.
 """
@@ -11,7 +11,7 @@ Axis letters: B rows of a batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -30,24 +30,21 @@ from attnlab.errors import UserError
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
+from attnlab.tasks.output_bias import with_output_bias
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
-    Example,
     Loaded,
-    Maps,
     Numbers,
     Params,
-    Response,
     Rngs,
     Scores,
     Smoothing,
     Sums,
     Totals,
     Tree,
-    Typed,
 )
 from attnlab.tasks.schemas import Settings
+from attnlab.tasks.shown import Shown
 from attnlab.training.hyperparameters import SMOOTHING
 
 if TYPE_CHECKING:
@@ -60,7 +57,7 @@ Data = TypeVar("Data", bound=Loaded)
 Model = TypeVar("Model", bound=System)
 
 
-class Task(Generic[Config, Data, Model]):
+class Task(Shown, Generic[Config, Data, Model]):
     """The learning problem of a run; one object each. `check` and `load` are class methods.
 
     Attributes:
@@ -73,6 +70,7 @@ class Task(Generic[Config, Data, Model]):
       measures: the scores of a split, those of `evaluate` and `score` together, each with its
         properties, or "min" or "max" alone; see `attnlab.records.measures.declared`.
       evaluated: the names of the measures that `evaluate` gives, during training too.
+      ratios: of each score that is one sum over another, the names of the two.
       units: the units of measures in tables; without one, "<measure>_signature" of scores.
       examples: the word for the examples of a split in tables ("sentences").
       outputs: the file of what `score` gives besides numbers, one line an example.
@@ -94,6 +92,7 @@ class Task(Generic[Config, Data, Model]):
     inputs: Sequence[str]
     measures: Mapping[str, Measure | str]
     evaluated: ClassVar[Sequence[str]]
+    ratios: Mapping[str, tuple[str, str]] = {}
     units: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
@@ -145,8 +144,14 @@ class Task(Generic[Config, Data, Model]):
         raise NotImplementedError
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from its sums and `split_totals`."""
-        raise NotImplementedError
+        """The scores `evaluated` of a split, "loss" first, from its sums and `split_totals`: the
+        `ratios`, and "perplexity", the exponential of the loss.
+        """
+        ratios = self.ratios.items()
+        scores = {name: float(totals[part] / totals[whole]) for name, (part, whole) in ratios}
+        if "perplexity" in self.evaluated:
+            scores["perplexity"] = float(np.exp(scores["loss"]))
+        return {name: scores[name] for name in self.evaluated if name in scores}
 
     def weight(self, batch: Batch) -> jax.Array:
         """The divisor of the summed loss."""
@@ -234,11 +239,14 @@ class Task(Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
-        inputs = models.stand_ins([self.columns[name] for name in self.inputs])
-        params = self.system.init(key, *inputs)["params"]
+        """Fresh float32 parameters; for the output bias see `output_bias.with_output_bias`."""
+        params = self.system.init(key, *self.init_inputs())["params"]
         targets = self.target_ids()
-        return params if targets is None else models.with_output_bias(self.config, params, *targets)
+        return params if targets is None else with_output_bias(self.config, params, *targets)
+
+    def init_inputs(self) -> Sequence[jax.Array]:
+        """What the system reads when its parameters are drawn: ones, as few as its columns allow."""
+        return models.stand_ins([self.columns[name] for name in self.inputs])
 
     def apply(
         self,
@@ -373,6 +381,15 @@ class Task(Generic[Config, Data, Model]):
         added = {name: sum(np.asarray(x[name], np.float64) for x in sums) for name in sums[0]}
         return {**({} if rows else self.split_totals(split)), **added}
 
+    def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
+        """The system's outputs for N examples, as large for each, [N,...] float32."""
+        outputs: np.ndarray = models.by_example(self._outputs, params, self.in_order(examples))
+        return outputs
+
+    @functools.cached_property
+    def _outputs(self) -> Callable[[Params, Batch], jax.Array]:
+        return self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
+
     def size(self, split: str) -> int:
         """The number of examples."""
         return self.data.size(split)
@@ -392,52 +409,3 @@ class Task(Generic[Config, Data, Model]):
         are those of `score`. A measure that they do not give exactly is left out.
         """
         return None
-
-    # --- answers and maps ---
-
-    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """The inputs of the system from typed lines; `UserError` for one that cannot be read."""
-        raise NotImplementedError
-
-    def answers(
-        self, params: Params, examples: Examples, lines: Sequence[str]
-    ) -> list[list[Response]]:
-        """The answers to each example of `examples_from_lines(lines)`, best first."""
-        raise NotImplementedError
-
-    def respond(self, params: Params, lines: Sequence[str]) -> list[list[Response]]:
-        """The answers to each line, best first; no line is blank. `UserError` for a bad one."""
-        return self.answers(params, self.examples_from_lines(lines), lines) if lines else []
-
-    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
-        """Yield the answer to a line as it grows; `UserError` unless texts grow from the left."""
-        raise UserError(f"the task {self.config.task!r} does not write texts; leave out --stream")
-
-    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """The numbers of the lines with more than `limit` tokens, their ends counted."""
-        lengths = self.examples_from_lines(lines).lengths if lines else np.zeros(0, int)
-        return np.flatnonzero(lengths > limit).tolist()
-
-    def map_examples(self, split: str, number: int) -> Sequence[Example]:
-        """At most `number` examples of a split, whose maps are drawn after training."""
-        raise NotImplementedError
-
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
-        """Examples for `maps` from typed texts; the system writes a missing one if it can."""
-        raise NotImplementedError
-
-    def model_inputs(self, example: Any) -> tuple[Sequence[Tree], dict[str, Axis]]:
-        """The inputs of the system for an example, one row, and the axes of its maps by name."""
-        raise NotImplementedError
-
-    def maps(self, params: Params, example: Example) -> Maps:
-        """Every attention map of an example, and those that lie over its image."""
-        from attnlab.tasks.looks import maps_over
-
-        inputs, axes = self.model_inputs(example)
-        maps = models.maps_of(self.system, params, inputs)
-        return maps_over(maps, axes, self.map_labels(axes), getattr(example, "image", None))
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The labels that are stored with the arrays of maps, by their names in the file."""
-        return {f"{name}_{axis.kind}": axis.labels for name, axis in axes.items()}

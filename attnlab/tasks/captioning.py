@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -40,15 +40,15 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.localisation import SCORES, Named, named, sums
-from attnlab.tasks.looks import ImageExample
+from attnlab.tasks.maps import ImageExample, numbered
 from attnlab.tasks.models import (
-    check_output_bias,
+    check_statistics,
     left_aside,
     shapes_of,
     system_factory,
-    with_output_bias,
 )
-from attnlab.tasks.protocol import Axis, Batch, Params, Scores, Sums, Tree, Typed
+from attnlab.tasks.output_bias import check_output_bias
+from attnlab.tasks.protocol import Batch, Params, Scores, Sides, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
@@ -67,11 +67,7 @@ def build_system(
     system: Captioner = system_factory(config, Captioner)(
         target_vocabulary=vocabulary, pad_id=pad_id
     )
-    if system.over_batch and config.training.accumulate > 1:
-        raise UserError(
-            f"config.training.accumulate={config.training.accumulate}: the statistics of norms in"
-            " the system are those of the whole batch, which is never there; set it to 1"
-        )
+    check_statistics(config, system, "the statistics of norms in the system are those of")
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     handed_out = shapes_of(system, images, ids)
@@ -122,6 +118,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     }
     examples: ClassVar[str] = "captions"
     outputs: ClassVar[str] = "captions.txt"
+    stored_labels = {"target_tokens": ("target",), "image_patches": ("image",)}
+    grid: tuple[int, int]
 
     def __init__(self, config: schemas.Captioning, data: CaptionData) -> None:
         self.special = data.vocabulary.special
@@ -151,12 +149,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     # --- training ---
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
-        images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
-        params: Params = self.system.init(key, images, ids)["params"]
-        target_ids = self.target_ids()
-        return params if target_ids is None else with_output_bias(self.config, params, *target_ids)
+    def init_inputs(self) -> list[jax.Array]:
+        """See `Task.init_inputs`."""
+        return [jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)]
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Teacher forcing: the logits [B,T,V] of the caption of a batch, whose images are normalised
@@ -286,12 +281,6 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """None: images have no length."""
         return []
 
-    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
-        """The caption of an image as far as it is written, after every token."""
-        image = self.examples_from_lines([line]).batch(np.array([0]), 1)["source"][0]
-        for ids in self._decoder(False).stream(params, image, index):
-            yield self._settings.cut(self.spelt(ids))
-
     def decoder(self, alignment: bool) -> Decoder:
         """See `WritingTask.decoder`; every place of an image counts as one token."""
         return translating(
@@ -306,27 +295,15 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     def map_examples(self, split: str, number: int) -> list[ImageExample]:  # type: ignore[override]
         """The first images of a split, named by their numbers."""
-        rows = np.arange(min(number, self.size(split)))
-        images = self.of_split(split).batch(rows, 1)["source"]
-        return [
-            ImageExample(f"{split} image {row + 1}", images[row], self.data.rows[split][row])
-            for row in rows.tolist()
-        ]
+        captions = self.data.rows[split][:number]
+        images = self.of_split(split).batch(np.arange(len(captions)), 1)["source"]
+        return numbered(split, images, captions)
 
-    def examples_from_text(  # type: ignore[override]
-        self, params: Params, typed: Sequence[Typed]
-    ) -> list[ImageExample]:
-        """Files of images, with captions of the system where there are none."""
-        names = [name for name, _ in typed]
-        images = read_images(names, self.data.learned.shape)
-        wordless = [name for name, caption in typed if caption is None]
-        written = iter(self.written(params, self.examples_from_lines(wordless)) if wordless else [])
-        return [
-            ImageExample(name, image, self.text(next(written)[0]) if given is None else given)
-            for (name, given), image in zip(typed, images, strict=True)
-        ]
+    def example(self, source: str, target: str) -> ImageExample:
+        """See `WritingTask.example`; the source is the name of a file."""
+        return ImageExample(source, read_images([source], self.data.learned.shape)[0], target)
 
-    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
         """The normalised image and the ids of the caption, and what maps lie between: "image", the
         places row by row, "target" (what a step predicts), "target_in" (what it reads).
         """
@@ -335,12 +312,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         height, width = self.grid
         labels = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
         axes = {
-            name: Axis(self.data.vocabulary.tokens(ids[0]))
+            name: self.data.vocabulary.tokens(ids[0])
             for name, ids in (("target", target), ("target_in", target_in))
         }
         image = self.data.learned.normalised(example.image[None])
-        return [image, target_in], {**axes, "image": Axis(labels, "patches", self.grid)}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The words, and the places by row and column."""
-        return {"target_tokens": axes["target"].labels, "image_patches": axes["image"].labels}
+        return [image, target_in], {**axes, "image": labels}

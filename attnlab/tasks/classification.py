@@ -12,7 +12,6 @@ Axis letters: B batch, S and T lengths of the first and the second text, C class
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -31,6 +30,7 @@ from attnlab.systems.protocol import Classifier
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
+from attnlab.tasks.choices import choice_rows, choice_sums, confusion, likeliest
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -85,6 +85,7 @@ class Classification(TextTask):
         "macro_f1": Measure("max", low=0.0, high=1.0),
     }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy", "macro_f1")
+    ratios = {"loss": ("loss", "known"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per example",
         "accuracy": "share of labels right",
@@ -159,52 +160,31 @@ class Classification(TextTask):
         """
         labels = [label for _, label in self.data.rows[split]]
         answers = [best.text for best in self.answered(params, self.of_split(split))]
-        names = self.data.learned.classes
         pairs = list(zip(labels, answers, strict=True))
-        counts = Counter(pairs)
-        confusion = {
-            label: {answer: counts[label, answer] for answer in names}
-            for label in (*names, *sorted({*labels} - {*names}))
-        }
-        return {"confusion": confusion}, [f"{label}\t{answer}" for label, answer in pairs]
+        table = confusion(pairs, self.data.learned.classes)
+        return {"confusion": table}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every example: its loss (none for a label not known), whether it is right, and
         its label and answer by class.
         """
-        examples, classes = self.data.examples[split], len(self.data.learned.classes)
-        logits = self.outputs_of(params, examples).astype(np.float64)
+        examples, classes = self.of_split(split), len(self.data.learned.classes)
+        logits = self.outputs_of(params, examples)
         label = examples["label"].block(np.arange(len(examples)), 0) - 1
-        answer = logits.argmax(axis=1)
-        known = label < classes
-        wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
-        nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
-        of_label, of_answer = (np.eye(classes + 1, dtype=np.uint8)[ids] for ids in (label, answer))
-        rows = {
-            "loss": ("ratio", np.stack([nats, known], axis=1)),
-            "accuracy": ("ratio", np.stack([label == answer, np.ones_like(known)], axis=1)),
-            "macro_f1": (
-                "macro_f1",
-                np.concatenate([2 * of_label * of_answer, of_label + of_answer], axis=1),
-            ),
-        }
-        return Items.of(rows)
+        of_label, of_answer = (
+            np.eye(classes + 1, dtype=np.uint8)[ids] for ids in (label, logits.argmax(axis=1))
+        )
+        hits = np.concatenate([2 * of_label * of_answer, of_label + of_answer], axis=1)
+        choices = choice_rows(logits, label, label < classes)
+        return Items.of({**choices, "macro_f1": ("macro_f1", hits)})
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
         those that were read.
         """
-        label = jnp.asarray(batch["label"])
-        real, known = label > 0, (label > 0) & (label <= outputs.shape[-1])
-        losses = cross_entropy(
-            outputs.astype(jnp.float32), jnp.where(known, label - 1, 0), smoothing
-        )
-        return {
-            "loss": jnp.where(known, losses, 0.0).sum(),
-            "tokens": self.counted(batch)["tokens"],
-            "rows": real.sum(),
-            "correct": ((outputs.argmax(axis=-1) == label - 1) & real).sum(),
-        }
+        sums = choice_sums(outputs, jnp.asarray(batch["label"]), smoothing)
+        del sums["known"]
+        return {**sums, "tokens": self.counted(batch)["tokens"]}
 
     def sums(
         self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
@@ -222,20 +202,14 @@ class Classification(TextTask):
         }
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per example with a known label, no smoothing), "accuracy" and "macro_f1"
-        (labels not known count as one class).
-        """
-        confusion, accuracy = totals["confusion"], float(totals["correct"]) / float(totals["rows"])
-        return {
-            "loss": float(totals["loss"]) / float(confusion[:-1].sum()),
-            "accuracy": accuracy,
-            "macro_f1": macro_f1(confusion),
-        }
+        """The `ratios` and "macro_f1" (labels not known count as one class)."""
+        table = totals["confusion"]
+        scores = super().averaged({**totals, "known": table[:-1].sum()})
+        return {**scores, "macro_f1": macro_f1(table)}
 
     def written(self, outputs: np.ndarray) -> Response:
         """The likeliest class, and its log probability."""
-        chances = outputs - np.logaddexp.reduce(outputs)
-        return Response(self.data.learned.classes[int(chances.argmax())], float(chances.max()))
+        return likeliest(outputs, self.data.learned.classes)
 
 
 def macro_f1(confusion: np.ndarray) -> float:

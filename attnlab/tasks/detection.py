@@ -26,13 +26,14 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.boxed import BoxedData
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
+from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks import schemas
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask
+from attnlab.tasks.models import by_example
 from attnlab.tasks.protocol import (
     Batch,
-    Look,
     Params,
     Response,
     Rngs,
@@ -69,6 +70,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         **dict.fromkeys(("ap", "ap50", "iou"), Measure("max", low=0.0, high=1.0)),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {"loss": ("loss", "objects"), "iou": ("iou", "objects")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "per object, of all layers",
         "ap": "COCO: IoU 0.5 to 0.95",
@@ -188,11 +190,10 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {**super().totals(numbers, split, rows), "precisions": precisions}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (per object, no smoothing), "ap", "ap50" and "iou"."""
-        loss, iou = (float(totals[name] / totals["objects"]) for name in ("loss", "iou"))
-        precisions = totals["precisions"]
+        """The `ratios`, "ap" and "ap50"."""
+        precisions, scores = totals["precisions"], super().averaged(totals)
         ap, ap50 = float(np.nanmean(precisions)), float(np.nanmean(precisions[:, 0]))
-        return {"loss": loss, "ap": ap, "ap50": ap50, "iou": iou}
+        return {"loss": scores["loss"], "ap": ap, "ap50": ap50, "iou": scores["iou"]}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "by_class", AP and AP50 of each class that has objects, and the answers to every image,
@@ -215,18 +216,12 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     def detections(self, params: Params, asked: Examples) -> list[Answers]:
         """What is found in each image: a box, a class and a score for every query, in any order."""
-        answers = []
-        for rows, batch in self.in_order(asked):
-            parts = [np.asarray(output)[rows >= 0] for output in self._answers(params, batch)]
-            answers += [Answers(*image) for image in zip(*parts, strict=True)]
-        return answers
-
-    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Images from files, see `ImageTask.files`."""
-        return self._asked(self.files(lines))
+        columns = by_example(self._answers, params, self.in_order(asked))
+        return [Answers(*image) for image in zip(*columns, strict=True)]
 
     @staticmethod
-    def _asked(images: np.ndarray) -> Examples:
+    def asked(images: np.ndarray) -> Examples:
+        """See `ImageTask.asked`."""
         count = len(images)
         return Examples(
             image=images,
@@ -243,9 +238,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """The box of each object that `answers` names, with its score."""
-        (detected,) = self.detections(params, self._asked(image[None]))
+        (detected,) = self.detections(params, self.asked(image[None]))
         height, width = image.shape[:2]
         rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
         for name, score, (row, column, high, wide) in self._shown(detected):
@@ -253,7 +248,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             inside = inside & (abs(columns - column - wide / 2) < wide / 2)
             boxes.append(score * inside)
             names.append(name)
-        return {"answer": Look(image, np.array(boxes, np.float32), names)} if boxes else {}
+        return (
+            {"answer": AttentionMap(np.array(boxes, np.float32), names, (), image)} if boxes else {}
+        )
 
     def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
         """Of the objects with a score of at least 0.5, the likeliest first: class, score, and first

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,21 +28,12 @@ from attnlab.data import asked
 from attnlab.data.asked import CHANCE, MAJORITY, AskedTexts, Row
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
-from attnlab.tasks.base import Task
-from attnlab.tasks.models import (
-    check_output_bias,
-    refuse_terms,
-    shapes_of,
-    sums_of_rows,
-    system_factory,
-)
+from attnlab.tasks.models import built, sums_of_rows
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
@@ -50,10 +41,8 @@ from attnlab.tasks.protocol import (
     Smoothing,
     Sums,
     TextExample,
-    Totals,
-    Typed,
 )
-from attnlab.tasks.tokens import cross_entropy, tokens_or_rows
+from attnlab.tasks.tokens import OneTextTask, beside_words, cross_entropy, words_of
 
 
 def build_system(
@@ -65,15 +54,14 @@ def build_system(
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, rows
         beyond the last position, no output bias where one is to be set.
     """
-    factory = system_factory(config, LanguageModel)
-    system: LanguageModel = factory(vocabulary=vocabulary, pad_id=special.pad)
-    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
-    refuse_terms(config, shapes)
-    check_output_bias(config, shapes["params"], vocabulary)
+    system: LanguageModel
+    row = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+    sizes = {"vocabulary": vocabulary, "bias": vocabulary}
+    system, _ = built(config, LanguageModel, special, row, **sizes)
     return system
 
 
-class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
+class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
     """Answers at some words of a text; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -93,6 +81,11 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         "exact": share("texts"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {
+        "loss": ("loss", "asked"),
+        "accuracy": ("correct", "asked"),
+        "exact": ("exact", "rows"),
+    }
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per question",
         "accuracy": "of the questions",
@@ -100,13 +93,13 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         CHANCE: "accuracy of a guess among all answers",
         MAJORITY: "accuracy of the most frequent answer",
     }
+    alone = "a text answers by itself"
     examples: ClassVar[str] = "texts"
     outputs: ClassVar[str] = "answers.tsv"
 
     def __init__(self, config: schemas.Diagnostics, data: AskedTexts) -> None:
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
-        self._answer_ids = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     @classmethod
     def check(cls, config: schemas.Diagnostics) -> None:
@@ -141,20 +134,7 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
             "exact": (rows & (right == wanted).all(axis=1)).sum(),
         }
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of questions, or of texts (`training.per="sentence"`)."""
-        wanted = jnp.asarray(batch["target"]) != self.special.pad
-        return tokens_or_rows(wanted, self.config.training.per)
-
     # --- scores ---
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per question, no smoothing), "accuracy" and "exact"."""
-        return {
-            "loss": float(totals["loss"] / totals["asked"]),
-            "accuracy": float(totals["correct"] / totals["asked"]),
-            "exact": float(totals["exact"] / totals["rows"]),
-        }
 
     def counts(self, split: str) -> dict[str, int]:
         """The number of questions."""
@@ -185,31 +165,16 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every text, of what `evaluate` gives."""
-        sums = sums_of_rows(self, params, self.in_order(self.of_split(split)))
-        of = {
-            "loss": ("loss", "asked"),
-            "accuracy": ("correct", "asked"),
-            "exact": ("exact", "rows"),
-        }
-        return Items.of(
-            {
-                name: ("ratio", np.stack([sums[total], sums[count]], axis=1))
-                for name, (total, count) in of.items()
-            }
-        )
+        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
         """What the system says at the words of each example that ask."""
-        answers: dict[int, list[str]] = {}
         decode, tokens = self.data.vocabulary.decode, self.data.vocabulary.tokens
-        for rows, batch in self.in_order(examples):
-            answer_ids = np.asarray(self._answer_ids(params, batch))
-            for row, target, ids in zip(rows, batch["target"], answer_ids, strict=True):
-                if row >= 0:
-                    chosen = ids[target != self.special.pad]
-                    # A special id is no text; it is shown as it is.
-                    answers[row] = [decode([token]) or tokens([token])[0] for token in chosen]
-        return [answers[row] for row in range(len(examples))]
+        # A special id is no text; it is shown as it is.
+        return [
+            [decode([token]) or tokens([token])[0] for token in ids]
+            for ids in self.likeliest_ids(params, examples)
+        ]
 
     # --- answers and maps ---
 
@@ -219,38 +184,21 @@ class Diagnostics(Task[schemas.Diagnostics, AskedTexts, LanguageModel]):
         Raises:
           UserError: a blank line.
         """
-        rows = []
-        for line in lines:
-            if not (words := tuple(line.split())):
-                raise UserError(f"{line!r}: expected words with blanks between them")
-            rows.append(Row(words, words))
-        return asked.encode(self.data.vocabulary, rows)
+        every = map(words_of, lines)
+        return asked.encode(self.data.vocabulary, [Row(words, words) for words in every])
+
+    def example(self, line: str) -> TextExample:
+        """See `OneTextTask.example`."""
+        words_of(line)
+        return TextExample(line)
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """What the system says behind every word of each line, as "word/answer word/answer ..."."""
-        return [
-            [Response(" ".join(map("/".join, zip(line.split(), answers, strict=True))), 0.0)]
-            for line, answers in zip(lines, self._answered(params, examples), strict=True)
-        ]
+        answered = self._answered(params, examples)
+        return [beside_words(*pair) for pair in zip(lines, answered, strict=True)]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first texts of a split."""
         return [TextExample(" ".join(row.words)) for row in self.data.rows[split][:number]]
-
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """The texts as they are; a second one is an error."""
-        if seconds := [second for _, second in typed if second is not None]:
-            raise UserError(f"a text answers by itself; leave out the second, {seconds[0]!r}")
-        self.examples_from_lines([first for first, _ in typed])
-        return [TextExample(first) for first, _ in typed]
-
-    def model_inputs(self, example: Any) -> tuple[list[np.ndarray], dict[str, Axis]]:
-        """A text with what begins it, "source"."""
-        (ids,) = self.examples_from_lines([example.source]).packed("source")
-        return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}

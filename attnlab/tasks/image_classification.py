@@ -14,7 +14,6 @@ Axis letters: B batch, H height, W width, C classes.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,11 +33,12 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
 from attnlab.tasks import schemas
+from attnlab.tasks.choices import choice_rows, choice_sums, confusion
 from attnlab.tasks.decisions import Decisions
 from attnlab.tasks.images import Choosing, ImageTask
-from attnlab.tasks.looks import ImageExample
+from attnlab.tasks.maps import ImageExample, numbered
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Totals, Tree
+from attnlab.tasks.protocol import Batch, Params, Scores, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
 
@@ -80,6 +80,7 @@ class ImageClassification(
         "accuracy": share("images"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per image",
         "accuracy": "share of labels right",
@@ -146,15 +147,9 @@ class ImageClassification(
         """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
         what is read: an image is one.
         """
-        label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
-        real = label > 0
-        losses = cross_entropy(logits, jnp.maximum(label - 1, 0), smoothing)
-        return {
-            "loss": jnp.where(real, losses, 0.0).sum(),
-            "tokens": real.sum(),
-            "rows": real.sum(),
-            "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
-        }
+        sums = choice_sums(outputs, jnp.asarray(batch["label"]), smoothing)
+        sums["tokens"] = sums.pop("known")
+        return sums
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """See `Task.auxiliary_inputs`: the reward of each image, as `config.decisions` says, and which are
@@ -173,37 +168,22 @@ class ImageClassification(
 
     # --- scores ---
 
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per image, no smoothing) and "accuracy"."""
-        loss, right = (float(totals[name] / totals["rows"]) for name in ("loss", "correct"))
-        return {"loss": loss, "accuracy": right}
-
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
         of every image.
         """
         names = self.data.learned.classes
-        answers = self.logits(params, self.of_split(split)).argmax(axis=1)
+        answers = self.outputs_of(params, self.of_split(split)).argmax(axis=1)
         pairs = [
             (names[label], names[answer])
             for label, answer in zip(self.data.labels(split), answers, strict=True)
         ]
-        counts = Counter(pairs)
-        confusion = {row: {column: counts[row, column] for column in names} for row in names}
-        return {"confusion": confusion}, ["\t".join(pair) for pair in pairs]
+        return {"confusion": confusion(pairs, names)}, ["\t".join(pair) for pair in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every image: its loss, and whether it is right."""
-        logits = self.logits(params, self.of_split(split)).astype(np.float64)
-        label = self.data.labels(split)
-        wanted = np.take_along_axis(logits, label[:, None], axis=1)[:, 0]
-        each = {
-            "loss": np.logaddexp.reduce(logits, axis=1) - wanted,
-            "accuracy": logits.argmax(axis=1) == label,
-        }
-        return Items.of(
-            {name: ("ratio", np.stack([x, np.ones(len(x))], 1)) for name, x in each.items()}
-        )
+        logits, classes = self.outputs_of(params, self.of_split(split)), self.data.labels(split)
+        return Items.of(choice_rows(logits, classes, np.ones(len(classes))))
 
     # --- answers and maps ---
 
@@ -213,18 +193,12 @@ class ImageClassification(
         fitted = source.fitted if isinstance(source, ImageFolder) else np.asarray
         return read_images(lines, self.data.learned.shape, fitted)
 
-    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Images from files, see `ImageTask.files`."""
-        images = self.files(lines)
-        # 1 says that a row is an image; nothing reads which class it would be.
+    @staticmethod
+    def asked(images: np.ndarray) -> Examples:
+        """See `ImageTask.asked`; 1 says that a row is an image, and nothing reads which class."""
         return Examples(image=images, label=np.ones(len(images), np.int32))
 
     def map_examples(self, split: str, number: int) -> list[ImageExample]:
-        """The first images of a split, named by their numbers and labels."""
-        labels = self.data.labels(split)[:number]
-        images = self.of_split(split)["image"].block(np.arange(len(labels)), 1)
-        shape, classes = self.data.learned.shape, self.data.learned.classes
-        return [
-            ImageExample(f"{split} image {row + 1}", images[row].reshape(shape), classes[label])
-            for row, label in enumerate(labels)
-        ]
+        """See `ImageTask.map_examples`; with their labels."""
+        labels = [self.classes[label] for label in self.data.labels(split)[:number]]
+        return numbered(split, self.first_images(split, number), labels)

@@ -9,7 +9,6 @@ Axis letters: B batch, H height, W width, C channels.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -26,13 +25,13 @@ from attnlab.data.images.labelled import Pictures
 from attnlab.data.learned import Shape
 from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError
-from attnlab.systems.protocol import System
+from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks import schemas
-from attnlab.tasks.auxiliary import Terms
 from attnlab.tasks.base import Config, Data, Model, Task
-from attnlab.tasks.looks import ImageExample, gates_of
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Look, Maps, Params, Response, Tree, Typed
+from attnlab.tasks.choices import likeliest
+from attnlab.tasks.maps import ImageExample, Overlays, gates_of, numbered
+from attnlab.tasks.models import check_statistics, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import Batch, Params, Response, Sides, Tree, Typed
 
 _CLASSES = 2  # of a system that is built to be checked; any number does
 _LOOKED_AT = 1000  # images, to know whether an augmentation does anything
@@ -53,12 +52,7 @@ def build_system(
     system: Built = system_factory(config, base)(classes=classes)
     if shape is not None:
         refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32)))
-    if system.over_batch and config.training.accumulate > 1:
-        raise UserError(
-            f"config.training.accumulate={config.training.accumulate}: norms of"
-            f" system={config.system.name} have statistics of the whole batch, which is never there;"
-            " set it to 1"
-        )
+    check_statistics(config, system, f"norms of system={config.system.name} have statistics of")
     return system
 
 
@@ -68,31 +62,17 @@ OfImages = TypeVar("OfImages", bound=Pictures[Any])
 class Choosing(Task[Config, Data, Model]):
     """Base of the tasks that choose one of the classes in `data.learned`. Not a task by itself."""
 
-    def __init__(
-        self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
-    ) -> None:
-        super().__init__(config, data, system, auxiliary)
-        self._outputs = self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
-
     @property
     def classes(self) -> Sequence[str]:
         """The names of the classes."""
         return self.data.learned.classes  # type: ignore[attr-defined,no-any-return]
 
-    def logits(self, params: Params, examples: Examples) -> np.ndarray:
-        """[N,C] of N examples, float32."""
-        logits = np.zeros((len(examples), len(self.classes)), np.float32)
-        for rows, batch in self.in_order(examples):
-            logits[rows[rows >= 0]] = np.asarray(self._outputs(params, batch))[rows >= 0]
-        return logits
-
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest class of each example, and its log probability."""
-        logits = self.logits(params, examples).astype(np.float64)
-        chances = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return [[Response(self.classes[int(row.argmax())], float(row.max()))] for row in chances]
+        logits = self.outputs_of(params, examples).astype(np.float64)
+        return [[likeliest(row, self.classes)] for row in logits]
 
 
 class ImageTask(Task[Config, OfImages, Model]):
@@ -125,11 +105,9 @@ class ImageTask(Task[Config, OfImages, Model]):
 
     # --- training ---
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters."""
-        images = jnp.zeros((1, *self.data.learned.shape))
-        params: Params = self.system.init(key, images)["params"]
-        return params
+    def init_inputs(self) -> list[jax.Array]:
+        """See `Task.init_inputs`."""
+        return [jnp.zeros((1, *self.data.learned.shape))]
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """What the system makes of the images of a batch, which are normalised first."""
@@ -184,11 +162,22 @@ class ImageTask(Task[Config, OfImages, Model]):
         """None: images have no length."""
         return []
 
+    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
+        """Images from files, see `files`."""
+        return self.asked(self.files(lines))
+
+    @staticmethod
+    def asked(images: np.ndarray) -> Examples:
+        """Examples of images [N,H,W,C] of which nothing is known."""
+        raise NotImplementedError
+
     def map_examples(self, split: str, number: int) -> list[ImageExample]:
         """The first images of a split, named by their numbers."""
-        rows = np.arange(min(number, self.size(split)))
-        images = self.of_split(split)["image"].block(rows, 1)
-        return [ImageExample(f"{split} image {row + 1}", images[row]) for row in rows]
+        return numbered(split, self.first_images(split, number))
+
+    def first_images(self, split: str, number: int) -> np.ndarray:
+        """The first images of a split, at most so many, [N,H,W,C] uint8."""
+        return self.of_split(split)["image"].block(np.arange(min(number, self.size(split))), 1)
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
         """Images from files, each with what the system answers.
@@ -208,18 +197,16 @@ class ImageTask(Task[Config, OfImages, Model]):
             for name, image, best in zip(names, images, answers, strict=True)
         ]
 
-    def model_inputs(self, example: ImageExample) -> tuple[list[Any], dict[str, Axis]]:
+    def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
         """The image, normalised; its places have numbers only."""
         return [self.normalised(example.image[None])], {}
 
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with the gates and what `seen` gives."""
-        maps = super().maps(params, example)
+    def overlays(self, params: Params, example: Any) -> Overlays:
+        """The gates, and what `seen` gives."""
         read, _ = self.model_inputs(example)
-        looks, gates = gates_of(self.system, params, read, example.image)
-        looks = {**maps.looks, **looks, **self.seen(params, example.image)}
-        return dataclasses.replace(maps, looks=looks, gates=gates)
+        over, gates = gates_of(self.system, params, read, example.image)
+        return {**over, **self.seen(params, example.image)}, gates
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """What the answer says of places of an image [H,W,C], by name; nothing by default."""
         return {}

@@ -40,24 +40,23 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import (
-    check_output_bias,
     chosen_weights,
     part_of,
     shapes_of,
     system_factory,
 )
+from attnlab.tasks.output_bias import check_output_bias
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Numbers,
     Params,
     Response,
     Scores,
+    Sides,
     Sums,
     TextExample,
     Totals,
     Tree,
-    Typed,
 )
 from attnlab.tasks.reading import (
     check_packs,
@@ -68,14 +67,12 @@ from attnlab.tasks.reading import (
     state_before,
     summed,
 )
-from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
+from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask
 
 if TYPE_CHECKING:
     from attnlab.data.crops import Crops
     from attnlab.decoding.generate import Decoder
     from attnlab.records.items import Items
-
-PICTURED = 60  # tokens of a text whose maps are drawn after training
 
 
 def build_system(
@@ -87,8 +84,8 @@ def build_system(
       UserError: another kind of system, a mechanism that does not fit or samples, a loss without
         a weight, rows beyond the last position, no output bias where one is to be set.
     """
-    factory = system_factory(config, LanguageModel)
-    system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
+    sizes = {"vocabulary": vocabulary, "pad_id": pad_id}
+    system: LanguageModel = system_factory(config, LanguageModel)(**sizes)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
     penalties(config, shapes)
     if config.batch.texts == "packed":
@@ -98,7 +95,7 @@ def build_system(
     return system
 
 
-class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, LanguageModel]):
+class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
     `attnlab.tasks.base.Task`.
 
@@ -137,7 +134,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         "bits_per_character": "ends of texts are characters",
         "recall": "of the tokens that those before them determine",
     }
-    examples: ClassVar[str] = "texts"
+    alone = "a language model reads one text"
 
     def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:
         self.special = data.vocabulary.special
@@ -175,12 +172,6 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     # --- training ---
-
-    def target_ids(self) -> tuple[np.ndarray, int] | None:
-        """The tokens of all texts."""
-        if "train" not in self.data.ids:
-            return None
-        return self.data.ids["train"].ids, self.data.vocabulary.size
 
     def remembered(self) -> Tree:
         """What the model knows of every lane before the first step, where there are any; see
@@ -295,7 +286,7 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
             for name, values in jax.device_get(each).items():
                 sums[name] += np.bincount(numbers, values.reshape(-1), texts + 1)
         totals = {name: values[1:] for name, values in sums.items()}  # 0 is padding
-        rows = token_rows(totals)
+        rows = self.ratio_rows(totals)
         if self.data.spelt(split):
             spelt = np.stack([totals["loss"], self.data.characters(split)], axis=1)
             rows["bits_per_character"] = "bits", spelt
@@ -341,34 +332,13 @@ class LanguageModelling(TokenTask[schemas.LanguageModelling, text.Texts, Languag
         whole = self.data.vocabulary.continued(text, context, ids)
         return self._settings.cut(whole, start=len(text.rstrip()))
 
-    def map_examples(self, split: str, number: int) -> list[TextExample]:
-        """The beginnings of the first texts that are more than their end, as far as a picture
-        shows them.
-        """
-        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
-        return [
-            TextExample(self.data.vocabulary.decode(ids[:PICTURED]))
-            for ids in self.data.vocabulary.encode_all(texts)
-        ]
-
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """The texts as they are; a second one is an error."""
-        if seconds := [second for _, second in typed if second is not None]:
-            raise UserError(
-                f"a language model reads one text; leave out the second, {seconds[0]!r}"
-            )
-        return [TextExample(first) for first, _ in typed]
-
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """A text that is read from its beginning, and the tokens: those that are read ("source")
         and those that are predicted ("target").
         """
-        ids = self.examples_from_lines([example.source]).packed("source")[0]
-        tokens = self.data.vocabulary.tokens
-        return [ids[None]], {
-            "source": Axis(tokens(ids)),
-            "target": Axis(tokens([*ids[1:], self.special.eos])),
-        }
+        inputs, sides = super().model_inputs(example)
+        following = [*inputs[0][0, 1:], self.special.eos]
+        return inputs, {**sides, "target": self.data.vocabulary.tokens(following)}
 
     # --- reading in pieces ---
 

@@ -30,10 +30,10 @@ def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
     """Of the maps [B,H,Tq,L] whose keys are an image's and whose queries are not, the look of the
     question as a whole, [B,L].
     """
-    seen = {name: look for name, look in maps.items() if look.key == "image" != look.query}
+    seen = {name: look for name, look in maps.items() if look.columns == "image" != look.rows}
     return {
         name: look.weights.mean(axis=(1, 2))
-        if look.query == "hops"
+        if look.rows == "hops"
         else look.weights.mean(axis=1)[:, 0]
         for name, look in seen.items()
     }

@@ -41,36 +41,19 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.models import (
-    check_output_bias,
-    refuse_terms,
-    shapes_of,
-    sums_of_rows,
-    system_factory,
-)
+from attnlab.tasks.models import built, sums_of_rows
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Smoothing,
     Sums,
     TextExample,
-    Totals,
     Tree,
-    Typed,
 )
-from attnlab.tasks.tokens import (
-    TEACHER_FORCED,
-    TokenTask,
-    cross_entropy,
-    token_rows,
-    token_scores,
-    tokens_or_rows,
-)
+from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask, cross_entropy
 
 MASK = "[MASK]"  # what a person types for a token that is to be told
-PICTURED = 60  # tokens of a text whose maps are drawn after training
 
 
 def build_system(
@@ -82,13 +65,10 @@ def build_system(
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, one
         that cannot keep packed texts apart, no output bias where one is to be set.
     """
-    factory = system_factory(config, TokenClassifier)
-    system: TokenClassifier = factory(
-        vocabulary=vocabulary, outputs=vocabulary, pad_id=special.pad, bos_id=special.bos
-    )
-    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
-    refuse_terms(config, shapes)
-    check_output_bias(config, shapes["params"], vocabulary)
+    system: TokenClassifier
+    sizes = {"vocabulary": vocabulary, "outputs": vocabulary, "bias": vocabulary}
+    ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
+    system, params = built(config, TokenClassifier, special, ids, **sizes)
     if config.batch.texts == "packed" and "segments" not in system.reads:
         raise UserError(
             f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
@@ -105,13 +85,11 @@ def build_system(
                 " batch.texts=apart"
             )
         apply = functools.partial(apply, method="both")
-    jax.eval_shape(apply, {"params": shapes["params"]}, *rows, **beside)
+    jax.eval_shape(apply, {"params": params}, *rows, **beside)
     return system
 
 
-class MaskedLanguageModelling(
-    TokenTask[schemas.MaskedLanguageModelling, text.Texts, TokenClassifier]
-):
+class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, TokenClassifier]):
     """Masked language modelling: hidden tokens of a text from those around them; see
     `attnlab.tasks.base.Task`.
 
@@ -140,13 +118,14 @@ class MaskedLanguageModelling(
     }
     """Of the class, all there may be; `next_sentence` is there where rows are pairs."""
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {"loss": ("loss", "hidden"), "accuracy": ("correct", "hidden")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per hidden token",
         "perplexity": "per hidden token",
         "accuracy": "hidden tokens right",
         "next_sentence": "right whether the second segment follows the first",
     }
-    examples: ClassVar[str] = "texts"
+    alone = "a masked language model reads one text"
     extra_tokens: ClassVar[int] = 1
 
     def __init__(self, config: schemas.MaskedLanguageModelling, data: text.Texts) -> None:
@@ -159,6 +138,9 @@ class MaskedLanguageModelling(
             for name, measure in type(self).measures.items()
             if self._pairs or name != "next_sentence"
         }
+        if self._pairs:  # the loss is that of tokens alone
+            of_pairs = {"loss": ("cross_entropy", "hidden"), "next_sentence": ("related", "pairs")}
+            self.ratios = {**self.ratios, **of_pairs}
         self.masking = config.masking.call(Masking, self.special, data.vocabulary.size)
         self._mask = self.masking.mask
         self._likeliest_of = self.jit(self._likeliest)
@@ -174,12 +156,6 @@ class MaskedLanguageModelling(
             _ = config.masking.call(Masking, special, 8).mask
 
     # --- training ---
-
-    def target_ids(self) -> tuple[np.ndarray, int] | None:
-        """The tokens of all texts, which are equally likely to be hidden."""
-        if "train" not in self.data.ids:
-            return None
-        return self.data.ids["train"].ids, self.data.vocabulary.size
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
@@ -225,10 +201,6 @@ class MaskedLanguageModelling(
             "related": ((related.argmax(axis=-1) == relation) & real).sum(),
         }
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of hidden tokens, or of rows that have any (`training.per="sentence"`)."""
-        return tokens_or_rows(self.real(batch["target"]), self.config.training.per)
-
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """The order of texts, or of packed rows, and what is hidden of them are those of the
         seed.
@@ -273,17 +245,6 @@ class MaskedLanguageModelling(
             real = (whole["source"] != self.special.pad).any(axis=1)
             yield np.where(real, rows, -1), whole | self.masking(whole["source"], (), rows)
 
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per hidden token, no smoothing), "perplexity" (its exponential) and
-        "accuracy" (of hidden tokens); of pairs "next_sentence", the share whose relation is right,
-        and the loss is that of tokens alone.
-        """
-        loss = totals["cross_entropy" if self._pairs else "loss"]
-        scores = token_scores({**totals, "loss": loss, "tokens": totals["hidden"]})
-        if self._pairs:
-            scores["next_sentence"] = float(totals["related"] / totals["pairs"])
-        return scores
-
     def counts(self, split: str) -> dict[str, int]:
         """The number of hidden tokens, and of pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
@@ -294,13 +255,7 @@ class MaskedLanguageModelling(
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        sums = sums_of_rows(self, params, self.split_batches(split))
-        sums["loss"] = sums.get("cross_entropy", sums["loss"])
-        lines = token_rows({**sums, "tokens": sums["hidden"]})
-        if self._pairs:
-            right = np.stack([sums["related"], sums["pairs"]], axis=1)
-            lines["next_sentence"] = "ratio", right
-        return Items.of(lines)
+        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
 
     # --- answers and maps ---
 
@@ -357,23 +312,6 @@ class MaskedLanguageModelling(
                     responses[row] = [Response(text, float(chance[hidden].sum()))]
         return responses
 
-    def map_examples(self, split: str, number: int) -> list[TextExample]:
-        """The beginnings of the first texts, as far as a picture shows them."""
-        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
-        vocabulary = self.data.vocabulary
-        return [
-            TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)
-        ]
-
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """The texts as they are; a second one is an error."""
-        if seconds := [second for _, second in typed if second is not None]:
-            raise UserError(
-                f"a masked language model reads one text; leave out the second, {seconds[0]!r}"
-            )
-        return [TextExample(first) for first, _ in typed]
-
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
-        """A text, in which tokens may be hidden; "source"."""
-        ids = self._cut(example.source)
-        return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
+    def read_ids(self, example: TextExample) -> np.ndarray:
+        """A text, in which tokens may be hidden."""
+        return self._cut(example.source)

@@ -1,4 +1,4 @@
-"""What all tasks do to get from a config to a system, and how its output bias starts."""
+"""What all tasks do to get from a config to a system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from operator import getitem
 from typing import Any, TypeVar
 
 import flax.linen as nn
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,19 +17,19 @@ import numpy as np
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
+from attnlab.attention.protocol import LOSSES, Attention, Reading
 from attnlab.config.registry import behind, build, location
 from attnlab.config.schema import settings_of
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
+from attnlab.data.vocabulary import Special
 from attnlab.decoding.rows import OnRows
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import (
-    AttentionMap,
     Classifier,
     LanguageModel,
     Seq2Seq,
@@ -38,12 +37,12 @@ from attnlab.systems.protocol import (
     TokenClassifier,
 )
 from attnlab.tasks import schemas
+from attnlab.tasks.output_bias import check_output_bias
 from attnlab.tasks.protocol import Batch, Numbers, Params, Sums, Tree
 from attnlab.training.hyperparameters import WEIGHTS
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 Item = TypeVar("Item")
-OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
 def system_factory(config: schemas.Settings, base: type[System]) -> Any:
@@ -293,21 +292,6 @@ def _fitting(base: type[System]) -> str:
     )
 
 
-def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[str, AttentionMap]:
-    """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each."""
-    names: list[str] = []
-
-    @OnRows
-    def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
-        _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
-        maps = system.maps(dict(collected).get(MAPS, {}))
-        names[:] = maps  # a program would put them in another order
-        return maps
-
-    maps = jax.device_get(look(params, *read))
-    return {name: maps[name].replace(weights=np.asarray(maps[name].weights[0])) for name in names}
-
-
 def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
     """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
     parameters and ids may be shapes.
@@ -347,49 +331,60 @@ def sums_of_rows(
         return sums
 
     each = OnRows(jax.vmap(of_row, in_axes=(None, 0)))
-    parts = [(rows, jax.device_get(each(params, batch))) for rows, batch in batches]
-    order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in parts]))
-    return {
-        name: np.concatenate([sums[name][rows >= 0] for rows, sums in parts])[order]
-        for name in parts[0][1]
-    }
+    sums: dict[str, np.ndarray] = by_example(each, params, batches)
+    return sums
 
 
-def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int) -> None:
-    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
-    shapes, do not have.
+def by_example(
+    program: Callable[[Params, Batch], Tree],
+    params: Params,
+    batches: Iterable[tuple[np.ndarray, HostBatch]],
+) -> Any:
+    """What a program gives for each row of some batches, arrays [N,...] on the host in the order of
+    the N examples; `batches` as `Task.in_order` gives them, at least one.
     """
-    bias = flax.traverse_util.flatten_dict(params).get(OUTPUT_BIAS)
-    if _of_frequencies(config) and (bias is None or bias.shape != (vocabulary,)):
-        lacks = (
-            f"{config.system.name} has no parameter {'/'.join(OUTPUT_BIAS)} with a number for each"
-            " token"
+    parts = [(rows, jax.device_get(program(params, batch))) for rows, batch in batches]
+    numbers = np.concatenate([rows for rows, _ in parts])
+    order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]  # -1 are rows of padding
+    arrays = [array for _, array in parts]
+    return jax.tree.map(lambda *of_batches: np.concatenate(of_batches)[order], *arrays)
+
+
+def built(
+    config: schemas.Settings,
+    kind: type[System],
+    special: Special,
+    *read: jax.ShapeDtypeStruct,
+    bias: int | None = None,
+    **sizes: int,
+) -> tuple[Any, Params]:
+    """The system of a config that reads tokens, and the shapes of its parameters.
+
+    Args:
+      config: the whole.
+      kind: the kind of system that the task trains.
+      special: the ids that are no text.
+      read: the inputs of one row, as large as the system must be able to read.
+      bias: the size of the output bias where `training.output_bias` may set it.
+      sizes: fields of the system that the data gives.
+
+    Raises:
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, inputs
+        that the system cannot read, no output bias where one is to be set.
+    """
+    ids = {"pad_id": special.pad, "bos_id": special.bos}
+    system = system_factory(config, kind)(**sizes, **ids)
+    shapes = shapes_of(system, *read)
+    refuse_terms(config, shapes)
+    if bias is not None:
+        check_output_bias(config, shapes["params"], bias)
+    return system, shapes["params"]
+
+
+def check_statistics(config: schemas.Settings, system: System, what: str, advice: str = "") -> None:
+    """`UserError` for statistics of batches with microbatches; `what` they are, `advice` besides."""
+    if system.over_batch and config.training.accumulate > 1:
+        raise UserError(
+            f"config.training.accumulate={config.training.accumulate}: {what} the whole batch, which"
+            f" is never there; set it to 1{advice}"
         )
-        raise UserError(f"config.training.output_bias='unigram': {lacks}; set it to 'zeros'")
-
-
-def with_output_bias(
-    config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
-) -> Params:
-    """First parameters, their output bias as `training.output_bias` says, given the target tokens
-    of the training split.
-
-    "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
-    it. From zeros the first updates drive hidden units to their ends to learn just that, and a
-    read-out that ends in a tanh may be long in coming back.
-    """
-    if not _of_frequencies(config):
-        return params
-    from attnlab.data.shards import in_parts
-
-    counts = np.ones(vocabulary)
-    for part in in_parts(tokens):
-        counts += np.bincount(part, minlength=vocabulary)
-    flat = flax.traverse_util.flatten_dict(params)
-    flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
-    return flax.traverse_util.unflatten_dict(flat)
-
-
-def _of_frequencies(config: schemas.Settings) -> bool:
-    """Whether the output bias starts at the frequencies of tokens; other tasks have none."""
-    return getattr(config.training, "output_bias", "zeros") == "unigram"

@@ -8,7 +8,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary, N 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -27,8 +27,9 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
-from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Batch, Params, TextExample, Tree, Typed
+from attnlab.tasks.models import shapes_of, system_factory
+from attnlab.tasks.output_bias import check_output_bias
+from attnlab.tasks.protocol import Batch, Params, Sides, TextExample, Tree
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.tasks.written import Writes, WritingTask
 
@@ -151,25 +152,15 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         """
         return [-loss for loss in self._by_row(params, self.encoded(pairs))["loss"].tolist()]
 
-    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
-        """The translation of a line as far as it is written, after every token."""
-        source = self.examples_from_lines([line]).packed("source")[0]
-        for ids in self._decoder(False).stream(params, source, index):
-            yield self._settings.cut(self.spelt(ids))
-
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first pairs of a split."""
         return [TextExample(*pair) for pair in self.data.rows[split][:number]]
 
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """With its own translation where there is none."""
-        texts = iter(self.translate(params, [source for source, target in typed if target is None]))
-        return [
-            TextExample(source, self.text(next(texts)[0]) if target is None else target)
-            for source, target in typed
-        ]
+    def example(self, source: str, target: str) -> TextExample:
+        """See `WritingTask.example`."""
+        return TextExample(source, target)
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The ids of a pair, and the tokens: "source", "target" (what a step predicts), "target_in"
         (what it reads).
         """
@@ -178,6 +169,5 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         source, target = (np.asarray(sequence[0])[None] for sequence in encoded.sequences)
         ids = {"source": source, "target": target, "target_in": np.asarray(self.shifted(target))}
         return [source, ids["target_in"]], {
-            side: Axis(self.vocabularies[side != "source"].tokens(row[0]))
-            for side, row in ids.items()
+            side: self.vocabularies[side != "source"].tokens(row[0]) for side, row in ids.items()
         }

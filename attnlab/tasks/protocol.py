@@ -1,5 +1,4 @@
-"""The types that tasks exchange with commands and reports: examples, answers, attention maps with
-their axes.
+"""The types that tasks exchange with commands and reports: examples and answers.
 
 The tasks themselves derive from `attnlab.tasks.base.Task`. Nothing outside tasks and data knows the
 parts of an example: code that shows one asks it for its text.
@@ -13,9 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import jax
-import numpy as np
 
-from attnlab.systems.protocol import AttentionMap
 from attnlab.training.step import Batch as Batch
 from attnlab.training.step import Params as Params
 from attnlab.training.step import Sums as Sums
@@ -31,6 +28,8 @@ Rngs: TypeAlias = dict[str, jax.Array]
 """The random streams of a pass, by name."""
 Scores: TypeAlias = dict[str, Any]
 """Numbers by name, or tables of them: row to column to number."""
+Sides: TypeAlias = Mapping[str, Sequence[str]]
+"""A word for each position of what maps lie between, by the name of the side ("source", "image")."""
 Typed = tuple[str, str | None]
 """The one or two words of a command line that name an example: texts, or the name of a file for a
 task of images."""
@@ -62,21 +61,6 @@ class TextExample(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
-    """Attention maps over an image.
-
-    Attributes:
-      image: [H,W,C] uint8.
-      weights: [R,h,w] float32, each a part of the image.
-      rows: names of the R attention maps.
-    """
-
-    image: np.ndarray
-    weights: np.ndarray
-    rows: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class Response:
     """An answer of a system to a line of text, with the score that sorts answers (as a rule a log
     probability).
@@ -84,55 +68,6 @@ class Response:
 
     text: str
     score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """The rows or the columns of a map.
-
-    Attributes:
-      labels: a word for each position, for pictures.
-      kind: the kind of the positions: "tokens", "hops", "places", "patches", "regions", ...
-      grid: rows and columns, where positions lie row by row over an image; else None.
-    """
-
-    labels: Sequence[str]
-    kind: str = "tokens"
-    grid: tuple[int, int] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Maps:
-    """Every attention map of one example.
-
-    Attributes:
-      weights: by name, [H,Tq,Tk] arrays, each with the names of its two axes.
-      axes: by these names.
-      labels: labels stored with the arrays, by their names in the file.
-      looks: maps drawn over an image, by name: those of `weights`, instead of their matrices, or
-        others.
-      gates: arrays of gates by name, stored with the maps.
-    """
-
-    weights: Mapping[str, AttentionMap]
-    axes: Mapping[str, Axis]
-    labels: Mapping[str, Sequence[str]]
-    looks: Mapping[str, Look] = dataclasses.field(default_factory=dict)
-    gates: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-
-    def rows(self, name: str) -> Sequence[str]:
-        """The labels of the Tq queries of the map `name`."""
-        return self._labels(name, self.weights[name].query, -2)
-
-    def columns(self, name: str) -> Sequence[str]:
-        """The labels of the Tk keys of the map `name`."""
-        return self._labels(name, self.weights[name].key, -1)
-
-    def _labels(self, name: str, side: str, axis: int) -> Sequence[str]:
-        """The labels of a side; numbers if it has none, as the places of an image."""
-        if side in self.axes:
-            return self.axes[side].labels
-        return list(map(str, range(self.weights[name].weights.shape[axis])))
 
 
 class Loaded(Protocol):

@@ -42,21 +42,20 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
-from attnlab.tasks.models import longest_row, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.models import built, longest_row
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
-    Totals,
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.tokens import TOKENS_STORED, cross_entropy
 
 SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
@@ -70,11 +69,9 @@ def build_system(
     Raises:
       UserError: another kind of system, or a mechanism that does not fit, samples or has a loss.
     """
-    factory = system_factory(config, TokenClassifier)
-    system: TokenClassifier = factory(
-        vocabulary=vocabulary, outputs=2, pad_id=special.pad, bos_id=special.bos
-    )
-    refuse_terms(config, shapes_of(system, longest_row(config)))
+    system: TokenClassifier
+    sizes = {"vocabulary": vocabulary, "outputs": 2}
+    system, _ = built(config, TokenClassifier, special, longest_row(config), **sizes)
     return system
 
 
@@ -113,6 +110,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         "f1": Measure("max", low=0.0, high=1.0),
     }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy")
+    ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per window and end",
         "accuracy": "both likeliest ends right",
@@ -121,6 +119,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     }
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
+    stored_labels = TOKENS_STORED
 
     def __init__(self, config: schemas.QuestionAnswering, data: Questions) -> None:
         self.special, self._reading = data.vocabulary.special, config.passages
@@ -187,11 +186,6 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return jnp.asarray(batch["source"])[:, 0] != self.special.pad
 
     # --- scores ---
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per window and end) and "accuracy" (both likeliest ends right)."""
-        rows = float(totals["rows"])
-        return {"loss": float(totals["loss"]) / rows, "accuracy": float(totals["correct"]) / rows}
 
     def counts(self, split: str) -> dict[str, int]:
         """See `Task.counts`."""
@@ -281,15 +275,11 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [TextExample(question.question, question.passage) for question in self._typed(lines)]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The row of a question and its passage, or of its first window, "source"."""
         examples = self.examples_from_lines([f"{example.source}\t{example.target}"])
         ids, types = (examples.packed(name)[0] for name in self.inputs)
-        return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+        return [ids[None], types[None]], {"source": self.data.vocabulary.tokens(ids)}
 
 
 def exact(answer: str, right: str) -> bool:

@@ -22,12 +22,13 @@ from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.images import ImageTask
+from attnlab.tasks.models import by_example
 from attnlab.tasks.protocol import (
     Batch,
-    Look,
     Params,
     Response,
     Rngs,
@@ -61,6 +62,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         "mean_iou": Measure("max", low=0.0, high=1.0),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {"loss": ("loss", "pixels"), "accuracy": ("correct", "pixels")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per pixel",
         "accuracy": "share of pixels right",
@@ -125,9 +127,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
     # --- scores ---
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per pixel, no smoothing), "accuracy" and "mean_iou"."""
-        loss, right = (float(totals[name] / totals["pixels"]) for name in ("loss", "correct"))
-        return {"loss": loss, "accuracy": right, "mean_iou": mean_iou(totals["confusion"])}
+        """The `ratios` and "mean_iou"."""
+        return {**super().averaged(totals), "mean_iou": mean_iou(totals["confusion"])}
 
     def counts(self, split: str) -> dict[str, int]:
         """The pixels that count."""
@@ -175,39 +176,28 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
 
     def _by_image(self, params: Params, split: str) -> dict[str, np.ndarray]:
         """`_of_images` of all images of a split, in their order."""
-        parts = [
-            {name: np.asarray(sums)[rows >= 0] for name, sums in self._rows(params, batch).items()}
-            for rows, batch in self.in_order(self.of_split(split))
-        ]
-        return {
-            "loss": np.concatenate([part["loss"] for part in parts]).astype(np.float64),
-            "confusion": np.concatenate([part["confusion"] for part in parts]).astype(np.int64),
-        }
+        sums = by_example(self._rows, params, self.split_batches(split))
+        wide = {"loss": np.float64, "confusion": np.int64}
+        return {name: sums[name].astype(kind) for name, kind in wide.items()}
 
     # --- answers ---
 
     def masks(self, params: Params, asked: Examples) -> np.ndarray:
         """The likeliest class of every pixel, numbers of `data.learned.classes`: uint8 [N,H,W]."""
-        masks = [
-            np.asarray(self._answers(params, batch))[rows >= 0]
-            for rows, batch in self.in_order(asked)
-        ]
-        return np.concatenate(masks)
-
-    def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Images from files, see `ImageTask.files`."""
-        return self._asked(self.files(lines))
+        masks: np.ndarray = by_example(self._answers, params, self.in_order(asked))
+        return masks
 
     @staticmethod
-    def _asked(images: np.ndarray) -> Examples:
+    def asked(images: np.ndarray) -> Examples:
+        """See `ImageTask.asked`."""
         return Examples(image=images, mask=np.ones(images.shape[:3], np.uint8))
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, Look]:
+    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """The pixels of each class that the image shows, the largest first."""
-        (mask,), names = self.masks(params, self._asked(image[None])), self.data.learned.classes
+        (mask,), names = self.masks(params, self.asked(image[None])), self.data.learned.classes
         order = _by_size(mask, len(names))
         pixels = np.stack([mask == at for at in order]).astype(np.float32)
-        return {"answer": Look(image, pixels, [names[at] for at in order])}
+        return {"answer": AttentionMap(pixels, [names[at] for at in order], (), image)}
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]

@@ -35,6 +35,7 @@ from attnlab.tasks import schemas
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.pairs import PairTask, build_system
 from attnlab.tasks.protocol import Params, TextExample
+from attnlab.tasks.tokens import target_ids
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # what a person reads and types for one
 _FIXED = 2**32 - 1  # in place of a seed, for what is scored: seeds of training are smaller
@@ -80,9 +81,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     def target_ids(self) -> tuple[np.ndarray, int] | None:
         """The tokens of all texts, which are equally likely to be taken out."""
-        if "train" not in self.data.ids:
-            return None
-        return self.data.ids["train"].ids, self.data.vocabulary.size
+        return target_ids(self.data)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """The order of rows, and what is taken out of them, are those of the seed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -31,29 +31,19 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.base import Task
-from attnlab.tasks.models import (
-    check_output_bias,
-    longest_row,
-    refuse_terms,
-    shapes_of,
-    sums_of_rows,
-    system_factory,
-)
+from attnlab.tasks.models import built, longest_row, sums_of_rows
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Params,
     Response,
     Scores,
+    Sides,
     Smoothing,
     Sums,
-    Totals,
     Tree,
-    Typed,
 )
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
-from attnlab.tasks.tokens import cross_entropy, token_rows, token_scores, tokens_or_rows
+from attnlab.tasks.tokens import OneTextTask, beside_words, cross_entropy, words_of
 
 SPANS = ("precision", "recall", "f1")
 _log = logging.getLogger(__name__)
@@ -84,13 +74,9 @@ def build_system(
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
         output bias where one is to be set.
     """
-    factory = system_factory(config, TokenClassifier)
-    system: TokenClassifier = factory(
-        vocabulary=vocabulary, outputs=tags, pad_id=special.pad, bos_id=special.bos
-    )
-    shapes = shapes_of(system, longest_row(config))
-    refuse_terms(config, shapes)
-    check_output_bias(config, shapes["params"], tags)
+    system: TokenClassifier
+    sizes = {"vocabulary": vocabulary, "outputs": tags, "bias": tags}
+    system, _ = built(config, TokenClassifier, special, longest_row(config), **sizes)
     return system
 
 
@@ -108,7 +94,7 @@ def reads_trees(node: Any) -> bool:
     return False
 
 
-class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
+class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     """Tagging: words to tags; see `attnlab.tasks.base.Task`.
 
     Attributes:
@@ -134,6 +120,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     }
     """Of the class, all there may be; those of spans only where tags are of that form."""
     evaluated: ClassVar[Sequence[str]] = ("loss", "perplexity", "accuracy")
+    ratios = {"loss": ("loss", "words"), "accuracy": ("correct", "words")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per word",
         "perplexity": "per word",
@@ -144,6 +131,7 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
     }
     examples: ClassVar[str] = "sentences"
     outputs: ClassVar[str] = "tags.tsv"
+    alone = "a tagger reads one sentence"
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
         self.special, self.tags = data.vocabulary.special, data.learned.classes
@@ -171,7 +159,6 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
                     ", ".join(self.tags[:20]),
                     ", ".join(SCHEMES),
                 )
-        self._answer_ids = self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
 
     def _check_spans(self) -> None:
         """`UserError` for a tag that is of no scheme of spans together with those of training."""
@@ -223,15 +210,11 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
             "correct": (known & (logits.argmax(axis=-1) == target - 1)).sum(),
         }
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of words, or of sentences (`training.per="sentence"`)."""
-        return tokens_or_rows(jnp.asarray(batch["target"]) > 0, self.config.training.per)
+    def targets(self, ids: jax.Array | np.ndarray) -> jax.Array:
+        """See `TokenTask.targets`; 0 is no tag."""
+        return jnp.asarray(ids) > 0
 
     # --- scores ---
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per word, no smoothing), "perplexity" (its exponential) and "accuracy"."""
-        return token_scores({**totals, "tokens": totals["words"]})
 
     def counts(self, split: str) -> dict[str, int]:
         """The number of words."""
@@ -250,18 +233,11 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every sentence, of what `evaluate` gives."""
-        sums = sums_of_rows(self, params, self.in_order(self.of_split(split)))
-        return Items.of(token_rows({**sums, "tokens": sums["words"]}))
+        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
 
-    def _tagged(self, params: Params, examples: Examples) -> Iterator[list[str]]:
+    def _tagged(self, params: Params, examples: Examples) -> list[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""
-        by_row: dict[int, list[str]] = {}
-        for rows, batch in self.in_order(examples):
-            numbers = np.asarray(self._answer_ids(params, batch))
-            for row, target, tags in zip(rows, batch["target"], numbers, strict=True):
-                if row >= 0:
-                    by_row[row] = [self.tags[tag] for tag in tags[target > 0]]
-        yield from (by_row[row] for row in range(len(examples)))
+        return [[self.tags[tag] for tag in tags] for tags in self.likeliest_ids(params, examples)]
 
     # --- answers and maps ---
 
@@ -271,18 +247,16 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         Raises:
           UserError: a blank line; a system that reads dependency trees.
         """
+        return self._encoded([self.example(line) for line in lines])
+
+    def example(self, line: str) -> TaggedExample:
+        """See `OneTextTask.example`."""
         if self._trees:
             raise UserError(
                 "this model reads dependency trees, which a typed line does not have; 'evaluate'"
                 " tags the sentences of a treebank"
             )
-        return self._encoded([TaggedExample(self._words(line)) for line in lines])
-
-    @staticmethod
-    def _words(line: str) -> tuple[str, ...]:
-        if not (words := tuple(line.split())):
-            raise UserError(f"{line!r}: expected words with blanks between them")
-        return words
+        return TaggedExample(words_of(line))
 
     def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
         """Examples without a known tag."""
@@ -293,32 +267,22 @@ class Tagging(Task[schemas.Tagging, TaggedTexts, TokenClassifier]):
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """Each line as "word/tag word/tag ..."."""
-        return [
-            [Response(" ".join(map("/".join, zip(line.split(), tags, strict=True))), 0.0)]
-            for line, tags in zip(lines, self._tagged(params, examples), strict=True)
-        ]
+        tagged = self._tagged(params, examples)
+        return [beside_words(*pair) for pair in zip(lines, tagged, strict=True)]
 
     def map_examples(self, split: str, number: int) -> list[TaggedExample]:
         """The first sentences of a split."""
         return [TaggedExample(row.words, row.heads) for row in self.data.rows[split][:number]]
 
-    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
-        """The sentences as they are; a second text is an error."""
-        if seconds := [second for _, second in typed if second is not None]:
-            raise UserError(f"a tagger reads one sentence; leave out the second, {seconds[0]!r}")
-        self.examples_from_lines([first for first, _ in typed])
-        return [TaggedExample(self._words(first)) for first, _ in typed]
+    def read_ids(self, example: TaggedExample) -> np.ndarray:
+        """See `OneTextTask.read_ids`."""
+        return self._encoded([example]).packed("source")[0]
 
-    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], Sides]:
         """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
-        (ids,) = self._encoded([example]).packed("source")
-        read = [ids[None]]
+        read, sides = super().model_inputs(example)
         if self._trees:
             (heads,) = self._encoded([example]).packed("heads")
-            none = np.zeros_like(ids[None])
+            none = np.zeros_like(read[0])
             read += [none, none, np.asarray(jax.jit(structural_distance)(heads[None]))]
-        return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read."""
-        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+        return read, sides

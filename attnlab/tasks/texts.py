@@ -38,21 +38,20 @@ from attnlab.tasks.models import (
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
     Numbers,
     Params,
     Response,
     Rngs,
     Scores,
+    Sides,
     Smoothing,
     Sums,
     TextExample,
-    Totals,
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import tokens_stored
+from attnlab.tasks.tokens import TOKENS_STORED
 
 SIDES = ("source", "target")
 
@@ -123,7 +122,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     }
     measures: Mapping[str, Measure | str] = {"loss": Measure("min")}
     evaluated: ClassVar[Sequence[str]] = ("loss",)
+    ratios = {"loss": ("loss", "rows")}
     outputs: ClassVar[str] = "predictions.tsv"
+    stored_labels = TOKENS_STORED
     numbers: ClassVar[int] = 1
 
     def __init__(
@@ -138,7 +139,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         if system is None:
             system = self.build(config, data.vocabulary.size, data.learned.sentences, self.special)
         super().__init__(config, data, system, auxiliary)
-        self._outputs = self.jit(lambda params, rows: self.apply(params, rows).astype(jnp.float32))
 
     # --- what a task of one's own says ---
 
@@ -158,12 +158,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         answers [B,...], 0 where no row is.
         """
         raise NotImplementedError
-
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores `evaluated` of a split, "loss" first, from the sums over all of its rows;
-        "rows" is among them.
-        """
-        return {"loss": float(totals["loss"]) / float(totals["rows"])}
 
     def written(self, outputs: np.ndarray) -> Response:
         """What is answered to a text, given the system's outputs [C]."""
@@ -271,17 +265,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
             for (_, label), answer in zip(self.data.rows[split], answers, strict=True)
         ]
 
-    def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
-        """The system's outputs [N,C] for N examples, float32."""
-        parts = [
-            (rows, np.asarray(self._outputs(params, batch)))
-            for rows, batch in self.in_order(examples)
-        ]
-        outputs = np.zeros((len(examples), *parts[0][1].shape[1:]), np.float32)
-        for rows, each in parts:
-            outputs[rows[rows >= 0]] = each[rows >= 0]
-        return outputs
-
     def answered(self, params: Params, examples: Examples) -> list[Response]:
         """What is answered to every example."""
         return list(map(self.written, self.outputs_of(params, examples))) if len(examples) else []
@@ -323,7 +306,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         lines = [source if target is None else f"{source}\t{target}" for source, target in typed]
         return [TextExample(*self.texts(line)) for line in lines]
 
-    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The ids of the texts; "source" and, of pairs, "target_in"; both in one row, after what
         begins it, "joined".
         """
@@ -334,8 +317,4 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         if len(read) == 2:
             sides["target_in"] = read[1][0]
         tokens = self.data.vocabulary.tokens
-        return read, {name: Axis(tokens(ids)) for name, ids in sides.items()}
-
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens of both texts."""
-        return tokens_stored(axes)
+        return read, {name: tokens(ids) for name, ids in sides.items()}

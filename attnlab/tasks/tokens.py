@@ -6,25 +6,37 @@ Axis letters: B batch, T length, V vocabulary, N examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.data.vocabulary import Special
+from attnlab.data.columns import Examples
+from attnlab.data.text import Texts
+from attnlab.data.vocabulary import Special, Vocabulary
+from attnlab.errors import UserError
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.tasks.base import Config, Data, Model, Task
-from attnlab.tasks.protocol import Axis, Batch, Smoothing, Totals
+from attnlab.tasks.protocol import Batch, Params, Response, Sides, Smoothing, TextExample, Typed
 from attnlab.training.settings import TokenTraining
 
+PICTURED = 60  # tokens of a text whose maps are drawn after training
 TEACHER_FORCED: Mapping[str, Measure] = {
     "loss": Measure("min", low=0.0, depends=(VOCABULARY,)),
     "perplexity": Measure("min", low=1.0, depends=(VOCABULARY,)),
     "accuracy": share("tokens", depends=(VOCABULARY,)),
 }
-"""The scores of `token_scores`."""
+"""The scores of a text that is predicted token by token."""
+TOKENS_STORED: Mapping[str, Sequence[str]] = {
+    "source_tokens": ("source",),
+    "target_tokens": ("target", "target_in"),
+}
+"""`Task.stored_labels` of texts: the tokens that are read, and those that are predicted or else the
+second text."""
 
 
 class TokenTask(Task[Config, Data, Model]):
@@ -36,6 +48,11 @@ class TokenTask(Task[Config, Data, Model]):
     """
 
     evaluated: ClassVar[Sequence[str]] = tuple(TEACHER_FORCED)
+    ratios: Mapping[str, tuple[str, str]] = {
+        "loss": ("loss", "tokens"),
+        "accuracy": ("correct", "tokens"),
+    }
+    stored_labels = TOKENS_STORED
     special: Special
 
     def real(self, ids: jax.Array | np.ndarray) -> jax.Array:
@@ -48,17 +65,105 @@ class TokenTask(Task[Config, Data, Model]):
         """
         training = self.config.training
         assert isinstance(training, TokenTraining)
-        return tokens_or_rows(self.real(batch["target"]), training.per)
+        return tokens_or_rows(self.targets(batch["target"]), training.per)
 
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """Teacher-forced scores: "loss" (nats per target token, no smoothing), "perplexity",
-        "accuracy" (of the next token).
+    def targets(self, ids: jax.Array | np.ndarray) -> jax.Array:
+        """Which ids of a "target" are there to be predicted."""
+        return self.real(ids)
+
+    def ratio_rows(self, sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
+        """Rule and rows of the `ratios` and "perplexity", see `attnlab.records.items`, from the sums
+        [N] of each example.
         """
-        return token_scores(totals)
+        rows = {
+            name: ("ratio", np.stack([sums[part], sums[whole]], axis=1))
+            for name, (part, whole) in self.ratios.items()
+        }
+        rows["perplexity"] = "perplexity", rows["loss"][1]
+        return {name: rows[name] for name in self.evaluated if name in rows}
 
-    def map_labels(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read and those that are predicted."""
-        return tokens_stored(axes)
+
+class OneTextTask(TokenTask[Config, Data, Model]):
+    """Base of the tasks that read one text and say something at its tokens; their data has a
+    `vocabulary`.
+
+    Attributes:
+      alone: why a second text is refused.
+    """
+
+    alone: ClassVar[str]
+
+    def example(self, line: str) -> Any:
+        """The example of a typed text; `UserError` for one that cannot be read."""
+        return TextExample(line)
+
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
+        """See `Task.examples_from_text`; a second text is an error."""
+        if seconds := [second for _, second in typed if second is not None]:
+            raise UserError(f"{self.alone}; leave out the second, {seconds[0]!r}")
+        return [self.example(first) for first, _ in typed]
+
+    def read_ids(self, example: Any) -> np.ndarray:
+        """The ids [T] that the system reads of an example."""
+        return self.examples_from_lines([example.source]).packed("source")[0]
+
+    def model_inputs(self, example: Any) -> tuple[list[np.ndarray], Sides]:
+        """A text with what begins it, "source"."""
+        ids = self.read_ids(example)
+        return [ids[None]], {"source": self._vocabulary.tokens(ids)}
+
+    def likeliest_ids(self, params: Params, examples: Examples) -> list[np.ndarray]:
+        """The likeliest id at every target of each example."""
+        likeliest: dict[int, np.ndarray] = {}
+        for rows, batch in self.in_order(examples):
+            every = np.asarray(self._likeliest_ids(params, batch))
+            wanted = np.asarray(self.targets(batch["target"]))
+            likeliest |= {row: every[at, wanted[at]] for at, row in enumerate(rows) if row >= 0}
+        return [likeliest[row] for row in range(len(examples))]
+
+    @functools.cached_property
+    def _likeliest_ids(self) -> Callable[[Params, Batch], jax.Array]:
+        return self.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        return self.data.vocabulary  # type: ignore[attr-defined,no-any-return]
+
+
+class RunningTextTask(OneTextTask[Config, Texts, Model]):
+    """Base of the tasks whose data are texts without labels, of which every token is a target."""
+
+    examples: ClassVar[str] = "texts"
+
+    def target_ids(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all texts."""
+        return target_ids(self.data)
+
+    def map_examples(self, split: str, number: int) -> list[TextExample]:
+        """The beginnings of the first texts that are more than their end, as far as a picture
+        shows them.
+        """
+        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
+        ids = self.data.vocabulary.encode_all(texts)
+        return [TextExample(self.data.vocabulary.decode(row[:PICTURED])) for row in ids]
+
+
+def beside_words(line: str, answers: Iterable[str]) -> list[Response]:
+    """An answer at every word of a line, as "word/answer word/answer ...", sorted by nothing."""
+    pairs = zip(line.split(), answers, strict=True)
+    return [Response(" ".join(map("/".join, pairs)), 0.0)]
+
+
+def words_of(line: str) -> tuple[str, ...]:
+    """The words of a line; `UserError` where it has none."""
+    if not (words := tuple(line.split())):
+        raise UserError(f"{line!r}: expected words with blanks between them")
+    return words
+
+
+def target_ids(data: Texts) -> tuple[np.ndarray, int] | None:
+    """The tokens of the training texts and the size of their vocabulary, see `Task.target_ids`."""
+    return (data.ids["train"].ids, data.vocabulary.size) if "train" in data.ids else None
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Smoothing) -> jax.Array:
@@ -79,30 +184,3 @@ def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
     a loss per "token" or per "sentence" (the sum over time, the mean over rows) is divided by.
     """
     return (real if per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
-
-
-def token_scores(totals: Totals) -> dict[str, float]:
-    """ "loss" per token, "perplexity" and "accuracy", from sums "loss", "tokens" and "correct"."""
-    loss = float(totals["loss"] / totals["tokens"])
-    accuracy = float(totals["correct"] / totals["tokens"])
-    return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy}
-
-
-def token_rows(sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
-    """Rule and rows of `token_scores`, see `attnlab.records.items`, from the same sums [N] of each
-    example.
-    """
-    nats, right = (np.stack([sums[name], sums["tokens"]], axis=1) for name in ("loss", "correct"))
-    return {
-        "loss": ("ratio", nats),
-        "perplexity": ("perplexity", nats),
-        "accuracy": ("ratio", right),
-    }
-
-
-def tokens_stored(axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-    """The tokens that are kept beside maps: of what is read, and of what is predicted or else the
-    second text.
-    """
-    second = axes.get("target", axes.get("target_in", Axis(())))
-    return {"source_tokens": axes["source"].labels, "target_tokens": second.labels}

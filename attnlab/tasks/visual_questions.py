@@ -15,7 +15,6 @@ Axis letters: B batch, H height, W width, C answers, S tokens of the question.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -37,23 +36,27 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks import schemas
+from attnlab.tasks.choices import choice_rows, choice_sums, confusion
 from attnlab.tasks.images import Choosing
 from attnlab.tasks.looking import LOCALISATION, localised, of_questions
-from attnlab.tasks.looks import gates_of
-from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.maps import Overlays, gates_of
+from attnlab.tasks.models import (
+    by_example,
+    check_statistics,
+    refuse_terms,
+    shapes_of,
+    system_factory,
+)
 from attnlab.tasks.protocol import (
-    Axis,
     Batch,
-    Maps,
     Params,
     Scores,
+    Sides,
     Smoothing,
     Sums,
-    Totals,
     Tree,
     Typed,
 )
-from attnlab.tasks.tokens import cross_entropy
 
 
 class VisualExample(NamedTuple):
@@ -95,12 +98,8 @@ def build_system(
         images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
         ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
         refuse_terms(config, shapes_of(system, images, ids))
-    if system.over_batch and config.training.accumulate > 1:
-        raise UserError(
-            f"config.training.accumulate={config.training.accumulate}: norms of system.backbone have"
-            " the statistics of the whole batch, which is never there; set it to 1, or take another"
-            " system.backbone.normalisation"
-        )
+    what = "norms of system.backbone have the statistics of"
+    check_statistics(config, system, what, ", or take another system.backbone.normalisation")
     return system
 
 
@@ -127,6 +126,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         "accuracy": share("questions"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
+    ratios = {"loss": ("loss", "known"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per question",
         "accuracy": "share of answers right",
@@ -138,12 +138,19 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     }
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
+    stored_labels = {
+        "image_places": ("image",),
+        "question_tokens": ("question",),
+        "joined_tokens": ("joined",),
+    }
+    grid: tuple[int, int]
 
     def __init__(self, config: schemas.VisualQuestions, data: QuestionData) -> None:
         self.special = data.vocabulary.special
         answers, shape = len(data.learned.classes), data.learned.shape
         system = build_system(config, data.vocabulary.size, answers, shape, self.special)
         super().__init__(config, data, system)
+        self.grid = system.grid(shape)
 
     @classmethod
     def check(cls, config: schemas.VisualQuestions) -> None:
@@ -155,17 +162,13 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     # --- training ---
 
-    def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters."""
-        images, ids = jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)
-        params: Params = self.system.init(key, images, ids)["params"]
-        return params
+    def init_inputs(self) -> list[jax.Array]:
+        """See `Task.init_inputs`."""
+        return [jnp.zeros((1, *self.data.learned.shape)), jnp.ones((1, 2), jnp.int32)]
 
     def normalised(self, images: Any) -> jax.Array:
         """Images [B,H,W,C] as the system reads them."""
-        learned = self.data.learned
-        mean, deviation = (np.asarray(x, np.float32) for x in (learned.mean, learned.deviation))
-        return (jnp.asarray(images).astype(jnp.float32) / 255 - mean) / deviation
+        return self.data.learned.normalised(jnp.asarray(images))
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
         """Logits [B,C] of the B questions of a batch, whose images are normalised first."""
@@ -177,16 +180,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer
         of training), "rows", "correct"; and "tokens", those that are read.
         """
-        label, logits = jnp.asarray(batch["label"]).reshape(-1), outputs.astype(jnp.float32)
-        real, known = label > 0, (label > 0) & (label <= outputs.shape[-1])
-        losses = cross_entropy(logits, jnp.where(known, label - 1, 0), smoothing)
-        return {
-            "loss": jnp.where(known, losses, 0.0).sum(),
-            "tokens": (jnp.asarray(batch["question"]) != self.special.pad).sum(),
-            "rows": real.sum(),
-            "known": known.sum(),
-            "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
-        }
+        sums = choice_sums(outputs, jnp.asarray(batch["label"]).reshape(-1), smoothing)
+        read = (jnp.asarray(batch["question"]) != self.special.pad).sum()
+        return {**sums, "tokens": read}
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """See `Task.ordered`; with `batch.questions` Q above 1 a row is an image with Q questions."""
@@ -205,13 +201,6 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     # --- scores ---
 
-    def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per question with a known answer, no smoothing) and "accuracy"."""
-        return {
-            "loss": float(totals["loss"] / totals["known"]),
-            "accuracy": float(totals["correct"] / totals["rows"]),
-        }
-
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """The accuracies of guesses, the accuracy by group and by kind where the source has them,
         with that of "question_only" beside it; "localisation" of each map over the image (see
@@ -219,9 +208,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         (row) was said to be which (column); and "question TAB answer TAB what was said".
         """
         rows, names = self.data.rows[split], self.data.learned.classes
-        texts = [names[label] for label in self.logits(params, self.of_split(split)).argmax(axis=1)]
-        counts = Counter((row.answer, text) for row, text in zip(rows, texts, strict=True))
-        answers = (*names, *sorted({row.answer for row in rows} - {*names}))
+        texts = [
+            names[label] for label in self.outputs_of(params, self.of_split(split)).argmax(axis=1)
+        ]
         scores: Scores = self.data.prior.scores(rows)
         for by in ("group", "kind"):
             if any(getattr(row, by) for row in rows):
@@ -229,10 +218,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         if self.system.needs and any(row.boxes for row in rows):
             shape = self.data.learned.shape
             looks = self._looks(params, self.of_split(split))
-            scores[LOCALISATION] = localised(looks, rows, self.system.grid(shape), shape)
-        scores["confusion"] = {
-            row: {column: counts[row, column] for column in names} for row in answers
-        }
+            scores[LOCALISATION] = localised(looks, rows, self.grid, shape)
+        pairs = ((row.answer, text) for row, text in zip(rows, texts, strict=True))
+        scores["confusion"] = confusion(pairs, names)
         lines = (f"{row.text}\t{row.answer}\t{text}" for row, text in zip(rows, texts, strict=True))
         return scores, list(lines)
 
@@ -244,12 +232,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             _, left = self.apply(params, batch, mutable=[MAPS])
             return of_questions(self.system.maps(left.get(MAPS, {})))
 
-        looks: dict[str, np.ndarray] = {}
-        for rows, batch in self.in_order(examples):
-            for name, weights in jax.device_get(look(params, batch)).items():
-                whole = looks.setdefault(name, np.zeros((len(examples), weights.shape[1])))
-                whole[rows[rows >= 0]] = weights[rows >= 0]
-        return looks
+        batches = self.in_order(examples)
+        looks: dict[str, np.ndarray] = by_example(look, params, batches)
+        return {name: weights.astype(np.float64) for name, weights in looks.items()}
 
     def _split_up(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
         """Accuracies of the questions of each group, or kind."""
@@ -272,18 +257,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """A row for every question: its loss (none for an answer not known), and whether it is
         right.
         """
-        logits = self.logits(params, self.of_split(split)).astype(np.float64)
-        label = self.data.labels(split)
-        known = label < logits.shape[1]
-        wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
-        nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
-        right = logits.argmax(axis=1) == label
-        return Items.of(
-            {
-                "loss": ("ratio", np.stack([nats, known], 1)),
-                "accuracy": ("ratio", np.stack([right, np.ones_like(known)], 1)),
-            }
-        )
+        logits, classes = self.outputs_of(params, self.of_split(split)), self.data.labels(split)
+        return Items.of(choice_rows(logits, classes, classes < logits.shape[1]))
 
     # --- answers and maps ---
 
@@ -335,25 +310,22 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             for image, (name, text) in zip(images, asked, strict=True)
         ]
 
-    def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], Sides]:
         """The image and the question; maps lie between the places of the image, row by row as the
         `grid` of its axis says, and the question, alone or "joined", the beginning of a text before
         it.
         """
         (ids,) = self.data.vocabulary.packed([example.question])
         joined = np.concatenate([[self.special.bos], ids])
-        height, width = self.system.grid(self.data.learned.shape)
+        height, width = self.grid
         places = [f"{row},{column}" for row in range(height) for column in range(width)]
         axes = {
-            "image": Axis(places, "places", (height, width)),
-            "question": Axis(self.data.vocabulary.tokens(ids)),
-            "joined": Axis(self.data.vocabulary.tokens(joined)),
+            "image": places,
+            "question": self.data.vocabulary.tokens(ids),
+            "joined": self.data.vocabulary.tokens(joined),
         }
         return [np.asarray(self.normalised(example.image[None])), ids[None]], axes
 
-    def maps(self, params: Params, example: Any) -> Maps:
-        """See `Task.maps`, with the gates of the backbone."""
-        maps = super().maps(params, example)
-        read, _ = self.model_inputs(example)
-        looks, gates = gates_of(self.system, params, read, example.image)
-        return dataclasses.replace(maps, looks={**maps.looks, **looks}, gates=gates)
+    def overlays(self, params: Params, example: Any) -> Overlays:
+        """The gates of the backbone."""
+        return gates_of(self.system, params, self.model_inputs(example)[0], example.image)

@@ -10,7 +10,7 @@ Axis letters: B batch, T target length, V target vocabulary, N examples.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -27,9 +27,10 @@ from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
-from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums
+from attnlab.tasks.models import by_example
+from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums, Typed
 from attnlab.tasks.schemas import WritingSettings
-from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, token_rows
+from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy
 
 Writing = TypeVar("Writing", bound=Writer)
 Writes = TypeVar("Writes", bound=WritingSettings)
@@ -109,11 +110,32 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         written = self.written(params, examples)
         return [[Response(self.text(text), text.score) for text in best] for best in written]
 
+    def partial_answers(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """The text for a line as far as it is written, after every token."""
+        examples = self.examples_from_lines([line])
+        (source,) = examples["source"].block(np.arange(1), int(examples.lengths[0]))
+        for ids in self._decoder(False).stream(params, source, index):
+            yield self._settings.cut(self.spelt(ids))
+
+    def example(self, source: str, target: str) -> Any:
+        """The example of a typed source and its text."""
+        raise NotImplementedError
+
+    def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
+        """See `Task.examples_from_text`; with the system's own text where there is none."""
+        open_ended = [source for source, target in typed if target is None]
+        examples = self.examples_from_lines(open_ended) if open_ended else None
+        texts = iter([] if examples is None else self.written(params, examples))
+        return [
+            self.example(source, self.text(next(texts)[0]) if target is None else target)
+            for source, target in typed
+        ]
+
     def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
         """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
         every example.
         """
-        return token_rows(self._by_row(params, self.of_split(split)))
+        return self.ratio_rows(self._by_row(params, self.of_split(split)))
 
     def decoder(self, alignment: bool) -> Decoder:
         """A new decoder by the settings, with weights if `alignment`."""
@@ -135,12 +157,8 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         batches = self.in_order(examples)
         if not batches:
             return {"loss": np.zeros(0)}
-        places = np.concatenate([rows for rows, _ in batches])
-        sums = [jax.device_get(self._row_sums(params, batch)) for _, batch in batches]
-        order = np.argsort(places, kind="stable")[
-            (places < 0).sum() :
-        ]  # rows of padding stand at -1
-        return {name: np.concatenate([part[name] for part in sums])[order] for name in sums[0]}
+        sums: dict[str, np.ndarray] = by_example(self._row_sums, params, batches)
+        return sums
 
     @functools.cached_property
     def _row_sums(self) -> Callable[[Params, Batch], Sums]:

@@ -1,5 +1,5 @@
 """Compiled programs: where they are kept, how much room they may take, and how many of a process
-were compiled and how many came from there.
+were compiled and how many came from there, and whether one is being compiled.
 
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
@@ -7,7 +7,9 @@ jax is imported by the functions, not by the module: the command line imports th
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import threading
 from pathlib import Path
 
 MOST = 4 * 2**30
@@ -15,11 +17,17 @@ MOST = 4 * 2**30
 COUNTED = ("compiled", "compiled_seconds", "loaded", "loaded_seconds")
 """What lines of `timing.jsonl` have of the programs since the line before: how many were compiled
 and how many came from where they are kept, and how long both took."""
+_LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+_COMPILED = "/jax/core/compile/backend_compile_duration"  # of those that are loaded too
 _seconds: dict[str, list[float]] = {
-    "/jax/core/compile/backend_compile_duration": [],  # of those that are loaded too
+    _COMPILED: [],
     "/jax/compilation_cache/cache_retrieval_time_sec": [],
 }
 """Of the programs that nobody has asked for, by jax's name of what happened."""
+under_way = ctypes.c_int(0)
+"""How many threads of this process compile, once they are counted (`count`). Memory that another
+process reads may take its place.
+"""
 
 
 def keep(folder: Path) -> None:
@@ -57,9 +65,15 @@ def count() -> None:
     """Count the programs of this process from now on."""
     import jax
 
+    threads: set[int] = set()
+
     def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if event in _seconds:
             _seconds[event].append(duration_secs)
+        if event in (_LOWERED, _COMPILED):
+            change = threads.add if event == _LOWERED else threads.discard
+            change(threading.get_ident())
+            under_way.value = len(threads)
 
     jax.monitoring.register_event_duration_secs_listener(note)
 

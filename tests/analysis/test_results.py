@@ -24,20 +24,17 @@ from attnlab.analysis.results import (
 )
 from attnlab.records.items import FILE, Items
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.protocol import Axis, Maps, TextExample
-from attnlab.tasks.tokens import tokens_stored
+from attnlab.tasks.protocol import TextExample
+from attnlab.tasks.tokens import TOKENS_STORED
 
-
-def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> Maps:
-    """Maps between tokens."""
-    axes = {name: Axis(labels) for name, labels in tokens.items()}
-    return Maps(weights, axes, tokens_stored(axes))
+Maps = dict[str, AttentionMap]
 
 
 @pytest.fixture(autouse=True)
 def three_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three examples, as users have it; see `tests/conftest.py`."""
+    """Three examples, as users have it (see `tests/conftest.py`), and the maps of `Stand`."""
     monkeypatch.setattr("attnlab.analysis.results.PICTURED", 3)
+    monkeypatch.setattr("attnlab.analysis.results.attention_maps", lambda task, *of: task.maps(*of))
 
 
 class Stand:
@@ -49,6 +46,7 @@ class Stand:
     examples = "sentences"
     units = {"loss": "nats per target token", "exact": "share of sentences right as a whole"}
     units["confusion"] = "label"
+    stored_labels = TOKENS_STORED
 
     def size(self, split: str) -> int:
         return 5
@@ -63,14 +61,17 @@ class Stand:
         known = {"bleu": 12.0, "chrf": 34.0, "exact": 0.2}
         return {**known, "bleu_signature": "nrefs:1|x", "chrf_signature": "nc:6"}, ["a"] * 5
 
-    def maps(self, params: Any, example: TextExample) -> Maps:
+    def model_inputs(self, example: TextExample) -> tuple[None, dict[str, list[str]]]:
         source, target = example
-        assert target is not None
-        tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"]}
-        tokens["target_in"] = ["<s>", target, "!"]
-        cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
-        own = AttentionMap(np.eye(3)[None], "target_in", "target_in")  # type: ignore[arg-type]
-        return of_texts({"decoder_0/look": cross, "decoder_0/self": own}, tokens)
+        written = [] if target is None else [target, "!", "</s>"]
+        sides = {"source": [source, "</s>"], "target": written}
+        return None, {**sides, "target_in": ["<s>", *written[:-1]]}
+
+    def maps(self, params: Any, example: TextExample) -> Maps:
+        _, sides = self.model_inputs(example)
+        cross = AttentionMap(np.full((2, 3, 2), 0.5), sides["target"], sides["source"])
+        within = AttentionMap(np.eye(3)[None], sides["target_in"], sides["target_in"])
+        return {"decoder_0/look": cross, "decoder_0/self": within}
 
 
 def test_scores_join_both_kinds_and_count() -> None:
@@ -136,8 +137,8 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
 
         def maps(self, params: Any, example: TextExample) -> Maps:
             assert example.target is None
-            own = AttentionMap(np.eye(2)[None], "source", "source")  # type: ignore[arg-type]
-            return of_texts({"look": own}, {"source": [example.source, "</s>"]})
+            labels = [example.source, "</s>"]
+            return {"look": AttentionMap(np.eye(2)[None], labels, labels)}
 
         def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
             return {}, []
@@ -153,9 +154,8 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
 def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
     class Long(Stand):
         def maps(self, params: Any, example: TextExample) -> Maps:
-            many = LEGIBLE + 1
-            own = AttentionMap(np.eye(many)[None], "source", "source")  # type: ignore[arg-type]
-            return of_texts({"look": own}, {"source": ["a"] * many})
+            labels = ["a"] * (LEGIBLE + 1)
+            return {"look": AttentionMap(np.eye(len(labels))[None], labels, labels)}
 
     paths = draw(Long(), None, TextExample("s"), tmp_path / "one")
     assert list(paths) == ["arrays"]

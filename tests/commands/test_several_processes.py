@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +17,9 @@ import pytest
 
 from attnlab.commands import main
 from attnlab.records import attempts
-from attnlab.records.stream import RunLock, read_records
-from tests.processes.test_meeting import port
+from attnlab.records.locks import RunLock
+from attnlab.records.stream import read_records
+from tests.processes.test_supervision import ended, pair
 from tests.training.kill_resume import STEPS, command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,25 +41,12 @@ def started(arguments: list[str], folders: Sequence[Path] = (ROOT, ROOT)) -> lis
     """Two processes of the same command, each in its folder, and nothing of this one's environment
     that a user does not have.
     """
-    flags = ["--processes=2", f"--coordinator=localhost:{port()}"]
     kept = {
         name: os.environ[name]
         for name in ("HOME", "PATH", "JAX_PLATFORMS", "XLA_FLAGS", "ATTNLAB_CACHE")
         if name in os.environ
     }
-    launch = [sys.executable, "-W", "ignore", str(ROOT / "launch.py"), *arguments, *flags]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return [
-        subprocess.Popen([*launch, f"--process={index}"], cwd=folder, env=kept, **pipes)
-        for index, folder in enumerate(folders)
-    ]
-
-
-def ended(both: list[Process]) -> tuple[list[int], str, str]:
-    """Exit codes, stdout and stderr; the second process is silent."""
-    texts = [one.communicate(timeout=300) for one in both]
-    assert texts[1] == ("", "")
-    return [one.returncode for one in both], *texts[0]
+    return pair(["-W", "ignore", str(ROOT / "launch.py"), *arguments], kept, folders)
 
 
 Stopped = tuple[Path, tuple[list[int], str, str]]

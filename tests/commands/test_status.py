@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 from tests.experiments.synthetic import lines

@@ -128,7 +128,7 @@ def test_the_launcher_starts_without_jax() -> None:
     """`sweep --help` and all that the launcher imports."""
     code = (
         "import sys; from attnlab.commands import main; main(['sweep', '--help']); import"
-        " attnlab.experiments.run.queue;sys.exit(any(name in sys.modules for name in ('jax',"
+        " attnlab.experiments.run.worker;sys.exit(any(name in sys.modules for name in ('jax',"
         " 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
     )
     launcher = [sys.executable, "-c", code]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from attnlab.commands import sweep_flags
+from attnlab.commands import Parser, sweep_flags
 from attnlab.errors import UserError
+from attnlab.experiments.run import Part, WorkOptions
 
 
 @pytest.mark.parametrize(
@@ -29,5 +30,10 @@ def test_seeds_that_are_none(given: str) -> None:
         sweep_flags.seeds(given)
 
 
-def test_the_limit_is_in_seconds() -> None:
-    assert sweep_flags.limit(None) is None and sweep_flags.limit(1.5) == 90.0
+def test_what_workers_are_told() -> None:
+    parser = Parser()
+    sweep_flags.add_running(parser)
+    assert sweep_flags.work_options(parser.parse_args([])) == WorkOptions()
+    flags = ["--trial-timeout=1.5", "--accept-cores", "--only=a,b*", "--grace=300"]
+    wanted = WorkOptions(Part(("a", "b*")), limit=90.0, grace=300.0, accept_cores=True)
+    assert sweep_flags.work_options(parser.parse_args(flags)) == wanted

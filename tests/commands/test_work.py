@@ -4,15 +4,19 @@ tests/experiments/run/test_worker.py's neighbours.
 
 from __future__ import annotations
 
+import fcntl
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from attnlab.experiments.plan import fix_cores
 from attnlab.experiments.run import live, memory
-from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.slots import usable_cores
+from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
+from attnlab.records.locks import RunLock
 from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 
@@ -21,7 +25,7 @@ from tests.experiments import stub
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
     monkeypatch.setattr(memory, "kills", lambda: 0)
-    monkeypatch.setattr(Queue, "work", staticmethod(stub.work))
+    monkeypatch.setattr(Worker, "perform", staticmethod(stub.perform))
 
 
 def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
@@ -46,6 +50,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
     words = "--only=genral: no variant, candidate or trial is called so; did you mean 'general'?\n"
     assert refused("work", str(tmp_path), "--only=genral").endswith(f"error: {words}")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_launcher_on_another_machine_whose_lock_is_not_seen_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.planned(tmp_path)
+    with RunLock(tmp_path) as launcher:
+        monkeypatch.setattr(fcntl, "flock", lambda *given: None)
+        monkeypatch.setattr(socket, "gethostname", lambda: "b")
+        threading.Timer(0.2, launcher.answer).start()
+        line = refused("work", str(tmp_path), "--slots=1")
+    assert f"the lock of {tmp_path} does not hold between machines: pid" in line
+    assert not list(tmp_path.glob("trials/*"))
 
 
 def test_fewer_cores_than_planned_are_refused_or_recorded(tmp_path: Path) -> None:

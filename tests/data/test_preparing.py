@@ -14,7 +14,7 @@ from attnlab.data.preparing import Asked, Preparation, prepare
 from attnlab.data.shard_folder import opened
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.data.tiny_corpus import LEARNED, LENGTH, contents, lines, shards, written
 
 

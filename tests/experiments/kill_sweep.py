@@ -30,6 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from attnlab.experiments.plan import Plan
 from attnlab.records.attempts import last_word, read
 from tests.experiments import real
 
@@ -79,7 +80,7 @@ def command(directory: Path, *words: str | Path) -> subprocess.Popen[bytes]:
 def in_the_middle(directory: Path, parents: dict[int, int]) -> list[int]:
     """The processes of trials that have trained some steps since they started."""
     pids = []
-    for path in directory.rglob("events.jsonl"):
+    for path in directory.glob("trials/*/*/events.jsonl"):
         starts = [record for record in records(path) if record["event"] == "start"]
         metrics = path.with_name("metrics.jsonl")
         running = starts and starts[-1]["pid"] in parents and metrics.exists()
@@ -142,7 +143,7 @@ def workers_killed_until_done(
     no trial is left or there were `most` kills; returns the number of kills.
     """
     launcher = start(file, directory)
-    while not (directory / "plan.json").exists():
+    while (planned := Plan.read(directory)) is None or planned.cores is None:
         time.sleep(0.05)
     launcher.kill()
     launcher.wait()

@@ -58,6 +58,22 @@ def python(*argv: str | Path, cwd: Path | None = None) -> subprocess.CompletedPr
     return subprocess.run(line, cwd=cwd, timeout=900, check=False, **kept)
 
 
+PERFORM = """
+import sys
+from pathlib import Path
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.process import named, perform
+
+directory, kind, *names = sys.argv[1:]
+sys.exit(perform(Path(directory), Job(kind, tuple(named(directory, name) for name in names))))
+"""
+
+
+def perform(directory: Path, kind: str, *names: str) -> subprocess.CompletedProcess[str]:
+    """How a process that does a job, of trials by their names, ended."""
+    return python("-c", PERFORM, directory, kind, *names)
+
+
 def experiment(path: Path, *lines: str, **base: Any) -> str:
     """An experiment file; `base` overrides the tiny run's settings, "__" for a dot."""
     name = plans.experiment_file(path, *lines)

@@ -1,5 +1,5 @@
 """A trial that trains nothing: it records where it ran and ends as a file in the sweep's folder
-says. For tests of the queue.
+says. For tests of workers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Any
 
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import live, worker
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import recorded
-from attnlab.experiments.run.training import HELD
+from attnlab.experiments.run.training import HELD, UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import Held, RunLock
+from attnlab.records.locks import Held, RunLock
+from attnlab.training import programs
 from attnlab.training.interrupt import Interrupt
 from tests.experiments import plans
 
@@ -72,8 +74,9 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 def behave(directory: Path, **endings: str) -> None:
     """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
-    "changed", "wait", "linger" (wait, and take a second to save when asked to leave), "deaf" (hang,
-    whatever is asked); all others are done soon.
+    "changed", "unlocked", "slow", "wait", "linger" (wait, and take a second to save when asked to leave), "compile" (go
+    on with that for 1.5 s when asked to leave), "deaf" (hang, whatever is asked); all others are
+    done soon.
     """
     (directory / "endings.json").write_text(json.dumps(endings))
 
@@ -90,8 +93,20 @@ def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0
     return workdir
 
 
-def work(directory: Path, job: Job, slot: Slot) -> int:
-    """What the queue does in place of training."""
+HASTE = {"ASK": 0.05, "POLL": 0.05, "IDLE": 1.0}
+"""Of `worker`: it has no patience."""
+
+
+def hasten() -> None:
+    """Trials of the stub in the workers of this process, which have no patience."""
+    live.PRELOAD = ("tests.experiments.stub",)
+    for name, value in HASTE.items():
+        setattr(worker, name, value)
+    worker.Worker.perform = staticmethod(perform)
+
+
+def perform(directory: Path, job: Job, slot: Slot) -> int:
+    """What a worker's processes do in place of training."""
     if job.kind == "final":
         return evaluate(directory, job)
     (trial,) = job.trials
@@ -114,6 +129,8 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
             (workdir / "log.txt").write_text("error: mine.py was edited\n")
             attempt.end("interrupted", 0)
             return CHANGED
+        if ending == "unlocked":
+            return UNLOCKED
         if ending == "mute":
             print("something went wrong at the very start")
             os._exit(3)
@@ -140,9 +157,16 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
     if ending == "deaf":
         time.sleep(60)
     with Interrupt() as interrupt, open(workdir / "steps", "ab", buffering=0) as steps:
+        if ending == "compile":
+            programs.under_way.value = 1
+            until = time.monotonic() + 60
+            while time.monotonic() < until and interrupt.signal is None:
+                time.sleep(0.005)
+            time.sleep(1.5)
+            programs.under_way.value = 0
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)
-            until = time.monotonic() + (6 if ending in ("wait", "linger") else 0.01)
+            until = time.monotonic() + {"wait": 6, "linger": 6, "slow": 0.3}.get(ending, 0.01)
             while time.monotonic() < until and interrupt.signal is None:
                 time.sleep(0.005)
             if interrupt.signal is not None:

@@ -169,6 +169,27 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 
+def edit(path: Path, **fields: Any) -> None:
+    """A JSON file with other fields."""
+    write(path, {**json.loads(path.read_text()), **fields})
+
+
+def edit_candidates(directory: Path, **fields: Any) -> None:
+    """The plan of a sweep with other fields in all of its candidates."""
+    plan = json.loads((directory / "plan.json").read_text())
+    edit(
+        directory / "plan.json",
+        candidates=[{**candidate, **fields} for candidate in plan["candidates"]],
+    )
+
+
+def look(event: str = "test", **own: Any) -> dict[str, Any]:
+    """A line of `looks.jsonl`: a choice, or a reading of the test split for seeds."""
+    record = {"event": event, "time": TIME, "plan": "p", "seeds": [0, 1, 2], "code": None}
+    scored = {"candidate": "a-0a1b2c3d", "scored": own.get("seeds", [0, 1, 2])}
+    return {**record, **(scored if event == "test" else {}), **own}
+
+
 def lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
     """A file with a JSON object a line."""
     path.parent.mkdir(parents=True, exist_ok=True)

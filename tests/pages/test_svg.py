@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from attnlab.pages import svg
 from attnlab.pages.svg import HEIGHT, WIDTH, Chart, Look
 
 LOOK = Look(3, "a <b>", "c0")
@@ -78,10 +77,3 @@ def test_names_beside_points_take_a_free_place_or_none() -> None:
     names = [chart.name((0.5, 0.5), "the same place") for _ in range(6)]
     assert [bool(name) for name in names] == [True] * 4 + [False] * 2 and len(set(names[:4])) == 4
     assert 'text-anchor="end"' in chart.name((1.0, 0.1), "at the right end")
-
-
-def test_more_rows_than_colours_are_grey() -> None:
-    kinds = [svg.kind(place) for place in range(len(svg.COLOURS) + 2)]
-    assert len(set(kinds)) == len(svg.COLOURS) + 1 and kinds[-2:] == ["other", "other"]
-    assert 'class="swatch c0"' in svg.swatch(LOOK) and LOOK.shown
-    assert not Look(0, "x", "other").shown

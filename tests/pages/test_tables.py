@@ -16,6 +16,8 @@ from attnlab.pages import tables
         (tables.number(0.5), "0.5000"),
         (tables.number(-9999.4), "-9999"),
         (tables.number(123456.7), "123,457"),
+        (tables.number(1.1371579e61), "1.137e+61"),
+        (tables.interval((-9.70978e62, 1.13687e63)), "[-9.71e+62, 1.14e+63]"),
         (tables.signed(0.25), "+0.2500"),
         (tables.signed(-0.25), "-0.2500"),
         (tables.interval((0.5, 12.3456)), "[0.5, 12.3]"),

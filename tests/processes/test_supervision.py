@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,31 @@ def full(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.full)
 
 
+def pair(
+    command: Sequence[str], env: Mapping[str, str], folders: Sequence[Path] = (ROOT, ROOT)
+) -> list[subprocess.Popen[str]]:
+    """Two processes of the same command of Python, each in its folder."""
+    flags = ["--processes=2", f"--coordinator=localhost:{port()}"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [
+        subprocess.Popen(
+            [sys.executable, *command, *flags, f"--process={index}"], cwd=folder, env=env, **pipes
+        )
+        for index, folder in enumerate(folders)
+    ]
+
+
 def started(work: str) -> list[subprocess.Popen[str]]:
-    """Both processes."""
-    command = [sys.executable, "-m", "tests.processes.stub", work, "--processes=2"]
-    command.append(f"--coordinator=localhost:{port()}")
-    how: dict[str, Any] = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
-    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return [subprocess.Popen([*command, f"--process={index}"], **how) for index in range(2)]
+    """Both processes of the stub."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return pair(["-m", "tests.processes.stub", work], env)
 
 
 def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
     """Exit codes, what the first one printed, and what both have said of errors; a process is not
-    left behind.
+    left behind, and the second prints nothing.
     """
-    texts = [one.communicate(timeout=30) for one in both]
+    texts = [one.communicate(timeout=300) for one in both]
     assert texts[1][0] == ""
     return [one.returncode for one in both], texts[0][0], "".join(error for _, error in texts)
 

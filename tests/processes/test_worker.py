@@ -10,13 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
-import os, queue, signal, sys, time
+import os, signal, sys, time
+from multiprocessing.connection import wait
 from attnlab.processes.worker import Worker
-ends = queue.Queue()
 
-def ended(work, speaks=True):
-    worker = Worker(work, speaks, ends.put)
-    return worker, ends.get(timeout=20)
+def heard(worker, seconds=20):
+    while wait(worker.sources, seconds):
+        if end := worker.hear():
+            return end
 
 class Odd(Exception):
     def __init__(self, one, two): super().__init__(one)
@@ -37,10 +38,10 @@ def test_every_end_has_its_cause() -> None:
     """Also an exception that cannot be sent, an exit that nobody asked for, and a signal."""
     program = """
 for work in (lambda: 3, odd, leaves, stops, lambda: os.kill(os.getpid(), signal.SIGTERM)):
-    worker, end = ended(work)
+    worker = Worker(work, True)
+    end = heard(worker)
     print(end.cause, end.code, end.text, end.error, end.details.count("Traceback"))
     worker.stop()
-    while not ends.empty(): ends.get()
 """
     assert said(program).splitlines() == [
         "done 3  None 0",
@@ -54,14 +55,13 @@ for work in (lambda: 3, odd, leaves, stops, lambda: os.kill(os.getpid(), signal.
 def test_it_stays_until_it_is_stopped_and_goes_with_its_parent() -> None:
     """One that does not speak waits when it is done; a parent that is killed takes it along."""
     program = """
-worker = Worker(lambda: 0, False, ends.put)
-time.sleep(0.3)
-print(ends.empty())
+worker = Worker(lambda: 0, False)
+print(heard(worker, 0.3) is None)
 worker.stop()
-print(ends.get(timeout=5).cause, flush=True)
+print(heard(worker, 5).cause, flush=True)
 middle = os.fork()
 if middle == 0:
-    worker = Worker(lambda: time.sleep(600) or 0, True, ends.put)
+    worker = Worker(lambda: time.sleep(600) or 0, True)
     print("begun", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 os.waitpid(middle, 0)

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.records.json_kinds import Damaged
+from attnlab.records.json_kinds import Damaged, fit
 from attnlab.records.measures import (
     CLASSES,
     RECORDED,
     TEXT,
     VOCABULARY,
     Measure,
+    Scores,
     as_record,
     counted,
     declared,
     depends_on,
-    of_record,
     share,
 )
 from attnlab.tasks import TASKS
@@ -58,7 +58,7 @@ def test_shares_are_counted_and_records_say_so() -> None:
         "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 5},
         "loss": {"better": "min"},
     }
-    assert of_record(record) == asked and of_record({"exact": 0.2}) == {}
+    assert fit(record, Scores) == {"exact": 0.2, "measures": asked}
     alone = SimpleNamespace(
         measures={"right": share("examples")}, examples="words", size=lambda split: 3
     )
@@ -92,7 +92,7 @@ def test_what_is_declared_wrongly_is_one_line(said: Any, words: str) -> None:
 
 def test_a_damaged_record_says_where() -> None:
     with pytest.raises(Damaged, match=r"measures\.x\.better is \"up\""):
-        of_record({"measures": {"x": {"better": "up"}}})
+        fit({"measures": {"x": {"better": "up"}}}, Scores)
 
 
 def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
@@ -102,7 +102,7 @@ def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
         units={"loss": "nats per token"},
     )
     kept = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
-    (loss,) = of_record(kept).values()
+    (loss,) = fit(kept, Scores)["measures"].values()
     assert (loss.depends, loss.unit) == ((VOCABULARY,), "nats per token")
     expected = {"loss": (VOCABULARY,), "accuracy": (VOCABULARY,), "bleu": (TEXT,), "iou": ()}
     for name, parts in expected.items():

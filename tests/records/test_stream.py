@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import math
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,63 +10,9 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.records.stream import Held, Metrics, RunLock, best_record, is_held, read_records
+from attnlab.records.stream import Metrics, best_record, read_records
 from attnlab.records.tensorboard import Events
-from tests.records.own_code import environment, printed
-
-HOLDER = """
-import sys, time
-from attnlab.records.stream import RunLock
-lock = RunLock(sys.argv[1])
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.mark.quick
-def test_lock_names_the_live_holder_and_a_kill_frees_it(tmp_path: Path) -> None:
-    """A second process is told pid, host and start of the first; after SIGKILL of the first it may
-    train.
-    """
-    workdir = tmp_path / "run"
-    line = [sys.executable, "-c", HOLDER, str(workdir)]
-    child = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment())
-    assert child.stdout is not None and child.stdout.readline() == "held\n"
-    with pytest.raises(UserError) as raised:
-        RunLock(workdir)
-    start = json.loads((workdir / ".lock").read_text())["start"]
-    holder = f"pid {child.pid} on {socket.gethostname()} since {start}"
-    assert f"workdir {workdir} is being trained by a live process ({holder})" in str(raised.value)
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    with RunLock(workdir):
-        assert json.loads((workdir / ".lock").read_text())["pid"] == os.getpid()
-        with pytest.raises(UserError, match=f"pid {os.getpid()} "):
-            RunLock(workdir)
-    RunLock(workdir).release()
-
-
-def test_looking_at_a_lock_neither_writes_nor_is_in_the_way(tmp_path: Path) -> None:
-    """The holder is named; a lock that somebody only looks at for a moment can still be had."""
-    assert not is_held(tmp_path / "absent") and not (tmp_path / "absent").exists()
-    with RunLock(tmp_path):
-        assert is_held(tmp_path)
-        with pytest.raises(Held) as raised:
-            RunLock(tmp_path)
-        assert raised.value.holder.startswith(f"pid {os.getpid()} on ")
-    assert not is_held(tmp_path)
-    with open(tmp_path / ".lock", "rb") as looking:
-        fcntl.flock(looking, fcntl.LOCK_SH)
-        threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
-        with RunLock(tmp_path):
-            assert is_held(tmp_path)
-
-
-def test_lock_in_an_impossible_place(tmp_path: Path) -> None:
-    """A file where the workdir should be."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot use workdir .*file"):
-        RunLock(tmp_path / "file")
+from tests.records.own_code import printed
 
 
 def run(workdir: Path, start: int, stop: int, rewind: bool = False) -> None:

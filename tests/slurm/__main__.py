@@ -28,7 +28,8 @@ from typing import Any
 from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import attempts
-from attnlab.records.stream import is_held, read_records
+from attnlab.records.locks import is_held
+from attnlab.records.stream import read_records
 from tests.slurm.compare import differences, overlaps
 
 ROOT = Path(__file__).resolve().parents[2]

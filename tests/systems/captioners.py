@@ -159,7 +159,7 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
     call, system, _ = made(spec)
     full, collected = passed(spec, words())
     maps = system.maps(dict(collected).get(MAPS, {}))
-    of_image = [one for one in maps.values() if (one.query, one.key) == ("target", "image")]
+    of_image = [one for one in maps.values() if (one.rows, one.columns) == ("target", "image")]
     height, width = grid_of(system, SHAPE)
     assert all(one.weights.shape[2:] == (5, height * width) for one in of_image)
     assert of_image or not system.needs

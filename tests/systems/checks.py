@@ -422,12 +422,12 @@ def check_maps(spec: dict[str, Any], number: int | None = None) -> None:
     assert maps and number in (None, len(maps)), f"{len(maps)} maps: {', '.join(maps)}"
     lengths = {"source": 6, "target": 5, "target_in": 5}
     for name, one in maps.items():
-        expected = lengths[one.query], lengths[one.key]
+        expected = lengths[one.rows], lengths[one.columns]
         assert one.weights.shape[2:] == expected, f"{name} is {one.weights.shape}"
         # what looks at its own past may lack a slot before the first word
-        if one.query != one.key or (number and spec["name"] != "lstmn_seq2seq"):
+        if one.rows != one.columns or (number and spec["name"] != "lstmn_seq2seq"):
             np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
-    if not any((one.query, one.key) == ("target", "source") for one in maps.values()):
+    if not any((one.rows, one.columns) == ("target", "source") for one in maps.values()):
         return
     alignment = system.alignment(maps)
     assert not np.asarray(alignment)[

@@ -25,7 +25,7 @@ def test_maps_of_both_texts(name: str) -> None:
     collected = look(*ids)
     maps = system.maps(collected[MAPS])
     expected = {"attention": ("hops", "source"), "attention_1": ("hops", "target_in")}
-    assert {key: (one.query, one.key) for key, one in maps.items()} == expected
+    assert {key: (one.rows, one.columns) for key, one in maps.items()} == expected
     rows = {"attention_pooling": 1, "attention_pooling-multihead": 2, "self_attentive": 3}[name]
     for one, ids_of, lengths in zip(maps.values(), ids, (SOURCE, TARGET), strict=True):
         assert one.weights.shape == (4, 1, rows, ids_of.shape[1])

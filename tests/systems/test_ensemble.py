@@ -72,7 +72,7 @@ def test_maps_of_all_members_and_the_mean_for_an_alignment() -> None:
     maps = system.maps(collected[MAPS])
     assert set(maps) == {"members_0/attention", "members_1/attention"}
     assert set(system.needs) == {"members_0", "members_1"}
-    sides = {(one.query, one.key) for one in maps.values()}
+    sides = {(one.rows, one.columns) for one in maps.values()}
     assert sides == {("target", "source")} == {system.between(name) for name in maps}
     mean = np.mean([np.asarray(one.weights)[:, 0] for one in maps.values()], axis=0)
     np.testing.assert_allclose(system.alignment(maps), mean, atol=1e-7)

@@ -48,7 +48,7 @@ def test_maps_say_what_they_lie_between() -> None:
     system, read = make(DETECTORS["detr"]), images(12)
     params = parameters(system, read)
     _, aside = jax.jit(lambda p: system.apply({"params": p}, read, mutable=[MAPS]))(params)
-    found = {name: (one.query, one.key) for name, one in system.maps(aside[MAPS]).items()}
+    found = {name: (one.rows, one.columns) for name, one in system.maps(aside[MAPS]).items()}
     assert found == {
         "encoder_0/self_attention": ("image", "image"),
         **{f"decoder_{layer}/self_attention": ("queries", "queries") for layer in (0, 1)},

@@ -33,7 +33,7 @@ def test_maps_are_of_the_words_that_were_read(name: str) -> None:
     np.testing.assert_allclose(logits, call(tokens), atol=1e-6)
     (one,) = system.maps(collected[MAPS]).values()
     weights = np.asarray(one.weights)[0, 0]
-    assert weights.shape == (6, 6) and (one.query, one.key) == ("source", "source")
+    assert weights.shape == (6, 6) and (one.rows, one.columns) == ("source", "source")
     i, j = np.indices((6, 6))
     np.testing.assert_array_equal(weights > 0, (j < i) & (i - j <= reach))
     sums = weights.sum(axis=1)

@@ -55,17 +55,17 @@ def test_maps_lie_over_the_image_and_the_question(name: str) -> None:
     """The keys of an image are its grid; no word of padding is looked at."""
     call, params = prepared(SPECS[name])
     maps = call(params, IMAGES, QUESTIONS).maps
-    assert {key: (one.query, one.key) for key, one in maps.items()} == SIDES[name]
+    assert {key: (one.rows, one.columns) for key, one in maps.items()} == SIDES[name]
     assert make(SPECS[name]).grid(SHAPE) == GRID
     lengths = {"image": PLACES, "question": 8, "joined": 9}
     joined = np.pad(QUESTIONS, ((0, 0), (1, 0)), constant_values=1)
     real = {"question": QUESTIONS != 0, "joined": joined != 0}
     for one in maps.values():
-        heads = 1 if one.query == "hops" else 2
-        rows = 1 if one.query == "hops" else lengths[one.query]
-        assert one.weights.shape == (4, heads, rows, lengths[one.key])
-        if one.key in real:
-            hidden = np.broadcast_to(~real[one.key][:, None, None], one.weights.shape)
+        heads = 1 if one.rows == "hops" else 2
+        rows = 1 if one.rows == "hops" else lengths[one.rows]
+        assert one.weights.shape == (4, heads, rows, lengths[one.columns])
+        if one.columns in real:
+            hidden = np.broadcast_to(~real[one.columns][:, None, None], one.weights.shape)
             assert (one.weights[hidden] == 0).all()
 
 

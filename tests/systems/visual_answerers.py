@@ -90,7 +90,7 @@ def _compiled(spec: str) -> tuple[Any, Any]:
     def run(params: Any, images: jax.Array, questions: jax.Array) -> Any:
         logits, left = system.apply({"params": params}, images, questions, mutable=[MAPS])
         maps = system.maps(dict(left).get(MAPS, {}))
-        names[:] = [(name, one.query, one.key) for name, one in maps.items()]
+        names[:] = [(name, one.rows, one.columns) for name, one in maps.items()]
         return logits, {name: one.weights for name, one in maps.items()}
 
     def call(params: Any, images: np.ndarray, questions: np.ndarray) -> Pass:
@@ -162,7 +162,7 @@ def check_maps(spec: dict[str, Any]) -> None:
     places = np.prod(make(spec).grid(SHAPE))
     for name, one in call(params, *batch()).maps.items():
         np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-12, err_msg=name)
-        if one.key == "image" != one.query:
+        if one.columns == "image" != one.rows:
             assert one.weights.shape[-1] == places, f"{name}: {one.weights.shape}, {places} places"
 
 

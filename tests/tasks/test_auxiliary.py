@@ -93,11 +93,12 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
     for one in task.system.maps(collected[MAPS]).values():
         for b in range(3):
             words, keys = (
-                real["source" if side == "source" else "target"][b] for side in (one.query, one.key)
+                real["source" if side == "source" else "target"][b]
+                for side in (one.rows, one.columns)
             )
             w = np.asarray(one.weights[b, :, :words], np.float64)
             overlap += sum(((w[:, i] @ w[:, i].T - np.eye(2)) ** 2).sum() for i in range(words))
-            if (one.query, one.key) == ("target", "source"):
+            if (one.rows, one.columns) == ("target", "source"):
                 uncovered += ((1 - w[:, :, :keys].sum(axis=1)) ** 2).sum() / 2
     assert float(sums["hops"]) == pytest.approx(overlap, rel=1e-5)
     assert float(sums["doubly_stochastic"]) == pytest.approx(uncovered, rel=1e-5)

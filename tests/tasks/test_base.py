@@ -24,9 +24,9 @@ from attnlab.data.learned import Learned
 from attnlab.data.settings import Buckets
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import System
 from attnlab.tasks.base import Task
-from attnlab.tasks.protocol import Axis
+from attnlab.tasks.maps import attention_maps, stored_labels
 from attnlab.tasks.schemas import Pretrained, Settings
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
@@ -125,6 +125,8 @@ class Brightness(Task[Settings, Images, Pooled]):
     inputs = ("image",)
     measures = {"loss": "min", "accuracy": "max"}
     evaluated = ("loss", "accuracy")
+    ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
+    stored_labels = {"image_patches": ("image",)}
 
     def __init__(self, config: Settings, data: Images) -> None:
         super().__init__(config, data, Pooled())
@@ -144,10 +146,6 @@ class Brightness(Task[Settings, Images, Pooled]):
             "correct": right.sum(),
         }
 
-    def averaged(self, totals: Mapping[str, Any]) -> dict[str, float]:
-        mean = {name: float(totals[name] / totals["rows"]) for name in ("loss", "correct")}
-        return {"loss": mean["loss"], "accuracy": mean["correct"]}
-
     def weight(self, batch: Any) -> jax.Array:
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
@@ -155,9 +153,9 @@ class Brightness(Task[Settings, Images, Pooled]):
         batch = self.of_split(split).batch(np.arange(number), 1)
         return [Shown(*one) for one in enumerate(batch["image"])]
 
-    def model_inputs(self, example: Shown) -> tuple[list[np.ndarray], dict[str, Axis]]:
+    def model_inputs(self, example: Shown) -> tuple[list[np.ndarray], dict[str, list[str]]]:
         names = ["top left", "top right", "bottom left", "bottom right"]
-        return [example.image[None]], {"image": Axis(names, "patches")}
+        return [example.image[None]], {"image": names}
 
 
 CONFIG: Any = types.SimpleNamespace(
@@ -197,12 +195,11 @@ def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Bri
     assert images.notes(batches) == ["train: 20 images", "valid: 70 images", "test: 3 images"]
 
     (example,) = images.map_examples("test", 1)
-    found = images.maps(params, example)
-    assert example.record() == {"number": 0} and found.columns("look")[1] == "top right"
-    assert found.rows("look") == ["hop 1"] and list(found.labels) == ["image_patches"]
-    assert isinstance(found.weights["look"], AttentionMap)
-    assert found.weights["look"].weights.shape == (1, 1, 4)
-    np.testing.assert_allclose(found.weights["look"].weights.sum(), 1.0, rtol=1e-5)
+    look = attention_maps(images, params, example)["look"]
+    assert example.record() == {"number": 0} and look.columns[1] == "top right"
+    assert look.rows == ["hop 1"] and list(stored_labels(images, example)) == ["image_patches"]
+    assert look.weights.shape == (1, 1, 4)
+    np.testing.assert_allclose(look.weights.sum(), 1.0, rtol=1e-5)
 
 
 def test_what_a_run_has_lost_and_wrong_columns(images: Brightness, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
+from attnlab.tasks.maps import attention_maps, overlays, stored_labels
 from tests.tasks.tiny import check_items, image_files, noisy
 
 SCENES = [
@@ -77,7 +78,7 @@ def test_scores_and_what_they_are_made_of(
     check_items(task, params, "valid", {*Captioning.measures})
     shown, captions = task.data.beside["valid"], task.data.rows["valid"]
     weights = [
-        task.maps(params, example).weights["attention"].weights[0]
+        attention_maps(task, params, example)["attention"].weights[0]
         for example in task.map_examples("valid", 9)
     ]
     assert all(one.shape[1] == 36 for one in weights)
@@ -147,18 +148,16 @@ def test_beams_come_with_their_weights(task: Captioning, params: Any) -> None:
 
 def test_maps_lie_between_words_and_places(task: Captioning, params: Any) -> None:
     (example,) = task.map_examples("valid", 1)
-    found = task.maps(params, example)
-    rows, columns = found.rows("attention"), found.columns("attention")
+    maps = attention_maps(task, params, example)
+    rows, columns = maps["attention"].rows, maps["attention"].columns
     assert " ".join(row.strip("\u2581") for row in rows[:-1]) == example.label
     assert len(columns) == 36
     assert (columns[0], columns[7]) == ("1,1", "2,2")
-    axis = found.axes["image"]
-    assert (axis.kind, axis.grid) == ("patches", (6, 6))
-    assert found.weights["attention"].weights.shape == (1, len(rows), 36)
-    look = found.looks["attention"]  # is drawn over the image, word by word
+    assert maps["attention"].weights.shape == (1, len(rows), 36)
+    look = overlays(task, params, example, maps)[0]["attention"]  # drawn over it, word by word
     assert look.weights.shape == (len(rows), 6, 6) and list(look.rows) == list(rows)
-    np.testing.assert_array_equal(look.weights[1].ravel(), found.weights["attention"].weights[0, 1])
-    assert {*found.labels} == {"target_tokens", "image_patches"}
+    np.testing.assert_array_equal(look.weights[1].ravel(), maps["attention"].weights[0, 1])
+    assert {*stored_labels(task, example)} == {"target_tokens", "image_patches"}
 
 
 def test_the_penalty_is_that_of_words_that_are_there(params: Any) -> None:

@@ -178,10 +178,10 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     texts = ("abcd", "b")[: model.task.data.learned.sentences]
     source, target = (*texts, None)[:2]
     maps, tokens = looked(model.task, model.params, str(source), target)
-    assert tokens["source"] == [*"abcd", "</s>"] and tokens["hops"] == ["hop 1", "hop 2"]
+    assert tokens["source"] == [*"abcd", "</s>"]
     assert set(maps) == ({"attention"} if target is None else {"attention", "attention_1"})
     for one in maps.values():
-        assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
+        assert one.weights.shape == (1, 2, len(one.columns)) and one.rows == ["hop 1", "hop 2"]
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     assert model.task.map_examples("test", 2) == [
         (*each, None)[:2] for each, _ in model.task.data.rows["test"][:2]

@@ -5,6 +5,7 @@ one line, before data is read.
 from __future__ import annotations
 
 import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,8 @@ from attnlab.config import find_file
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 
-FILES = (
-    *("captioning", "classification", "detection", "diagnostics", "g2p", "image_classification"),
-    *("inference", "language_modelling", "masked_language_modelling", "multi30k"),
-    *("question_answering", "segmentation", "span_corruption", "tagging", "tatoeba"),
-    *("text_to_text", "translation", "visual_questions"),
-)
+FOLDER = Path(__file__).parents[2] / "configs"
+FILES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"pretrained"})
 
 OTHERS = {"span_corruption": ("t5", "t5_gated", "bart")}
 """The systems of a file that takes those of another."""

@@ -18,6 +18,7 @@ from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
+from attnlab.tasks.maps import attention_maps
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import first_state, make_step
@@ -120,9 +121,9 @@ def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_pat
     assert best.text == task.score(params, "valid")[1][0]
     assert len(best.text.split(", ")) == sure.sum() if sure.any() else best.text == "nothing"
     (first, _) = task.map_examples("valid", 2)
-    maps = task.maps(params, first)
-    assert first.shown() == "valid image 1" and len(maps.rows("decoder_0/cross_attention")) == 3
-    assert len(maps.columns("decoder_0/cross_attention")) == 25
+    cross = attention_maps(task, params, first)["decoder_0/cross_attention"]
+    assert first.shown() == "valid image 1" and len(cross.rows) == 3
+    assert len(cross.columns) == 25
 
 
 def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks.diagnostics import Diagnostics
+from attnlab.tasks.maps import attention_maps
 from tests.tasks.tiny import check_items, noisy
 
 SMALL = [
@@ -88,8 +89,8 @@ def test_answers_maps_and_a_second_text() -> None:
     ((answer,),) = task.respond(params, ["k1 v2 k1"])
     assert [one.partition("/")[0] for one in answer.text.split()] == ["k1", "v2", "k1"]
     (example,) = task.examples_from_text(params, [("k1 v2 k1", None)])
-    maps = task.maps(params, example)
-    assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
+    maps = attention_maps(task, params, example)
+    assert {one.weights.shape for one in maps.values()} == {(4, 4, 4)}
     with pytest.raises(UserError, match="leave out the second, 'k1'"):
         task.examples_from_text(params, [("k1", "k1")])
     with pytest.raises(UserError, match="expected words with blanks"):

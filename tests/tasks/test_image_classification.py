@@ -15,6 +15,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
+from attnlab.tasks.maps import attention_maps, overlays
 from tests.tasks.tiny import check_items, image_files, noisy
 
 SMALL = [
@@ -75,12 +76,6 @@ def test_images_are_changed_in_training_alone(task: ImageClassification, params:
     assert changing.evaluate(params, "valid") == task.evaluate(params, "valid")
 
 
-def test_an_image_of_a_split_is_shown_with_its_label(task: ImageClassification) -> None:
-    first, _ = task.map_examples("valid", 2)
-    label = task.data.learned.classes[task.data.labels("valid")[0]]
-    assert first.shown() == f"valid image 1  ->  {label}"
-
-
 def test_files_are_answered(task: ImageClassification, params: Any, tmp_path: Path) -> None:
     """A file with the pixels of an image of the split gets the answer to that image."""
     images = task.of_split("valid").batch(np.arange(3), 1)["image"]
@@ -89,6 +84,9 @@ def test_files_are_answered(task: ImageClassification, params: Any, tmp_path: Pa
     found = task.respond(params, names)
     assert [best.text for (best,) in found] == answers
     assert all(best.score <= 0 for (best,) in found) and task.longer_than(1, names) == []
+    first, _ = task.map_examples("valid", 2)
+    label = task.classes[task.data.labels("valid")[0]]
+    assert first.shown() == f"valid image 1  ->  {label}"
     (example,) = task.examples_from_text(params, [(names[0], None)])
     assert example.shown() == f"{names[0]}  ->  {answers[0]}"
     np.testing.assert_array_equal(example.image, images[0])
@@ -101,13 +99,16 @@ def test_gates_and_maps_lie_over_the_image() -> None:
     assert task.system.looks and not load().system.looks
     params = noisy(task)
     (example,) = task.map_examples("valid", 1)
-    found = task.maps(params, example)
+    over, gates = overlays(task, params, example, {})
     wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
-    assert {name: one.weights.shape for name, one in found.looks.items()} == wanted
+    assert {name: one.weights.shape for name, one in over.items()} == wanted
     run = jax.jit(lambda x: task.system.apply({"params": params}, x, mutable=["gates"]))
     _, collected = run(task.normalised(example.image[None]))
     gate = collected["gates"]["gate_1"]["gate"][0][0, :, :, 0]
-    np.testing.assert_allclose(found.looks["gate_1"].weights[0], gate, rtol=1e-5)
+    np.testing.assert_allclose(over["gate_1"].weights[0], gate, rtol=1e-5)
     block = load("system.gate=non_local", "system.gated=1", "system.gate.reduction=1")
-    found = block.maps(noisy(block), example)
-    assert found.looks["gate_1/attention"].weights.shape == (1, 6, 6) and not found.gates
+    block_params = noisy(block)
+    over, gates = overlays(
+        block, block_params, example, attention_maps(block, block_params, example)
+    )
+    assert over["gate_1/attention"].weights.shape == (1, 6, 6) and not gates

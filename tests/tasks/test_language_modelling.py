@@ -258,7 +258,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
     maps, tokens = looked(task, noisy(task), "abcde")
     ((name, one),) = maps.items()
     assert one.weights.shape == (1, 6, 6)
-    assert tokens[one.query] == tokens[one.key] == ["<s>", *"abcde"]
+    assert tokens["source"] == one.rows == one.columns == ["<s>", *"abcde"]
     assert name
     np.testing.assert_allclose(one.weights[0].sum(axis=-1), [0, 1, 1, 1, 1, 1], atol=1e-5)
     assert not np.triu(one.weights[0]).any() and not np.tril(one.weights[0], -3).any()

@@ -18,6 +18,7 @@ from attnlab import config as configs
 from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
+from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.hyperparameters import SMOOTHING
@@ -150,9 +151,8 @@ def test_maps_have_the_tokens_of_a_text() -> None:
     task = load()
     params = noisy(task)
     (example,) = task.examples_from_text(params, [("ab[MASK]", None)])
-    maps = task.maps(params, example)
-    assert list(maps.axes["source"].labels) == ["<s>", "a", "b", "<reserved 0>", "</s>"]
-    (one,) = maps.weights.values()
+    (one,) = attention_maps(task, params, example).values()
+    assert list(one.rows) == ["<s>", "a", "b", "<reserved 0>", "</s>"]
     assert one.weights.shape == (2, 5, 5)
     np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
     assert len(task.map_examples("valid", 3)) == 3

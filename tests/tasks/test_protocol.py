@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
+from attnlab.data import SOURCES
 from attnlab.records.measures import declared
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
-from attnlab.tasks.protocol import Axis, Maps, TextExample
+from attnlab.tasks.protocol import TextExample
+from attnlab.tasks.shown import Shown
 
 METHODS = {
     name: method
-    for name, method in vars(Task).items()
+    for name, method in {**vars(Shown), **vars(Task)}.items()
     if callable(getattr(Task, name)) and not name.startswith("_")
 }
-READS = ("pairs", "texts", "labelled", "tagged", "questions", "asked", "images", "masks", "objects")
-READS += ("captions", "visual_questions")
+READS = {method for source in SOURCES.names() for method in dir(SOURCES.resolve(source))}
 every = pytest.mark.parametrize("name", TASKS.names())
 
 
@@ -61,8 +62,3 @@ def test_an_example_of_texts_is_shown_and_recorded() -> None:
     pair, one = TextExample("a b", "c"), TextExample("a b")
     assert (pair.shown(), one.shown()) == ("a b  ->  c", "a b") and pair == ("a b", "c")
     assert one.record() == {"source": "a b", "target": None}
-
-
-def test_a_map_has_the_labels_of_its_sides() -> None:
-    maps = Maps({"look": AttentionMap(None, "b", "a")}, {"a": Axis("xy"), "b": Axis("z")}, {})  # type: ignore[arg-type]
-    assert (maps.rows("look"), maps.columns("look")) == ("z", "xy")

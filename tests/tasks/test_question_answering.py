@@ -16,6 +16,7 @@ from attnlab import config as configs
 from attnlab.data import passages, questions
 from attnlab.data.passages import Question, Windows
 from attnlab.errors import UserError
+from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
 from tests.changed import changed
 from tests.tasks.tiny import noisy
@@ -240,9 +241,8 @@ def test_texts_are_compared_as_squad_compares_them() -> None:
 def test_lines_and_maps(task: QuestionAnswering, params: Any) -> None:
     typed = ("whom does the king meet ?", "the king sees the fox .")
     (example,) = task.examples_from_text(params, [typed])
-    maps = task.maps(params, example)
-    (one,) = maps.weights.values()
-    labels = list(maps.axes["source"].labels)
+    (one,) = attention_maps(task, params, example).values()
+    labels = list(one.rows)
     assert one.weights.shape == (2, len(labels), len(labels))
     assert labels[0] == "<s>" and labels.count("</s>") == 2 and labels[-1] == "</s>"
     for line in ("no tab", "\tpassage", "question\t "):

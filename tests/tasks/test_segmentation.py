@@ -15,6 +15,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.tasks import TASKS
+from attnlab.tasks.maps import overlays
 from attnlab.tasks.segmentation import Segmentation, mean_iou
 from tests.tasks.tiny import check_items, image_files, noisy
 
@@ -122,7 +123,7 @@ def test_files_are_answered(task: Segmentation, params: Any, tmp_path: Path) -> 
         assert float(part) == pytest.approx(counts[label], abs=6e-4)
     (example,) = task.examples_from_text(params, [(name, None)])
     assert example.shown() == f"{name}  ->  {best.text}"
-    look = task.maps(params, example).looks["answer"]
+    look = overlays(task, params, example, {})[0]["answer"]
     assert list(look.rows) == list(shares) and task.system.looks
     for label, pixels in zip(look.rows, look.weights, strict=True):
         wanted = mask == task.data.learned.classes.index(label)

@@ -59,8 +59,8 @@ def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
     again = one.encoded([(example.source, example.target)])
     for side in ("source", "target"):  # what is shown can be typed
         np.testing.assert_array_equal(again.packed(side)[0], one.of_split("valid").packed(side)[0])
-    maps = one.maps(params, example)
-    assert set(maps.axes) >= {"source", "target"}
+    _, sides = one.model_inputs(example)
+    assert set(sides) >= {"source", "target"}
     with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
         one.examples_from_lines(["a dog"])
     with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):

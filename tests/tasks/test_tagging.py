@@ -17,6 +17,7 @@ from attnlab import config as configs
 from attnlab.data.agreement import Agreement
 from attnlab.data.tagged import Sentence
 from attnlab.errors import UserError
+from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.spans import counts, scores
 from attnlab.tasks.tagging import TaggedExample, Tagging, reads_trees
 from tests.tasks.tiny import check_items, noisy
@@ -159,8 +160,8 @@ def test_answers_and_maps() -> None:
     ((answer,),) = task.respond(params, ["the big foxes"])
     assert [one.partition("/")[0] for one in answer.text.split()] == ["the", "big", "foxes"]
     assert all(one.partition("/")[2] in task.tags for one in answer.text.split())
-    maps = task.maps(params, TaggedExample(("the", "fox")))
-    assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
+    maps = attention_maps(task, params, TaggedExample(("the", "fox")))
+    assert {one.weights.shape for one in maps.values()} == {(4, 4, 4)}
     (example,) = task.examples_from_text(params, [("the fox", None)])
     assert example.shown() == "the fox" and example.record()["source"] == "the fox"
 

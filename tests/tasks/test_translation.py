@@ -219,11 +219,12 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     assert {*maps} == ({"attention"} if recurrent else {f"{place}_attention" for place in places})
     for one in maps.values():
         assert isinstance(one.weights, np.ndarray)
-        expected = (1 if recurrent else 4, len(tokens[one.query]), len(tokens[one.key]))
+        expected = (1 if recurrent else 4, len(one.rows), len(one.columns))
         assert one.weights.shape == expected
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
-    assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
+    assert (cross.rows, cross.columns) == (tokens["target"], tokens["source"])
+    assert best.alignment is not None
     mean = cross.weights.mean(axis=0)[: len(best.alignment)]
     np.testing.assert_allclose(mean, best.alignment, atol=1e-5)
 

@@ -16,6 +16,7 @@ from attnlab import config as configs
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
+from attnlab.tasks.maps import attention_maps, overlays
 from attnlab.tasks.visual_questions import VisualQuestions
 from tests.tasks.tiny import check_items, image_files, noisy
 
@@ -83,7 +84,7 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     assert inside["chance"].get("shape", 25 / 400) == pytest.approx(25 / 400)
     first = [number for number, row in enumerate(rows) if row.kind == rows[0].kind]
     maps = [
-        task.maps(params, one).weights["attention_1"].weights[0, 0].reshape(5, 5)
+        attention_maps(task, params, one)["attention_1"].weights[0, 0].reshape(5, 5)
         for one in task.map_examples("valid", 21)
     ]
     shares = []
@@ -179,17 +180,16 @@ def test_maps_lie_on_the_image(task: VisualQuestions, params: Any, tmp_path: Pat
     assert first.shown().startswith("valid image 1: ") and first.answer in first.shown()
     assert first.record()["target"] == first.answer
     np.testing.assert_array_equal(first.image, second.image)
-    maps = task.maps(params, first)
-    assert maps.axes["image"].grid == (5, 5) and maps.axes["image"].labels[7] == "1,2"
-    assert set(maps.weights) == {f"attention_{hop}" for hop in range(2)}
-    for name, one in maps.weights.items():
-        assert one.weights.shape == (1, 1, 25) and len(maps.columns(name)) == 25
-        assert list(maps.rows(name)) == ["hop 1"]
-        over = maps.looks[name]
-        np.testing.assert_allclose(over.weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
-        assert over.rows == ["hop 1"] and over.image is first.image
+    maps = attention_maps(task, params, first)
+    over, _ = overlays(task, params, first, maps)
+    assert set(maps) == {f"attention_{hop}" for hop in range(2)}
+    for name, one in maps.items():
+        assert one.weights.shape == (1, 1, 25) and len(one.columns) == 25
+        assert (list(one.rows), one.columns[7]) == (["hop 1"], "1,2")
+        np.testing.assert_allclose(over[name].weights, one.weights.reshape(1, 5, 5), rtol=1e-6)
+        assert over[name].rows == ["hop 1"] and over[name].image is first.image
     (path,) = image_files(tmp_path, [first.image])
     (again,) = task.examples_from_text(params, [(path, first.question)])
     assert again.shown() == f"{path}: {first.question}"
-    for name, one in task.maps(params, again).weights.items():
-        np.testing.assert_array_equal(one.weights, maps.weights[name].weights)
+    for name, one in attention_maps(task, params, again).items():
+        np.testing.assert_array_equal(one.weights, maps[name].weights)

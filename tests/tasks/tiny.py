@@ -22,6 +22,7 @@ from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
+from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
@@ -80,12 +81,10 @@ def changed(task: Any, **changes: Any) -> Any:
 
 
 def looked(task: Any, params: Any, *texts: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The maps of an example by name, and the labels of what they lie between, hops only where
-    there are any.
-    """
-    found = task.maps(params, TextExample(*texts))  # type: ignore[arg-type]
-    labels = {name: list(one.labels) for name, one in found.axes.items()}
-    return dict(found.weights), {name: one for name, one in labels.items() if one or name != "hops"}
+    """The maps of an example by name, and the labels of what they lie between."""
+    example = TextExample(*texts)  # type: ignore[arg-type]
+    _, sides = task.model_inputs(example)
+    return attention_maps(task, params, example), {side: list(sides[side]) for side in sides}
 
 
 def check_items(task: Any, params: Any, split: str, wanted: set[str]) -> Items:

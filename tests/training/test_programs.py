@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import jax
+
+from attnlab.training import programs
 from attnlab.training.programs import shrink
 
 
@@ -15,3 +18,10 @@ def test_what_was_not_read_for_longest_goes_first(tmp_path: Path) -> None:
     for most, left in ((400, "0123"), (300, "03")):
         shrink(tmp_path, most)
         assert sorted(path.name for path in tmp_path.iterdir()) == [*left]
+
+
+def test_whoever_waits_knows_that_a_program_is_compiled() -> None:
+    programs.count()
+    lowered = jax.jit(lambda x: 3 * x + 1).lower(1.0)
+    assert programs.under_way.value == 1
+    assert lowered.compile()(1.0) == 4 and programs.under_way.value == 0

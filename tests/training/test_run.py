@@ -18,8 +18,8 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.records import attempts
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
-from attnlab.records.stream import RunLock
 from attnlab.tasks import TASKS
 from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt

@@ -23,13 +23,13 @@ class Counted:
     """A training step beside its FLOPs.
 
     Attributes:
-      transcendentals: exponentials, logarithms, tanh, roots and the like; None in plans that did
-        not count them.
+      transcendentals: exponentials, logarithms, tanh, roots and the like; None in plans of
+        version 1.
       loops: places in the step that repeat until a condition holds: counted once each, so that
         these and the FLOPs are too low.
       idle: paths of the parameters that get no gradient, whatever the data is.
-      examples: the mean over an epoch; None for running text, which has none, and in plans that did
-        not count them.
+      examples: the mean over an epoch; None for running text, which has none, and in plans of version
+        1.
     """
 
     transcendentals: Finite | None = None
@@ -67,7 +67,7 @@ class Candidate(Setting):
       flops: of one training step, see `attnlab.experiments.plan.flops`.
       budget: how near it came; None if there is no budget.
       code: the user's own code that the config names, module to hash (see
-        `attnlab.records.provenance`); None in plans that did not keep it.
+        `attnlab.records.provenance`); None in plans of version 1.
       wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without
         such code.
       promoted: with a search, whether it is the candidate of its variant that is trained with all

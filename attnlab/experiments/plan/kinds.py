@@ -10,12 +10,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 from attnlab.records.json_kinds import Finite, Natural
 
 
-class Versioned(TypedDict):
-    """What is read before anything else."""
-
-    version: Any
-
-
 class Metric(TypedDict):
     """A score and which way is better."""
 

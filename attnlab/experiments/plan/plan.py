@@ -8,7 +8,6 @@ Needs neither jax nor numpy: the launcher, the status table and the report read 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,13 +24,13 @@ from attnlab.experiments.plan.kinds import (
     Metric,
     Point,
     SearchTerms,
-    Versioned,
 )
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, Natural, fit, parsed
+from attnlab.records.json_kinds import Damaged, Natural, fit
+from attnlab.records.locks import exclusive
 from attnlab.records.provenance import check_record
+from attnlab.records.versions import SWEEP, versioned
 
-VERSION = 1
 FILE = "plan.json"
 
 
@@ -81,9 +80,10 @@ class Plan(Asked):
       own_code: the files of experiment and config, and who went on with other code of a
         candidate's: see `attnlab.records.provenance.Record`.
       looks: how many times the test split is planned to be read, seeds being added in between.
-      cores: of each trial, see `fix_cores`; None with GPUs, and in plans of before they were fixed.
+      cores: of each trial, see `fix_cores`; None with GPUs, and in version 1.
       unmatched: candidates may miss the budget, those too that a search draws later: the user has
         accepted it.
+      version: of all records of the sweep, see `attnlab.records.versions`.
     """
 
     select: Metric
@@ -98,6 +98,7 @@ class Plan(Asked):
     looks: Natural = 1
     cores: Natural | None = None
     unmatched: bool = False
+    version: Natural = SWEEP
 
     def trials(self) -> list[Trial]:
         """All trials in running order: the first seed of every candidate, then the second of every
@@ -200,14 +201,14 @@ class Plan(Asked):
 
     def to_json(self) -> str:
         """The text of `plan.json`."""
-        return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, indent=1) + "\n"
+        return json.dumps({"version": self.version, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
     def read(cls, directory: str | Path) -> Plan | None:
         """The plan of a sweep folder; None if there is none.
 
         Raises:
-          UserError: the file is damaged, or of another version.
+          UserError: the file is damaged, or of a newer version.
         """
         path = Path(directory) / FILE
         try:
@@ -237,17 +238,10 @@ class Plan(Asked):
         """The plan of a text by `to_json`; `where` it stands is for messages.
 
         Raises:
-          UserError: the text is damaged, or of another version.
+          UserError: the text is damaged, or of a newer version.
         """
         try:
-            fields = fit(parsed(text), Versioned)
-            version = fields.pop("version")
-            if version != VERSION:
-                raise UserError(
-                    f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use"
-                    " another --dir"
-                )
-            plan: Plan = fit(fields, cls)
+            plan: Plan = fit(versioned(text, SWEEP, where), cls)
             _check_names(plan)
             check_record(plan.own_code)
         except ValueError as error:  # `Damaged` is one
@@ -309,6 +303,5 @@ def locked(directory: str | Path) -> Iterator[None]:
     `plan.json` needs no lock.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
-    with open(Path(directory) / ".plan.lock", "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with exclusive(Path(directory) / ".plan.lock"):
         yield

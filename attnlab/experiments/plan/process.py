@@ -44,6 +44,7 @@ from attnlab.experiments.plan.plan import Plan, locked
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
 from attnlab.records.sealed import CHOICE
+from attnlab.records.versions import SWEEP
 from attnlab.tasks.schemas import Settings
 
 MOST_POINTS = 64  # of a search, for which a budget is looked at before the first is drawn
@@ -146,6 +147,7 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         candidates=(),
         cores=old.cores if old else None,
         unmatched=accepted,
+        version=old.version if old else SWEEP,
     )
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else searched_points(plan, old)

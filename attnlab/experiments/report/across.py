@@ -24,7 +24,7 @@ from attnlab.experiments.report.statistics import UNBOUNDED, Family, Interval, S
 from attnlab.experiments.report.tables import heading
 from attnlab.experiments.report.wide import settings
 from attnlab.pages.formats import markdown
-from attnlab.pages.tables import NONE, Table, interval, number, signed
+from attnlab.pages.tables import NONE, Table, interval, mean, signed
 from attnlab.records import csv_text
 from attnlab.records.files import write_atomic
 
@@ -274,10 +274,7 @@ def _mean(row: Row | None) -> str:
     if row is None or row.summary.mean is None:
         return NONE
     summary = row.summary
-    return (
-        f"{number(summary.mean)}{f' {interval(summary.interval)}' if summary.interval else ''}"
-        f" ({summary.n})"
-    )
+    return f"{mean(summary.mean, summary.interval)} ({summary.n})"
 
 
 def _gap(gap: Gap | None) -> tuple[str, str]:

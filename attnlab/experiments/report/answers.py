@@ -5,15 +5,13 @@ writes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import TypedDict
 
-from attnlab.errors import UserError
-from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.json_kinds import read_file
 
 FILE = "examples.json"
-OUTPUTS = ("translations.txt", "pronunciations.txt", "predictions.tsv")
-"""Where answers stand in trials that were scored before there was a `FILE`."""
 MOST = 5
 
 
@@ -54,20 +52,16 @@ def answers(workdir: Path) -> tuple[Answer, ...]:
     Raises:
       UserError: `examples.json` is damaged.
     """
-    stored = _stored_examples(workdir / FILE)
-    names = (stored["outputs"],) if stored is not None else OUTPUTS
-    file = next((workdir / name for name in names if (workdir / name).is_file()), None)
-    if file is None:
+    remedy = "put back a good copy, or remove it and run the sweep again"
+    stored = read_file(workdir / FILE, _Kept, remedy)
+    file = workdir / stored["outputs"] if stored is not None else None
+    if stored is None or file is None or not file.is_file():
         return ()
     with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
         lines = [line.removesuffix("\n") for line, _ in zip(stream, range(MOST), strict=False)]
-    examples: list[_Example | None] = (
-        list(stored["examples"][: len(lines)]) if stored is not None else []
-    )
-    examples += [None] * (len(lines) - len(examples))
     return tuple(
         _answer(line, example, table=file.suffix == ".tsv")
-        for line, example in zip(lines, examples, strict=True)
+        for line, example in itertools.zip_longest(lines, stored["examples"][: len(lines)])
     )
 
 
@@ -77,16 +71,3 @@ def _answer(line: str, example: _Example | None, *, table: bool) -> Answer:
         return Answer(source, target, line)
     reference, _, answer = line.partition("\t")
     return Answer("\n".join(text for text in (source, target) if text), reference, answer)
-
-
-def _stored_examples(path: Path) -> _Kept | None:
-    """`examples.json`; None if there is none."""
-    try:
-        return read(path.read_bytes(), _Kept)
-    except FileNotFoundError:
-        return None
-    except Damaged as error:
-        raise UserError(
-            f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
-            " again"
-        ) from error

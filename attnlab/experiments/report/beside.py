@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row, scale, settings
 from attnlab.experiments.report.statistics import Family, Summary
-from attnlab.pages.tables import NONE, Table, interval, number, signed
+from attnlab.pages.tables import NONE, Table, mean, number, signed
 
 # Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.
 BOOKKEEPING = (
@@ -46,7 +46,10 @@ def measures(comparison: Comparison) -> Table | None:
     if len(names) < 2:
         return None
     columns = [_means(comparison, name) for name in names]
-    rows = [(row.name, *(_cell(column[row.name]) for column in columns)) for row in comparison.rows]
+    rows = [
+        (row.name, *(mean(column[row.name].mean, column[row.name].interval) for column in columns))
+        for row in comparison.rows
+    ]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
     notes = (
         (
@@ -101,8 +104,8 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
         frozenset(range(2, len(columns))),
         notes=notes,
     )
-    empty = {place for place in range(1, len(columns)) if all(row[place] == NONE for row in rows)}
-    return made if not empty else _without(made, empty)
+    filled = [place for place in range(len(columns)) if not {row[place] for row in rows} <= {NONE}]
+    return made.at([0, *(place for place in filled if place)])
 
 
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
@@ -125,10 +128,6 @@ def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
 
 
-def _cell(summary: Summary) -> str:
-    return number(summary.mean) + (f" {interval(summary.interval)}" if summary.interval else "")
-
-
 def _beside(row: Row, name: str) -> tuple[str, str, str]:
     """A measure on both splits, and the difference over the seeds that have both."""
     scores = [record.scores for record in row.records]
@@ -142,13 +141,3 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """The mean of the values that exist; None if there are none."""
     numbers = [value for value in values if value is not None]
     return statistics.fmean(numbers) if numbers else None
-
-
-def _without(table: Table, places: set[int]) -> Table:
-    """The same without the columns at these places; their heads need not differ."""
-    left = [place for place in range(len(table.columns)) if place not in places]
-    rows = tuple(tuple(row[place] for place in left) for row in table.rows)
-    numbers = frozenset(new for new, old in enumerate(left) if old in table.numbers)
-    return Table(
-        table.title, tuple(table.columns[place] for place in left), rows, numbers, notes=table.notes
-    )

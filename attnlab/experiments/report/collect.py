@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.report.answers import Answer, answers
 from attnlab.experiments.report.misfits import of_trial
@@ -19,14 +18,13 @@ from attnlab.experiments.run import Choice, Seen, look, looked, wanted
 from attnlab.records import attempts
 from attnlab.records.digests import altered_records
 from attnlab.records.items import Items
-from attnlab.records.json_kinds import Damaged, Finite, Natural, read
+from attnlab.records.json_kinds import Damaged, Finite, Natural, read, read_file
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, of_record
+from attnlab.records.measures import CLASSES, TEXT, VOCABULARY, Measure, Scores, is_finite
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.stream import Record as Line
 from attnlab.training.programs import COUNTED
 
-LARGEST = 1e60  # of scores; a loss or perplexity beyond is that of a run that has diverged
 Curve = tuple[Mapping[str, Any], ...]
 SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
 """Where the scores of a split stand in a trial's folder."""
@@ -102,6 +100,22 @@ class Shown:
 
 
 @dataclasses.dataclass(frozen=True)
+class Logged:
+    """What a trial logged on its way.
+
+    Attributes:
+      curve: the records of `metrics.jsonl`, in order.
+      pace: step to seconds of a step, the mean since the one before.
+      spans: host, begin and end (seconds since 1970) of each process that worked on it, as far as
+        recorded.
+    """
+
+    curve: Curve
+    pace: Mapping[int, float]
+    spans: tuple[tuple[str, float, float], ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Record:
     """The records of one trial.
 
@@ -109,40 +123,32 @@ class Record:
       seen: candidate, seed and progress.
       cost: time and memory.
       scores: split to measure to number; numbers that are not finite, or beyond
-        `LARGEST`, are left out.
-      measures: split to measure to its bounds and counts; nothing in records of earlier versions.
-      curve: the records of `metrics.jsonl`, in order.
-      pace: step to seconds of a step, the mean since the one before.
-      items: the measure of each test example; None in records of earlier versions, or if the score
-        has none.
+        `measures.LARGEST`, are left out.
+      measures: split to measure to its bounds and counts; nothing where that is not on record.
+      logged: what it logged while it was trained.
+      items: the measure of each test example; None where it has none, or that is not on record.
       shown: what it shows of the first test examples.
       manifest: None before it has begun.
       effort: the work on it.
-      spans: host, begin and end (seconds since 1970) of each process that worked on it, as far as
-        recorded.
       data: split to the digest of what was read of it; the test split's from the last look, where
         that has kept it.
       learned: of `attnlab.records.measures.DEPENDS`, what tells the run's from others, where it is
         on record.
       misfits: what does not fit among its records, see `misfits`.
-      altered: the files that are not what the run left; None where it kept no digests.
     """
 
     seen: Seen
     cost: Cost
     scores: Mapping[str, Mapping[str, float]]
     measures: Mapping[str, Mapping[str, Measure]]
-    curve: Curve
-    pace: Mapping[int, float]
+    logged: Logged
     shown: Shown
     manifest: Manifest | None
     items: Items | None = None
     effort: Effort = Effort()
-    spans: tuple[tuple[str, float, float], ...] = ()
     data: Mapping[str, str] = dataclasses.field(default_factory=dict)
     learned: Mapping[str, str] = dataclasses.field(default_factory=dict)
     misfits: tuple[str, ...] = ()
-    altered: Sequence[str] | None = None
 
     @property
     def candidate(self) -> Candidate:
@@ -154,6 +160,12 @@ class Record:
         """Its seed."""
         return self.seen.trial.seed
 
+    def series(self, split: str, metric: str) -> dict[int, float]:
+        """Step to value as it was trained; values that are not finite are left out."""
+        points = [point for point in self.logged.curve if point["split"] == split]
+        values: dict[int, Any] = {point["step"]: point.get(metric) for point in points}
+        return {step: float(value) for step, value in values.items() if is_finite(value)}
+
 
 @dataclasses.dataclass(frozen=True)
 class Records:
@@ -163,8 +175,8 @@ class Records:
       plan: the experiment.
       choice: None before it is frozen.
       trials: of every candidate and seed, in the order of variants, candidates and seeds.
-      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; none in
-        sweeps of earlier versions.
+      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; in version
+        1 there may be none.
     """
 
     plan: Plan
@@ -237,27 +249,25 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     timing = read_records(workdir / "timing.jsonl", Timing)
     scores = {split: numbers for split, (numbers, _, _) in scored.items()}
     curve = tuple(read_records(workdir / "metrics.jsonl", Measured))
+    pace = {line["step"]: line["step_seconds"] for line in timing if "step_seconds" in line}
     items, metric = Items.read(workdir), plan.measure["metric"]
     splits = {split: label for split, (_, _, label) in scored.items() if label}
-    return Record(
+    record = Record(
         seen=look(trial, directory),
         cost=_cost(timing, events),
         scores=scores,
         measures={split: measures for split, (_, measures, _) in scored.items()},
-        curve=curve,
-        pace={
-            record["step"]: record["step_seconds"] for record in timing if "step_seconds" in record
-        },
+        logged=Logged(curve, pace, _spans(events)),
         shown=Shown(_pictures(workdir / "maps"), answers(workdir)),
         manifest=manifest,
         items=items and items.without([name for name in items.rules if name != metric]),
         effort=_effort(events),
-        spans=_spans(events),
         data={} if manifest is None else manifest.read_data(workdir),
         learned=_learned(workdir, manifest),
-        misfits=tuple(of_trial(scores, splits, items, curve, plan.select["metric"])),
-        altered=altered_records(workdir),
     )
+    metric, altered = plan.select["metric"], altered_records(workdir)
+    misfits = of_trial(record, items, splits, altered, plan.select["metric"])
+    return dataclasses.replace(record, misfits=tuple(misfits))
 
 
 def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
@@ -293,7 +303,7 @@ def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
 
 
 def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
-    """`Record.spans`: every start, up to the last that was heard before the next."""
+    """`Logged.spans`: every start, up to the last that was heard before the next."""
     spans: list[tuple[str, float, float]] = []
     for event in events:
         if event["event"] == "start":
@@ -365,19 +375,7 @@ def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
     """The numbers (`is_finite`) of a file of scores, what it says of the measures, and the split that it
     names; nothing where it does not exist.
     """
-    try:
-        named = read(path.read_bytes(), dict[str, Any])
-        numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
-        return numbers, of_record(named), str(named.get("split", ""))
-    except FileNotFoundError:
-        return {}, {}, ""
-    except Damaged as error:
-        raise UserError(
-            f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
-            " again"
-        ) from error
-
-
-def is_finite(value: Any) -> bool:
-    """Whether it is a number whose fourth power, which tests need, is finite too."""
-    return isinstance(value, int | float) and type(value) is not bool and abs(value) <= LARGEST
+    remedy = "put back a good copy, or remove it and run the sweep again"
+    named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})
+    numbers = {name: float(value) for name, value in named.items() if is_finite(value)}
+    return numbers, named.get("measures", {}), str(named.get("split", ""))

@@ -15,12 +15,12 @@ from typing import Any
 
 from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
-from attnlab.experiments.report.collect import LARGEST, Record, Records, median_pace
+from attnlab.experiments.report.collect import Record, Records, median_pace
 from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
 from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
-from attnlab.records.measures import Measure
+from attnlab.records.measures import LARGEST, Measure
 
 
 @dataclasses.dataclass(frozen=True)

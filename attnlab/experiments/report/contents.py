@@ -1,6 +1,4 @@
-"""The contents of a report, shared by the Markdown, HTML and LaTeX pages, the terminal and the JSON
-file.
-"""
+"""What a report is made from, shared by all its files and the terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +6,16 @@ import dataclasses
 import functools
 from pathlib import Path
 
-from attnlab.experiments.report import beside, sampling, tables, totals
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.environment import Environment, environment
-from attnlab.experiments.report.environment import tables as environment_tables
-from attnlab.experiments.report.tuning import tried
+from attnlab.experiments.report.figures.colours import looks
+from attnlab.experiments.report.sections import SECTIONS, Section
 from attnlab.experiments.report.verdict import Verdict, judge
 from attnlab.experiments.report.warnings import Warned, warnings
 from attnlab.experiments.run import counts
+from attnlab.pages.html import Figure
+from attnlab.pages.svg import Look
 from attnlab.pages.tables import Table
 
 NO_CLAIM = "no claim was stated"
@@ -81,38 +80,16 @@ class Contents:
             " yet."
         )
 
-    @property
-    def results(self) -> Table:
-        """The main table."""
-        return tables.results(self.records, self.comparison)
-
-    @property
-    def claim(self) -> Table | None:
-        """The contrasts of the claim."""
-        return None if self.verdict is None else tables.contrasts(self.verdict)
-
-    @property
-    def beside(self) -> list[Table]:
-        """All measures of the test split, and validation beside test."""
-        made = (beside.measures(self.comparison), beside.validation(self.records, self.comparison))
-        return [table for table in made if table is not None]
+    @functools.cached_property
+    def looks(self) -> list[Look]:
+        """The style of each row in figures."""
+        return looks(self.comparison, self.records.plan.baseline)
 
     @functools.cached_property
-    def further(self) -> list[Table]:
-        """What is compared, tuning, what it took, trials, environment."""
-        tuning = tried(self.records, self.comparison.method)
-        drawn = sampling.table(self.comparison, self.records.plan.baseline)
-        shown = [
-            *([] if drawn is None else [drawn]),
-            tables.variants(self.records),
-            *([] if tuning is None else [tuning]),
-        ]
-        return [
-            *shown,
-            totals.table(self.records),
-            tables.trials(self.records),
-            *environment_tables(self.environment),
-        ]
+    def parts(self) -> list[tuple[Section, Table | Figure]]:
+        """The sections that have something to show, with it, in order."""
+        made = [(section, section.make(self)) for section in SECTIONS]
+        return [(section, part) for section, part in made if part is not None]
 
 
 def gather(directory: Path, method: str = "model") -> Contents:

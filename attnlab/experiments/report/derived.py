@@ -8,10 +8,9 @@ in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from attnlab.experiments.define import is_derived, reached
-from attnlab.experiments.report.collect import Record, is_finite
+from attnlab.experiments.report.collect import Record
 
 COSTS: Mapping[str, Callable[[Record], float | None]] = {
     "step_seconds": lambda record: record.cost.step_seconds,
@@ -43,10 +42,8 @@ def value(record: Record, split: str, metric: str) -> float | None:
     wanted = reached(metric)
     if wanted is None:
         return COSTS[metric](record)
-    valid: list[tuple[int, Any]] = [
-        (row["step"], row.get(wanted.metric)) for row in record.curve if row["split"] == "valid"
-    ]
-    step = next((step for step, score in valid if is_finite(score) and wanted.holds(score)), None)
+    valid = record.series("valid", wanted.metric)
+    step = next((step for step, score in valid.items() if wanted.holds(score)), None)
     each = _OF_A_STEP[wanted.what](record)
     return None if step is None or each is None else step * each
 
@@ -64,7 +61,7 @@ def side_by_side(records: Iterable[Record]) -> int:
     events = [
         (host, time, change)
         for record in records
-        for host, begin, end in record.spans
+        for host, begin, end in record.logged.spans
         for time, change in ((begin, 1), (end, -1))
     ]
     most, at_work = 0, dict.fromkeys((host for host, _, _ in events), 0)

@@ -8,10 +8,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.experiments.report.collect import Record
+from attnlab.experiments.report.collect import Record, Records
 from attnlab.pages.tables import Table
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
+from attnlab.records.versions import RUN, SWEEP
 
 _OWN = "your code: "
 
@@ -52,21 +53,34 @@ def environment(records: Sequence[Record]) -> Environment:
     return Environment(shared, differing)
 
 
-def tables(environment: Environment) -> list[Table]:
-    """What is shared, and what differs where anything does."""
-    shared = Table("Environment", ("of all trials", ""), tuple(environment.shared.items()))
-    if not environment.differing:
-        return [
-            dataclasses.replace(
-                shared, notes=("Nothing recorded of the environment differs between trials.",)
-            )
-        ]
+def shared(environment: Environment, records: Records) -> Table:
+    """What all trials have alike, and how many records are of an older version."""
+    notes = (
+        []
+        if environment.differing
+        else ["Nothing recorded of the environment differs between trials."]
+    )
+    manifests = [record.manifest for record in records.trials if record.manifest is not None]
+    older = sum(manifest.version < RUN for manifest in manifests)
+    if older or records.plan.version < SWEEP:
+        notes.append(
+            f"Records of version 1: {older} of {len(manifests)} trials"
+            + ", and the sweep" * (records.plan.version < SWEEP)
+            + "; what they do not say is read as docs/report.md has it."
+        )
+    rows = tuple(environment.shared.items())
+    return Table("Environment", ("of all trials", ""), rows, notes=tuple(notes))
+
+
+def differing(environment: Environment) -> Table | None:
+    """In what they differ, if in anything."""
     rows = [
         (name, value, _first_trials(trials))
         for name, values in environment.differing.items()
         for value, trials in values.items()
     ]
-    return [shared, Table("What differs between trials", ("", "value", "trials"), tuple(rows))]
+    title = "What differs between trials"
+    return Table(title, ("", "value", "trials"), tuple(rows)) if rows else None
 
 
 def _facts(manifest: Manifest) -> dict[str, str]:
@@ -102,7 +116,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
 
 def version(code: Mapping[str, Any] | None) -> str:
     """A version of the code as a manifest has it, in words: equal for commits with the same
-    package. Of runs that did not keep the package's hash it is the commit.
+    package. Where a run of version 1 has no hash of the package it is the commit.
     """
     if code is None:
         return "not in a repository"

@@ -269,8 +269,7 @@ def _depends(record: Record, name: str) -> tuple[str, ...]:
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
     """How the test data of trials differs, in settings or digests; "" if it does not. By the digests
-    of what was read; where one has none, as in sweeps of earlier versions, by the settings of task
-    and data.
+    of what was read; where one has none, by the settings of task and data.
     """
     mine, theirs = _read(records), _read(usual)
     pairs = (

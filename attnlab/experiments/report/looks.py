@@ -57,12 +57,9 @@ def sentences(records: Records) -> Iterator[str]:
 
 
 def first_look(records: Records) -> str | None:
-    """When the test split was first read; where an earlier version, which kept no record, has made
-    the choice, when that was made.
-    """
-    times = [look["time"] for look in records.looks if look["event"] == "test"]
-    if records.looks and records.looks[0]["event"] == "choice":
-        return str(times[0]) if times else None
+    """When the test split was first read; in sweeps of version 1, when the choice was made."""
+    if records.plan.version > 1:
+        return next((look["time"] for look in records.looks if look["event"] == "test"), None)
     scored = any(record.scores["test"] for record in records.trials)
     return records.choice.made if scored and records.choice is not None else None
 

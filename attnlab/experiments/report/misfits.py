@@ -7,36 +7,36 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.records.items import ROUNDING, Items
+from attnlab.records.measures import is_finite
 
 if TYPE_CHECKING:
     from attnlab.experiments.report.collect import Record, Records
 
-Numbers = Mapping[str, Mapping[str, float]]
-
 
 def of_trial(
-    scores: Numbers,
-    splits: Mapping[str, str],
+    record: Record,
     items: Items | None,
-    curve: Sequence[Mapping[str, Any]],
+    splits: Mapping[str, str],
+    altered: Sequence[str] | None,
     chosen_by: str,
 ) -> Iterator[str]:
     """What does not fit among the records of one trial.
 
     Args:
-      scores: split to measure to number.
-      splits: split to the one that its file names.
-      items: the test examples.
-      curve: of `metrics.jsonl`.
+      record: of the trial.
+      items: all measures of its test examples.
+      splits: split to the one that its file of scores names.
+      altered: the files that are not what the run left; None where it kept no digests.
       chosen_by: the measure by which candidates are chosen.
     """
+    manifest = record.manifest
     for split, label in splits.items():
         if label != split:
             yield f"the scores of the {split} split are of {label!r}"
-    test, valid = scores["test"], scores["valid"]
+    test, valid = record.scores["test"], record.scores["valid"]
     if "step" in test and "step" in valid and test["step"] != valid["step"]:
         yield (
             f"results.json is of step {test['step']:g}, the parameters that were kept of"
@@ -45,18 +45,27 @@ def of_trial(
     for name in items.rules if items is not None and test else ():
         assert items is not None
         score, recorded = items.score(name), test.get(name, math.nan)
-        if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        same = math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING)
+        if is_finite(score) and not same:  # others are not read from results.json
             yield f"{name} is {recorded:.6g} in results.json and {score:.6g} by items.npz"
-    by_step = {point["step"]: point for point in curve if point["split"] == "valid"}
-    logged = by_step.get(valid.get("step"), {}).get(chosen_by)
-    if isinstance(logged, float) and chosen_by in valid and logged != valid[chosen_by]:
+    logged = record.series("valid", chosen_by).get(int(valid.get("step", -1)))
+    if logged is not None and chosen_by in valid and logged != valid[chosen_by]:
         yield f"{chosen_by} is {valid[chosen_by]:.6g} in valid.json and {logged:.6g} in metrics.jsonl"
+    yield from (f"{file} is not what the run left" for file in altered or ())
+    if manifest is not None and manifest.config.get("seed", record.seed) != record.seed:
+        yield f"manifest.json is of seed {manifest.config['seed']}"
+    if altered is None and is_recorded(record):
+        yield "digests.json is missing"
+
+
+def is_recorded(record: Record) -> bool:
+    """Whether it was scored on the test split by a version that records how."""
+    version = 1 if record.manifest is None else record.manifest.version
+    return version > 1 and bool(record.scores["test"])
 
 
 def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """What does not fit, of the reported trials, as "candidate/seed1" and words."""
-    sealed = any(trial.altered is not None for trial in reported)
-    noted = bool(records.looks) and records.looks[0]["event"] == "choice"
     looked = {
         (look["candidate"], seed)
         for look in records.looks
@@ -66,18 +75,11 @@ def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str
     for trial in reported:
         name = trial.seen.trial.name
         yield from ((name, text) for text in trial.misfits)
-        yield from ((name, f"{file} is not what the run left") for file in trial.altered or ())
-        manifest = trial.manifest
-        if manifest is not None and manifest.config.get("seed", trial.seed) != trial.seed:
-            yield name, f"manifest.json is of seed {manifest.config['seed']}"
-        if not trial.scores["test"]:
-            continue
-        if sealed and trial.altered is None:
-            yield name, "digests.json is missing, which the other trials have"
-        if (noted or trial.altered is not None) and (trial.candidate.id, trial.seed) not in looked:
+        if is_recorded(trial) and (trial.candidate.id, trial.seed) not in looked:
             yield name, "looks.jsonl does not know that it was scored on the test split"
     for first, second in itertools.combinations(reported, 2):
-        if first.curve and (first.curve, first.pace) == (second.curve, second.pace):
+        same = (first.logged.curve, first.logged.pace) == (second.logged.curve, second.logged.pace)
+        if first.logged.curve and same:
             yield (
                 second.seen.trial.name,
                 f"it is a copy of {first.seen.trial.name}: same losses and times",

@@ -7,15 +7,9 @@ from __future__ import annotations
 import dataclasses
 
 from attnlab.experiments.report.contents import Contents
-from attnlab.experiments.report.figures.colours import looks
-from attnlab.experiments.report.figures.costs import costs
-from attnlab.experiments.report.figures.curves import curves
-from attnlab.experiments.report.figures.maps import maps
-from attnlab.experiments.report.figures.outputs import outputs
-from attnlab.experiments.report.figures.search import search
-from attnlab.experiments.report.figures.seeds import seeds
+from attnlab.experiments.report.sections import Section
 from attnlab.experiments.report.statistics import REFUTED, SUPPORTED
-from attnlab.pages.html import literal, table, whole
+from attnlab.pages.html import Figure, figure, literal, table, whole
 from attnlab.pages.tables import Table
 
 MANY = 20  # from this many rows on, a table other than the main one is folded
@@ -24,26 +18,18 @@ MOST = 600  # the most rows of a table in the page; the other files have all
 
 def page(contents: Contents) -> str:
     """The whole file."""
-    records, comparison = contents.records, contents.comparison
-    plan, drawn = records.plan, looks(comparison, records.plan.baseline)
-    linked = len(contents.results.rows) == len(comparison.rows)
-    parts = [
-        _head(contents),
-        *([] if contents.claim is None else [table(contents.claim)]),
-        seeds(comparison, drawn),
-        table(contents.results, linked=linked),
-        costs(comparison, drawn),
-        *(table(part, linked=linked, folded=len(part.rows) > MANY) for part in contents.beside),
-        curves(records, comparison, drawn),
-        search(records, drawn),
-        outputs(comparison, drawn, plan.seeds[0]),
-        maps(comparison, drawn, plan.seeds[0]),
-        *(table(_bounded(part), folded=len(part.rows) > MANY) for part in contents.further),
-        (
-            f"<footer>{literal(f'{plan.file}, plan {plan.hash}. Base config: {plan.config}.')}</footer>"
-        ),
-    ]
-    return whole(f"{plan.name}: {plan.question}", parts)
+    plan = contents.records.plan
+    source = f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."
+    parts = [_head(contents), *(_part(section, part) for section, part in contents.parts)]
+    return whole(f"{plan.name}: {plan.question}", [*parts, f"<footer>{literal(source)}</footer>"])
+
+
+def _part(section: Section, part: Table | Figure) -> str:
+    if isinstance(part, Figure):
+        return figure(part)
+    shown = part if section.linked or section.main else _bounded(part)
+    folded = len(part.rows) > MANY and not section.main
+    return table(shown, linked=section.linked, folded=folded)
 
 
 def _head(contents: Contents) -> str:

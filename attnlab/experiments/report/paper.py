@@ -10,7 +10,7 @@ from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.notes import score_notes
-from attnlab.pages.tables import NONE, Table, interval, number, p_value, signed
+from attnlab.pages.tables import NONE, Table, mean, p_value, signed
 
 
 def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
@@ -42,16 +42,12 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
         f"difference to {records.plan.baseline}",
     )
     heads = heads if comparison.basis.split == "test" else heads[:2]
-    rows = tuple((row.name, _mean(row), _difference(row))[: len(heads)] for row in comparison.rows)
+    rows = tuple(
+        (row.name, mean(row.summary.mean, row.summary.interval), _difference(row))[: len(heads)]
+        for row in comparison.rows
+    )
     places, notes = frozenset(range(1, len(heads))), score_notes(records, comparison)
     return dataclasses.replace(whole, columns=heads, rows=rows, numbers=places, notes=notes)
-
-
-def _mean(row: Row) -> str:
-    summary = row.summary
-    return number(summary.mean) + (
-        f" {interval(summary.interval)}" if summary.interval is not None else ""
-    )
 
 
 def _difference(row: Row) -> str:

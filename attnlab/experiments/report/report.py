@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TextIO
 
 from attnlab.errors import UserError
-from attnlab.experiments.report import tables
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.export import as_csv, as_json
 from attnlab.experiments.report.page import page
 from attnlab.experiments.report.paper import paper
 from attnlab.experiments.report.wide import as_wide_csv
 from attnlab.pages.formats import latex, literal, markdown
+from attnlab.pages.tables import Table
 from attnlab.progress import table
 from attnlab.records.files import write_atomic
 
@@ -88,13 +88,7 @@ def document(contents: Contents) -> str:
             f"**{literal(contents.outcome)}**",
             "",
         ]
-    shown = [
-        contents.results,
-        *([] if contents.claim is None else [contents.claim]),
-        *contents.beside,
-        *contents.further,
-    ]
-    lines += [markdown(part) for part in shown]
+    lines += [markdown(part) for _, part in contents.parts if isinstance(part, Table)]
     lines += ["Learning curves and attention pictures: [report.html](report.html).", ""]
     lines += [literal(f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."), ""]
     return "\n".join(lines)
@@ -112,9 +106,12 @@ def show(contents: Contents, stream: TextIO | None = None) -> None:
     )
     if contents.unfinished:
         print(contents.unfinished, file=stream)
-    for part in tables.narrow(contents.results, plan.baseline):
-        print(file=stream)
-        table(part.title, part.columns, part.rows, stream, part.numbers)
+    for section, part in contents.parts:
+        if section.narrow is None or not isinstance(part, Table):
+            continue
+        for narrow in section.narrow(part, plan.baseline):
+            print(file=stream)
+            table(narrow.title, narrow.columns, narrow.rows, stream, narrow.numbers)
     print(file=stream)
     if contents.verdict is not None:
         print(f"claim:   {contents.verdict.statement}", file=stream)

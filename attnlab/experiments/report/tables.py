@@ -153,8 +153,10 @@ def budget(candidate: Candidate) -> str:
     return f"NOT MATCHED ({100 * off:+.3g} %)"
 
 
-def contrasts(verdict: Verdict) -> Table:
-    """The claim's contrasts one by one."""
+def contrasts(verdict: Verdict | None) -> Table | None:
+    """The claim's contrasts one by one; None without a claim."""
+    if verdict is None:
+        return None
     rows = tuple(_contrast(contrast) for contrast in verdict.contrasts)
     lower, upper = (
         f"{100 * (1 - alpha):.4g} %" for alpha in (verdict.alpha, verdict.alpha / len(rows))

@@ -74,7 +74,7 @@ def _tokens(record: Record) -> float | None:
     """Of a step, the mean of those that were logged."""
     logged = [
         line["tokens"]
-        for line in record.curve
+        for line in record.logged.curve
         if line["split"] == "train" and isinstance(line.get("tokens"), int | float)
     ]
     return statistics.fmean(logged) if logged else None

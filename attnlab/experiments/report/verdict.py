@@ -38,6 +38,7 @@ from attnlab.experiments.report.statistics import (
     UNDECIDED,
     Decision,
     Family,
+    conjunction,
     detectable,
     seeds_needed,
 )  # fmt: skip
@@ -129,8 +130,7 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
         return None
     contrasts = claim["contrasts"]
     judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
-    outcomes = {part.outcome for part in judged}
-    outcome = REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
+    outcome = conjunction([part.outcome for part in judged])
     return Verdict(
         claim["statement"], outcome, judged, min(part.seeds for part in judged), comparison.alpha
     )
@@ -158,13 +158,8 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
         at_least,
         contrasts,
     )
-    lost = [
-        f"{variant}: {', '.join(row.missing)}"
-        for variant, row in rows.items()
-        if row is not None and row.missing
-    ]
-    if lost:
-        why = f"not every seed has a number ({'; '.join(lost)})"
+    if lost := _lost(rows):
+        why = f"not every seed has a number ({lost})"
         return Judged(text, at_least, min(numbers), decision, UNDECIDED, why)
     if comparison.basis.metric in COUNTED:
         reached = decision.mean >= at_least or decision.why == TIE
@@ -195,12 +190,14 @@ def _lacking(comparison: Comparison, rows: Mapping[str, Row | None]) -> str:
     """Why a contrast cannot be computed."""
     if comparison.basis.split != "test":
         return "the test split is not scored yet"
-    lost = [
-        f"{variant}: {', '.join(row.missing)}"
-        for variant, row in rows.items()
-        if row is not None and row.missing
-    ]
-    return f"a variant has no number ({'; '.join(lost)})" if lost else "a variant has no number"
+    lost = _lost(rows)
+    return f"a variant has no number ({lost})" if lost else "a variant has no number"
+
+
+def _lost(rows: Mapping[str, Row | None]) -> str:
+    """Which seeds of these variants have no number, and why; "" for none."""
+    present = {variant: row for variant, row in rows.items() if row is not None and row.missing}
+    return "; ".join(f"{name}: {', '.join(row.missing)}" for name, row in present.items())
 
 
 def _power(

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from attnlab.experiments.define import is_derived, several, text
 from attnlab.experiments.report import looks
-from attnlab.experiments.report.collect import Record, Records, is_finite
+from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Comparison, settings
 from attnlab.experiments.report.environment import Environment, version
 from attnlab.experiments.report.equality import differing, other_scale, other_test_data
 from attnlab.experiments.report.misfits import of_sweep
+from attnlab.records.measures import is_finite
 
 
 class Warned(NamedTuple):

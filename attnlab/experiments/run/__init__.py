@@ -5,7 +5,7 @@ Imports no jax. `run_sweep` runs a whole sweep; the other functions serve `statu
 report.
 """
 
-from attnlab.experiments.run import slots, slurm
+from attnlab.experiments.run import ray, slots, slurm
 from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
 from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, stop_trial, take_back
@@ -16,7 +16,7 @@ from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep
-from attnlab.experiments.run.worker import work
+from attnlab.experiments.run.worker import WorkOptions, work
 
 __all__ = [
     "Board",
@@ -26,6 +26,7 @@ __all__ = [
     "Seen",
     "Stop",
     "SweepOptions",
+    "WorkOptions",
     "best",
     "counts",
     "devices_wanted",
@@ -36,6 +37,7 @@ __all__ = [
     "looked",
     "outlook",
     "overview",
+    "ray",
     "recorded",
     "run_sweep",
     "running",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -16,6 +16,7 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.state import is_left
+from attnlab.records.locks import is_held
 from attnlab.training.hyperparameters import signature
 
 MOST = 64  # trials in one program, by default
@@ -54,6 +55,10 @@ class Job:
             for trial in self.trials
         )
         return [trial for trial, whole in zip(self.trials, done, strict=True) if not whole]
+
+    def held(self, directory: Path) -> list[Trial]:
+        """Those of its trials that another process works on."""
+        return [trial for trial in self.left(directory) if is_held(trial.workdir(directory))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,18 +113,22 @@ def _names(trial: Trial) -> tuple[str, str, str]:
     return trial.candidate.variant, trial.candidate.id, trial.name
 
 
+Due = Callable[[], Sequence[Job]]
+"""Lists the jobs that are left; it may be asked again and again."""
+
+
 class Executor(Protocol):
     """Runs jobs somewhere."""
 
-    def run(self, jobs: Sequence[Job]) -> list[str]:
-        """Run all jobs to their end, or until told to stop; returns a line for each job that failed
-        without a record.
+    def run(self, due: Due) -> list[str]:
+        """Run what is due until nothing is, or until told to stop; returns a line for each job that
+        failed without a record.
         """
 
 
-def training(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
-    """The trials that are not fully trained, one job each, in running order."""
-    jobs = [Job("train", (trial,)) for trial in wanted(plan, choice)]
+def training(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
+    """The trials of a part that are not fully trained, one job each, in running order."""
+    jobs = [Job("train", (trial,)) for trial in wanted(plan, choice) if part.takes(trial)]
     return [job for job in jobs if job.left(directory)]
 
 

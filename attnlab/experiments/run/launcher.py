@@ -5,7 +5,7 @@ stage starts from what is on disk.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.errors import UserError
@@ -17,7 +17,7 @@ from attnlab.experiments.run.selection import Choice, blocking, freeze, wanted
 from attnlab.experiments.run.state import STOPPED, Seen, look
 from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts
-from attnlab.records.stream import Held, RunLock
+from attnlab.records.locks import Held, RunLock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Launcher:
       executor: where jobs run.
       board: the display.
       stop: the signals that came.
-      arrange: how trials to run are put together into jobs.
       part: of the trials that are to run.
       accept_failed: make the choice although candidates have failed trials.
     """
@@ -38,7 +37,6 @@ class Launcher:
     executor: Executor
     board: Board
     stop: Stop
-    arrange: Callable[[list[Job]], list[Job]] = list
     part: Part = WHOLE
     accept_failed: bool = False
 
@@ -46,20 +44,23 @@ class Launcher:
         """Run all trials until they have settled, and a search until it is over; a line for each
         job that could not run.
         """
-        plan = Plan.of_sweep(self.directory)
-        if plan.search is None:
-            return self.executor.run(self.arrange(self._jobs()))
-        from attnlab.experiments.run.searching import advance
-
         searching, lines = True, list[str]()
         while searching and not lines and self.stop.signal is None:
-            searching = advance(self.directory)
-            jobs = self._jobs()
-            lines = self.executor.run(self.arrange(jobs))
+            searching = self._advance()
+            jobs = self._due() if searching else []
+            lines = self.executor.run(self._due)
             searching = searching and (
                 bool(jobs) or not self._left_out()
             )  # nothing of this part is left to run; the round waits for other processes
         return lines
+
+    def _advance(self) -> bool:
+        """Whether a search goes on, with the trials of its next round."""
+        if Plan.of_sweep(self.directory).search is None:
+            return False
+        from attnlab.experiments.run.searching import advance
+
+        return advance(self.directory)
 
     def finish(self) -> list[str]:
         """Freeze the choice, then evaluate the chosen trials on the test split; a line for each
@@ -85,14 +86,13 @@ class Launcher:
         failed = [] if self.accept_failed else blocking(plan, self.directory)
         if failed:
             return [_refusal(failed)]
-        return self.executor.run(finals(plan, freeze(plan, self.directory), self.directory))
+        choice = freeze(plan, self.directory)
+        return self.executor.run(lambda: finals(plan, choice, self.directory))
 
-    def _jobs(self) -> list[Job]:
+    def _due(self) -> list[Job]:
         """The trials of its part that are to run now."""
-        plan = Plan.of_sweep(self.directory)
-        self.board.plan = plan
-        jobs = training(plan, Choice.read(self.directory), self.directory)
-        return [job for job in jobs if self.part.takes(job.trials[0])]
+        self.board.plan = plan = Plan.of_sweep(self.directory)
+        return training(plan, Choice.read(self.directory), self.directory, self.part)
 
     def _left_out(self) -> list[str]:
         """The trials that are still to run, but not now."""

@@ -26,11 +26,15 @@ from typing import Any
 from attnlab.experiments.run import memory
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import Slot
+from attnlab.training import programs
 
 GRACE = 60.0
-"""Seconds that a process asked to leave has for it. It leaves after the step, the evaluation or the
-compiling that it is in; one that needs longer is killed, and goes on from its last checkpoint.
+"""Seconds that a process asked to leave has for it, unless told otherwise. It leaves after the step
+or the evaluation that it is in; one that needs longer is killed, and goes on from its last
+checkpoint.
 """
+COMPILING = 1800.0
+"""Seconds that it has beyond these while it compiles a program, which cannot be interrupted."""
 ORPHANED = 255  # the exit code that multiprocessing returns if the server is gone
 PRELOAD = (
     "attnlab.experiments.run.process",
@@ -51,6 +55,29 @@ _STARTS, _BETWEEN = (
 )  # attempts to start a process if the server dies at that moment, and the seconds between
 
 Perform = Callable[[Path, Job, Slot], int]
+
+
+class Leaving:
+    """The time that a process has to leave, from now on.
+
+    Args:
+      grace: seconds. One that still compiles when half of them are over has as many again, until
+        that is done, but for no more than `COMPILING`.
+
+    Attributes:
+      seconds: that it has in all.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self._grace, self._asked = grace, time.monotonic()
+        self.seconds = grace
+
+    def over(self, compiles: bool) -> bool:
+        """Whether its time is over."""
+        now = time.monotonic() - self._asked
+        if compiles and now >= self.seconds - self._grace / 2:
+            self.seconds = min(now, COMPILING) + self._grace
+        return now >= self.seconds
 
 
 class Live:
@@ -78,10 +105,11 @@ class Live:
     ) -> None:
         self.job, self.slot, self.why, self.asked = job, slot, "", False
         self.open, self.alone, self.before = list(job.trials), False, 0.0
-        self._grace, self._leaves = grace, 0.0
+        self._grace, self._leaving, self._killed = grace, Leaving(grace), False
+        self._under_way = multiprocessing.get_context("forkserver").RawValue("i", 0)
         self._code: int | None = None
         self._kills, self._began = memory.kills(), time.monotonic()
-        self._process = _started(work, directory, job, slot, grace)
+        self._process = _started(work, directory, job, slot, grace, self._under_way)
         self._handle = _handle(self._process.pid)
 
     @property
@@ -121,15 +149,27 @@ class Live:
     def ask(self) -> None:
         """Ask it to save and leave, once."""
         if not self.asked:
-            self.asked, self._leaves = True, time.monotonic() + self._grace
+            self.asked, self._leaving = True, Leaving(self._grace)
             self._send(signal.SIGTERM)
 
-    def late(self) -> bool:
-        """Whether it was asked, and has not left within its time; true only once."""
-        late = self.asked and time.monotonic() >= self._leaves
-        if late:
-            self._leaves = float("inf")
-        return late
+    @property
+    def compiles(self) -> bool:
+        """Whether it compiles a program."""
+        return bool(self._under_way.value)
+
+    def hurry(self) -> str:
+        """Kill it if it was asked and has not left within its time; a word on that, and one before
+        on why it has longer. "" if there is nothing new.
+        """
+        if not self.asked or self._killed:
+            return ""
+        before = self._leaving.seconds
+        if self._leaving.over(self.compiles):
+            self._killed = True
+            self.kill()
+            return f"has not left within {self._leaving.seconds:.4g} s of being asked; killed"
+        longer = before == self._grace < self._leaving.seconds
+        return "compiles, which cannot be interrupted; it leaves after that" if longer else ""
 
     def kill(self) -> None:
         """End it at once."""
@@ -171,7 +211,9 @@ def _handle(pid: int) -> int | None:
         return None
 
 
-def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> Any:
+def _started(
+    work: Perform, directory: Path, job: Job, slot: Slot, grace: float, under_way: Any
+) -> Any:
     """The process of a job, forked by the server; the server is started if necessary, and imports
     this package.
     """
@@ -184,7 +226,7 @@ def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float)
         context.set_forkserver_preload(list(PRELOAD))
         for left in reversed(range(_STARTS)):
             process = context.Process(
-                target=_begin, args=(work, directory, job, slot, grace), name=job.name
+                target=_begin, args=(work, directory, job, slot, grace, under_way), name=job.name
             )
             try:
                 process.start()
@@ -202,8 +244,11 @@ def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float)
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
-def _begin(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> None:
-    """The main function of the process of a job."""
+def _begin(
+    work: Perform, directory: Path, job: Job, slot: Slot, grace: float, under_way: Any
+) -> None:
+    """The main function of the process of a job; it counts in `under_way` what it compiles."""
+    programs.under_way = under_way
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, args=(grace,), daemon=True).start()
@@ -219,5 +264,7 @@ def _end_with_parent(grace: float) -> None:
     if parent is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(grace)
+        leaving = Leaving(grace)
+        while not leaving.over(bool(programs.under_way.value)):
+            time.sleep(min(1.0, grace))
         os.kill(os.getpid(), signal.SIGKILL)

@@ -70,7 +70,7 @@ def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]
 
 
 def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
-    """The records of a sweep, each a `Look`, in order; none in sweeps of versions that kept none.
+    """The records of a sweep, each a `Look`, in order.
 
     Raises:
       UserError: the file is damaged.

@@ -21,10 +21,10 @@ from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.state import recorded
 from attnlab.experiments.run.training import HELD
 from attnlab.records.files import timestamp, write_atomic
+from attnlab.records.locks import Held, RunLock, Unlocked
 from attnlab.records.manifest import LOOK, Manifest
 from attnlab.records.provenance import Changed
 from attnlab.records.sealed import check_test_split
-from attnlab.records.stream import Held, RunLock
 
 
 def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
@@ -85,7 +85,7 @@ def run(directory: Path, candidate: str) -> int:
             [trial.seed for trial in trials if not has_results(trial, directory)],
         )
         return _evaluate(trials, directory)
-    except Changed:
+    except (Changed, Unlocked):
         raise
     except (Exception, SystemExit) as error:
         traceback.print_exception(error)
@@ -131,7 +131,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 codes.append(1)
         except Held:
             codes.append(HELD)
-        except Changed:
+        except (Changed, Unlocked):
             raise
         except (Exception, SystemExit) as error:  # the other seeds can be evaluated all the same
             traceback.print_exception(error)

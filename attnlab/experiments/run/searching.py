@@ -16,8 +16,9 @@ from attnlab.experiments.define import Search
 from attnlab.experiments.plan import Candidate, Plan, Trial, grow, locked
 from attnlab.experiments.run import halving, state
 from attnlab.experiments.run.selection import Choice, validation_score, wanted
-from attnlab.experiments.run.studies import Asked, Study, exclusive
+from attnlab.experiments.run.studies import Asked, Study
 from attnlab.records import attempts
+from attnlab.records.locks import exclusive
 
 
 def advance(directory: Path) -> bool:

@@ -21,7 +21,7 @@ from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.run.looks import note_choice
 from attnlab.experiments.run.state import Seen, recorded
 from attnlab.records.files import timestamp, write_atomic
-from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read
+from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read, read_file
 from attnlab.records.sealed import CHOICE
 
 
@@ -74,15 +74,8 @@ class Choice:
         Raises:
           UserError: the file is damaged.
         """
-        path = Path(directory) / CHOICE
-        try:
-            return read(path.read_bytes(), cls)
-        except FileNotFoundError:
-            return None
-        except Damaged as error:
-            raise UserError(
-                f"{path} is damaged ({error}): put back a good copy, it cannot be made twice"
-            ) from error
+        remedy = "put back a good copy, it cannot be made twice"
+        return read_file(Path(directory) / CHOICE, cls, remedy)
 
     def write(self, directory: str | Path) -> None:
         """Write `<directory>/choice.json` atomically."""

@@ -126,6 +126,18 @@ def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) 
     return slots
 
 
+def allotted(number: int, wanted: int | None = None) -> Slot:
+    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds
+    none, a share of its own, of as many as are wanted (by the job that it is in).
+    """
+    cores = usable_cores()
+    wanted = wanted or int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
+    if len(cores) > wanted:
+        first = number * wanted % len(cores)
+        cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
+    return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
+
+
 def planned_cores(slots: Sequence[Slot]) -> int | None:
     """The cores that a plan made for these slots gives each trial: those of the smallest slot; None
     where trials compute on GPUs.

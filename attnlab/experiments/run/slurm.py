@@ -14,27 +14,29 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import math
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.experiments.run import unchanged
+from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.slots import MOST_SLOTS
+from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.placing import Placed
+from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker
+from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
 from attnlab.flags import add_number
 
-POLL = 3.0  # seconds between two looks at the folder and at SLURM
 REQUEUES = 100  # time-outs after which a job is not queued again
-SUBMISSIONS = 3  # of workers that end before the work does
 WORKERS = 4
 LONGEST = 525_600  # minutes of a worker: a year
 
@@ -67,6 +69,23 @@ class Request:
                 f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
                 " (--slurm.minutes)"
             )
+
+    def check(self) -> None:
+        """Check for submitit and SLURM before anything is planned.
+
+        Raises:
+          UserError: submitit is not installed, or there is no SLURM here.
+        """
+        _submitit()
+        if shutil.which("srun") is None:
+            raise UserError(
+                "--executor=slurm: there is no SLURM here (srun is not found); start the sweep on a"
+                " login node"
+            )
+
+    def executor(self, directory: Path, board: Board, stop: Stop, options: WorkOptions) -> Executor:
+        """Who runs jobs with these resources."""
+        return Cluster(directory, self, board, stop, options)
 
     def settings(self) -> dict[str, Any]:
         """The request as parameters of submitit."""
@@ -115,9 +134,15 @@ def request(arguments: argparse.Namespace) -> Request:
     """The request of a command line.
 
     Raises:
-      UserError: a warning beyond the limit, or a setting without a value.
+      UserError: a warning beyond the limit or shorter than `--grace`, or a setting without a value.
     """
     given = vars(arguments)
+    grace, warning = arguments.grace, given["slurm.warning"]
+    if grace is not None and grace > warning:
+        raise UserError(
+            f"--grace={grace:g}: SLURM ends a worker {warning} s after it has warned it; give both"
+            f" more, --slurm.warning={math.ceil(grace)}"
+        )
     for text in given["slurm.set"]:
         if "=" not in text:
             raise UserError(f"--slurm.set={text}: no value given, write --slurm.set={text}=VALUE")
@@ -132,29 +157,15 @@ def request(arguments: argparse.Namespace) -> Request:
     return Request(WORKERS if arguments.slots is None else arguments.slots, other=other, **numbers)
 
 
-def check() -> None:
-    """Check for submitit and SLURM before anything is planned.
-
-    Raises:
-      UserError: submitit is not installed, or there is no SLURM here.
-    """
-    _submitit()
-    if shutil.which("srun") is None:
-        raise UserError(
-            "--executor=slurm: there is no SLURM here (srun is not found); start the sweep on a"
-            " login node"
-        )
-
-
-class Cluster:
-    """Runs jobs through workers on the cluster.
+class Cluster(Placed):
+    """The array of workers on the cluster.
 
     Args:
       directory: the sweep's folder, which must have the same path on all nodes.
       request: the resources.
       board: receives the events.
       stop: a remembered signal ends following; the workers go on.
-      worker: what each job of the array does; None for one that takes all trials.
+      options: of the workers.
     """
 
     def __init__(
@@ -163,17 +174,13 @@ class Cluster:
         request: Request,
         board: Board,
         stop: Stop,
-        worker: Worker | None = None,
+        options: WorkOptions = DEFAULTS,
     ) -> None:
-        self._directory, self._request, self._board, self._stop = (
-            directory.resolve(),
-            request,
-            board,
-            stop,
-        )
-        self._submitit, self._worker = _submitit(), worker or Worker(self._directory)
+        super().__init__(directory, request.workers, board, stop)
+        self._request, self._job = request, ArrayJob(self._directory, options)
+        self._submitit, self.logs = _submitit(), str(self._directory / "slurm")
         self._executor = self._submitit.AutoExecutor(
-            self._directory / "slurm", cluster="slurm", slurm_max_num_timeout=REQUEUES
+            self.logs, cluster="slurm", slurm_max_num_timeout=REQUEUES
         )
         self._executor.update_parameters(name=self.name, **request.settings())
 
@@ -184,44 +191,8 @@ class Cluster:
         """
         return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
 
-    def run(self, jobs: Sequence[Job]) -> list[str]:
-        """Have all jobs run to their end; workers are submitted if fewer than requested are
-        running.
-
-        Returns:
-          A line if workers ended before the jobs did.
-
-        Raises:
-          UserError: SLURM does not take the workers, or the user's code is not what the sweep was
-            planned with.
-        """
-        left, submissions = list(jobs), 0
-        while self._stop.signal is None:
-            for job in [job for job in left if not job.left(self._directory)]:
-                left.remove(job)
-                self._board.ended(job)
-            if not left:
-                return []
-            missing = min(self._request.workers, len(left)) - len(self.workers())
-            if submissions == 0 or missing == min(self._request.workers, len(left)):
-                if submissions == SUBMISSIONS:
-                    return [
-                        f"{left[0].name} and {len(left) - 1} more: no worker stays; their logs lie"
-                        f" in {self._directory / 'slurm'}"
-                    ]
-                for job in left:
-                    unchanged.check_code(job.trials[0])  # no worker would stay
-                self._submit(missing)
-                submissions += 1
-            self._board.tick()
-            time.sleep(POLL)
-        self._board.note(
-            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
-        )
-        return []
-
-    def workers(self) -> list[str]:
-        """The jobs of this sweep that SLURM has in its queue or running.
+    def workers(self) -> int:
+        """How many jobs of this sweep SLURM has in its queue or running.
 
         Raises:
           UserError: SLURM does not answer.
@@ -237,22 +208,105 @@ class Cluster:
         for again in (True, True, False):  # a busy controller may take a moment
             done = subprocess.run(query, capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout.split()
+                return len(done.stdout.split())
             if again:
-                time.sleep(POLL)
+                time.sleep(placing.POLL)
         raise UserError(f"squeue does not answer: {done.stderr}")
 
-    def _submit(self, count: int) -> None:
-        if count < 1:
-            return
+    def submit(self, count: int) -> None:
+        """Submit an array of so many; `UserError` if SLURM does not take it."""
         try:
-            submitted = self._executor.map_array(self._worker, range(count))
+            submitted = self._executor.map_array(self._job, range(count))
         except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
             raise UserError(f"SLURM did not take the workers: {error}") from error
         self._board.note(
             f"submitted {count} worker(s) of {self._request.minutes} minutes as job"
             f" {submitted[0].job_id.partition('_')[0]}"
         )
+
+    def leave(self) -> None:
+        """Leave the workers at work."""
+        self._board.note(
+            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayJob:
+    """The function of a job of the array, a worker; pickled by submitit.
+
+    Attributes:
+      directory: the sweep's folder.
+      options: of the worker.
+    """
+
+    directory: Path
+    options: WorkOptions = DEFAULTS
+
+    def __call__(self, number: int) -> None:
+        """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
+        again.
+        """
+        with Leave() as leave:
+            try:
+                work(self.directory, [allotted(number)], leave, self.options)
+            except UserError as error:  # the launcher tells it
+                print(f"error: {error}", file=sys.stderr)
+        if leave.signal is not None and (leave.requeue or preempted()):
+            leave.handler(signal.SIGUSR2, None)
+
+    def checkpoint(self, number: int) -> Any:
+        """What submitit queues again: the same object, since all state is on disk."""
+        return _submitit().helpers.DelayedSubmission(self, number)
+
+
+class Leave(Stop):
+    """Signals to a worker. SLURM repeats them before it kills, so only the first counts.
+
+    Attributes:
+      handler: submitit's for SIGUSR2, which has the job queued again and ends this process.
+      requeue: whether SIGUSR2 has come.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handler: Any = None
+        self.requeue = False
+
+    def __enter__(self) -> Leave:
+        super().__enter__()
+        self.handler = signal.signal(signal.SIGUSR2, self._remember)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.signal(signal.SIGUSR2, self.handler)
+        super().__exit__(kind, error, trace)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.requeue = self.requeue or number == signal.SIGUSR2
+        if not self.signals:
+            super()._remember(number, frame)
+
+
+def preempted() -> bool:
+    """Whether this job was told to leave but still counts as running (its grace period). If it ends
+    then, SLURM does not queue it again.
+
+    For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
+    """
+    query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
+    try:
+        answer = subprocess.run(
+            query, capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return answer.split() == ["RUNNING"]
 
 
 def _submitit() -> Any:

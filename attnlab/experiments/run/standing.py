@@ -12,7 +12,8 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run.selection import validation_score
 from attnlab.experiments.run.state import Seen
 from attnlab.progress import clock
-from attnlab.records.stream import Measured, holder, read_records
+from attnlab.records.locks import holder
+from attnlab.records.stream import Measured, read_records
 
 Rows = tuple[list[str], list[list[str | float | None]]]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.records import attempts
-from attnlab.records.stream import Measured, State, is_held, read_records
+from attnlab.records.locks import is_held
+from attnlab.records.stream import Measured, State, read_records
 
 SETTLED = ("done", "failed", "diverged")
 """States in which a trial stays, unless failed ones are asked for again."""

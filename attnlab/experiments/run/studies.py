@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import math
-import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.define import Range, Search
+from attnlab.records.locks import exclusive
 
 if TYPE_CHECKING:
     import optuna
@@ -222,36 +221,20 @@ def _storage(directory: Path) -> Any:
         return JournalStorage(backend(str(path), lock_obj=_JournalLock(lock)))
 
 
-class _JournalLock:
+class _JournalLock(contextlib.ExitStack):
     """`flock` for Optuna's journal: unlike a lock file, it is gone when its holder was killed.
 
-    Attributes:
+    Args:
       path: the file that is locked.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: int | None = None
+        super().__init__()
+        self._path = path
 
     def acquire(self) -> bool:
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.enter_context(exclusive(self._path))
         return True
 
     def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-@contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Only one process at a time is inside, for one lock file; it ends with its holder, however
-    that ends.
-    """
-    lock = _JournalLock(path)
-    lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        self.close()

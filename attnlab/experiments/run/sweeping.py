@@ -5,50 +5,44 @@ machine or on a cluster.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.plan import Plan
-from attnlab.experiments.run import slurm
+from attnlab.experiments.run import ray, slurm
 from attnlab.experiments.run.board import Board, troubles
-from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, stacked
+from attnlab.experiments.run.jobs import Executor
 from attnlab.experiments.run.launcher import Launcher, retry_failed
-from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker
+from attnlab.experiments.run.worker import DEFAULTS, Worker, WorkOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepOptions:
-    """Options of running a sweep; only `accept_cores` changes a number.
+    """Options of running a sweep.
 
     Attributes:
       slots: of this machine; () on a cluster.
-      cluster: the resources on SLURM; None for this machine.
+      cluster: the resources on SLURM or Ray; None for this machine.
       stack: whether trials that differ only in seed or numbers train as one program: "on", "off",
         or "auto" (if trials have GPUs).
       retry_failed: run trials again that have failed.
       accept_failed: choose without trials that have failed.
-      part: of the trials that are to run now.
-      limit: seconds that a trial may take, all attempts together; None for any.
-      accept_cores: run trials on fewer cores than planned.
+      work: of its workers.
       final: choose, and read the test split, at the end.
     """
 
     slots: Sequence[Slot] = ()
-    cluster: slurm.Request | None = None
+    cluster: slurm.Request | ray.Request | None = None
     stack: str = "auto"
     retry_failed: bool = False
     accept_failed: bool = False
-    part: Part = WHOLE
-    limit: float | None = None
-    accept_cores: bool = False
+    work: WorkOptions = DEFAULTS
     final: bool = True
 
 
@@ -67,15 +61,14 @@ class Ended:
 
 def run_sweep(directory: Path, options: SweepOptions) -> Ended:
     """Run what is left of the sweep in a folder, whose lock is held."""
-    options.part.check(Plan.of_sweep(directory))
+    options.work.part.check(Plan.of_sweep(directory))
     if options.retry_failed:
-        count = retry_failed(directory, options.part)
+        count = retry_failed(directory, options.work.part)
         print(f"{count} failed trials are run again", file=sys.stderr)
     with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(options.slots)) as board:
         executor = _executor(directory, options, board, stop)
-        arrange = _arrangement(directory, options)
         launcher = Launcher(
-            directory, executor, board, stop, arrange, options.part, options.accept_failed
+            directory, executor, board, stop, options.work.part, options.accept_failed
         )
         failures = launcher.train()
         if stop.signal is None and not failures and options.final:
@@ -89,16 +82,14 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
 
 
 def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:
-    """The local queue, or the cluster's."""
+    """A worker here, or those of the cluster."""
     if options.cluster is not None:
-        worker = Worker(directory.resolve(), options.part, options.limit, options.accept_cores)
-        return slurm.Cluster(directory, options.cluster, board, stop, worker)
-    queue = Queue(directory, options.slots, board, stop)
-    queue.limit = options.limit
-    return queue
+        return options.cluster.executor(directory, board, stop, options.work)
+    together = _together(directory, options)
+    return Worker(directory, options.slots, board, stop, options.work, together)
 
 
-def _arrangement(directory: Path, options: SweepOptions) -> Callable[[list[Job]], list[Job]]:
+def _together(directory: Path, options: SweepOptions) -> bool:
     """Whether trials train together: several in a program on accelerators, where one alone leaves
     most of it idle.
     """
@@ -107,8 +98,7 @@ def _arrangement(directory: Path, options: SweepOptions) -> Callable[[list[Job]]
         search is not None and search["pruner"] is not None
     )  # trials of a round stop at steps of their own
     gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in options.slots)
-    together = not prunes and (options.stack == "on" or (options.stack == "auto" and gpus))
-    return functools.partial(stacked, slots=len(options.slots)) if together else list
+    return not prunes and (options.stack == "on" or (options.stack == "auto" and gpus))
 
 
 def devices_wanted(plan: Plan) -> int | None:

@@ -29,10 +29,11 @@ from attnlab.experiments.run.state import is_left
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.files import write_atomic
+from attnlab.records.locks import Held, RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
-from attnlab.records.stream import Held, RunLock, Scored, State, best_record, read_records
+from attnlab.records.stream import Scored, State, best_record, read_records
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.session import Outcome, Session
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 HELD = os.EX_TEMPFAIL
 """The exit code of a process that has found another one at its work."""
+UNLOCKED = os.EX_PROTOCOL
+"""That of one whose lock does not hold between machines."""
 
 
 def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:

@@ -1,133 +1,358 @@
-"""A worker: it takes one trial of the sweep after another, on any machine that sees the folder,
-until nothing is left.
+"""A worker: it takes one trial of a sweep after another and trains each in a process of its own
+(`live.py`), until nothing is left. Every way to run a sweep is such workers: one here (`sweep`), one
+on any machine that sees the folder (`work`), or several that SLURM or Ray places.
 
-It runs the queue of `queue.py`. Several workers coordinate through the locks of trials. When SLURM
-needs a node back, the trial saves, SLURM queues the worker again, and some worker continues the
-trial. A worker never makes the choice: it evaluates on the test split what a launcher has chosen.
+Workers share nothing but the folder; the locks of trials decide who takes which. A job whose process
+dies is tried again, twice. One that may have been killed for lack of memory waits until all others
+have ended, and is tried once alone. A process that does not leave when asked is killed after a grace
+period. A worker never makes the choice. Nothing here imports jax.
 """
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter, deque
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import WHOLE, Job, Part, finals, training
-from attnlab.experiments.run.queue import Queue
+from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, finals, stacked, training
+from attnlab.experiments.run.live import GRACE, Live, Perform, died
+from attnlab.experiments.run.output import last_line, shortened
+from attnlab.experiments.run.process import perform
 from attnlab.experiments.run.selection import Choice
-from attnlab.experiments.run.slots import Slot, usable_cores, with_planned_cores
+from attnlab.experiments.run.slots import Slot, with_planned_cores
+from attnlab.experiments.run.state import recorded
 from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.training import HELD, UNLOCKED
+from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records import attempts
-from attnlab.records.stream import is_held
+from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
+from attnlab.records.provenance import Changed
 
-POLL = 3.0  # seconds between two looks at the folder
-IDLE = 120.0  # seconds that it waits for something to do
+FURTHER = 2  # attempts at a job whose process died without a record
+TICK = 0.5  # seconds between two checks of signals and updates of the board
+LOOK = 1.0  # seconds between two reads of requests about running trials
+ASK = 2.0  # seconds between two questions what is due, while nothing has ended here
+SHARE = 10.0  # such a question takes at most one part in so many of the time
+POLL = 3.0  # seconds between two looks at a folder in which nothing is left to take
+IDLE = 120.0  # seconds that `work` waits for something to do
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkOptions:
+    """Options of every worker of a sweep; only `accept_cores` changes a number.
+
+    Attributes:
+      part: of the trials that it takes.
+      limit: seconds that a trial may take, all its attempts together (trials in one program: as
+        many times that; so too the seeds of an evaluation); None for any. One that takes longer is
+        stopped and has failed.
+      grace: seconds in which a process that is asked to leave must do so; then it is killed. One
+        that compiles a program has longer (`live.Leaving`).
+      accept_cores: run trials on fewer cores than planned.
+    """
+
+    part: Part = WHOLE
+    limit: float | None = None
+    grace: float = GRACE
+    accept_cores: bool = False
+
+
+DEFAULTS = WorkOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Past:
+    """What has happened to jobs so far.
+
+    Attributes:
+      deaths: job to the number of its processes that died without a record.
+      hungry: jobs whose process was killed, perhaps for lack of memory.
+      apart: trials that could not be trained together.
+      announced: jobs that were said to be held by another process.
+    """
+
+    deaths: Counter[str] = dataclasses.field(default_factory=Counter)
+    hungry: set[str] = dataclasses.field(default_factory=set)
+    apart: set[str] = dataclasses.field(default_factory=set)
+    announced: set[str] = dataclasses.field(default_factory=set)
 
 
 class Worker:
-    """The function of a job of the array; pickled by submitit.
+    """Runs what is due in slots.
+
+    Args:
+      directory: the sweep's folder.
+      slots: where to run.
+      board: receives the events.
+      stop: an entered `Stop`; a remembered signal is passed on to all processes and ends the run.
+      options: the limits of a trial.
+      stack: whether trials that fit one program train together.
 
     Attributes:
-      directory: the sweep's folder.
-      part: of the trials that it takes.
-      limit: seconds that a trial may take, see `Queue`.
-      accept: fewer cores than planned, see `slots.with_planned_cores`.
+      perform: the function for the process of a job; it must be importable.
+      failures: a line for each job that failed without a record, by its name; it is not taken
+        again.
     """
+
+    perform: Perform = staticmethod(perform)
 
     def __init__(
         self,
         directory: Path,
-        part: Part = WHOLE,
-        limit: float | None = None,
-        accept: bool = False,
+        slots: Sequence[Slot],
+        board: Board,
+        stop: Stop,
+        options: WorkOptions = DEFAULTS,
+        stack: bool = False,
     ) -> None:
-        self.directory, self.part, self.limit, self.accept = directory, part, limit, accept
+        self._directory, self._board, self._stop, self._options = directory, board, stop, options
+        self._slots, self._free, self._stack = len(slots), list(slots), stack
+        self._live: list[Live] = []
+        self._waiting: deque[Job] = deque()
+        self._held: list[Job] = []
+        self._past = _Past()
+        self._refusal: UserError | None = None
+        self._looked = self._asks = 0.0
+        self.failures: dict[str, str] = {}
 
-    def __call__(self, number: int) -> None:
-        """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
-        again.
+    def run(self, due: Due) -> list[str]:
+        """Run what is due until nothing is, or until a signal.
+
+        Args:
+          due: lists the jobs that are left, one for each trial or evaluation, in their order; asked
+            again and again.
+
+        Returns:
+          The lines of `failures`.
+
+        Raises:
+          Changed: code or data has changed since the sweep was planned; no job was begun after
+            that.
+          Unlocked: locks do not hold between machines; the same.
         """
-        with Leave() as leave:
+        self._asks = 0.0
+        try:
+            while self._stop.signal is None and (self._fill(due) or self._live):
+                self._wait()
+                self._look()
+        finally:
+            self._finish()
+        if self._refusal:
+            raise self._refusal
+        return list(self.failures.values())
+
+    def _fill(self, due: Due) -> bool:
+        """Start jobs while a slot is free; at the end, one by one, those that need all the memory.
+        Returns whether a job is left that has not begun.
+        """
+        while (
+            self._free
+            and self._refusal is None
+            and self._stop.signal is None
+            and not any(live.alone for live in self._live)
+        ):
+            if not self._waiting:
+                self._ask(due)
+            if not self._waiting or (self._live and self._is_hungry(self._waiting[0])):
+                break
+            self._start(self._waiting.popleft())
+        return self._refusal is None and bool(self._waiting or self._held)
+
+    def _ask(self, due: Due) -> None:
+        """Ask what is due, unless it was asked just now; trials that train here or have failed are
+        left out, and those that fit are put together.
+        """
+        began = time.monotonic()
+        if began < self._asks:
+            return
+        live = {trial.name for live in self._live for trial in live.job.trials}
+        jobs = [
+            job for job in due() if job.name not in self.failures and job.trials[0].name not in live
+        ]
+        for job in self._held:
+            if not job.left(self._directory):  # another process has done it
+                self._board.ended(job)
+        self._held.clear()
+        if self._stack:
+            apart = [job for job in jobs if job.name in self._past.apart]
+            jobs = stacked([job for job in jobs if job not in apart], self._slots) + apart
+        self._waiting.extend(sorted(jobs, key=self._is_hungry))
+        now = time.monotonic()
+        self._asks = now + max(ASK, SHARE * (now - began))
+
+    def _is_hungry(self, job: Job) -> bool:
+        return job.name in self._past.hungry
+
+    def _start(self, job: Job) -> None:
+        """Begin a job in a free slot, unless another process works on it or has done it."""
+        left = job.left(self._directory)
+        if not left:
+            return self._board.ended(job)
+        if held := job.held(self._directory):
+            if job.name not in self._past.announced:
+                who = holder(held[0].workdir(self._directory))
+                self._board.note(f"{job.name} is held by another process ({who}); waiting for it")
+                self._past.announced.add(job.name)
+            return self._held.append(job)
+        slot = self._free.pop(0)
+        before = max(
+            attempts.spent(attempts.read(trial.workdir(self._directory))) for trial in left
+        )
+        self._live.append(
+            live := Live(self.perform, self._directory, job, slot, self._options.grace)
+        )
+        live.open, live.alone = left, self._is_hungry(job)
+        live.before = before * len(left) if job.kind == "train" else 0.0
+        self._board.started(job, slot)
+
+    def _wait(self) -> None:
+        """Wait a moment, or until a process ends; kill those that should have left; then look at
+        those that have ended.
+        """
+        signs = [sign for live in self._live for sign in live.signs]
+        if signs:
+            wait(signs, TICK)
+        else:
+            time.sleep(min(TICK, ASK))
+        for live in self._live:
+            if word := live.hurry():
+                self._board.note(f"{live.job.name}: {word}")
+        for live, code in [(live, live.exit_code()) for live in self._live]:
+            if code is not None:
+                self._live.remove(live)
+                self._free = sorted([*self._free, live.slot], key=lambda slot: slot.number)
+                self._ended(live, code)
+        self._board.tick()
+
+    def _look(self) -> None:
+        """Stop the trials that a user wants to stop, or that take too long."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked, limit = time.monotonic(), self._options.limit
+        for live in [live for live in self._live if not live.asked]:
+            left = live.job.left(self._directory)
+            if live.job.kind == "train" and any(
+                recorded(trial, self._directory).word == "stopped"
+                for trial in live.open
+                if trial not in left
+            ):
+                live.ask()
+            if limit is not None and left and live.seconds > limit * len(live.open):
+                live.why = f"stopped after {limit / 60:g} minutes (--trial-timeout)"
+                live.ask()
+
+    def _ended(self, live: Live, code: int) -> None:
+        """Handle a job whose process has ended."""
+        job = live.job
+        left, deaths = job.left(self._directory), self._past.deaths
+        self._asks = 0.0
+        if not left:
+            del deaths[job.name]  # a round of a search may bring it back
+        if left and live.why:
+            self._fail(job, live.why)
+        elif self._stop.signal is not None or not left:
+            self._board.ended(job)
+        elif code == HELD:
+            pass  # another process was faster: it is due until that one has done it
+        elif code in (CHANGED, UNLOCKED):
+            workdir = left[0].workdir(self._directory)
+            changed = Changed(last_line(workdir / "log.txt").removeprefix("error: "))
+            self._refusal = changed if code == CHANGED else Unlocked(workdir)
+            self._board.note(f"{job.name}: {self._refusal}; nothing more is begun")
+        elif job.kind == "final" and code in (1, 2):
+            self._fail(job, "")
+        elif (
+            job.kind == "train"
+            and len(job.trials) > 1
+            and (code in (1, 2) or deaths[job.name] == FURTHER)
+        ):
+            self._part(job)
+        elif live.asked or (
+            job.kind == "train" and code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
+        ):  # requested, not a crash
+            self._board.note(
+                f"{job.name}: was asked to leave and has {'left' if code < 0 else 'saved'}; going"
+                " on with it"
+            )
+        elif live.out_of_memory(code):
+            self._spare(live, died(code))
+        elif deaths[job.name] < FURTHER:
+            deaths[job.name] += 1
+            self._board.note(f"{job.name}: its process {died(code)}; trying again")
+            self._waiting.appendleft(job)
+        else:
+            self._fail(job, f"its process {died(code)}, {FURTHER + 1} times")
+
+    def _part(self, job: Job) -> None:
+        """Continue the trials of a program of several one at a time."""
+        self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
+        jobs = [Job("train", (trial,)) for trial in job.left(self._directory)]
+        self._past.apart.update(single.name for single in jobs)
+        self._waiting.extendleft(reversed(jobs))
+
+    def _spare(self, live: Live, ending: str) -> None:
+        """Handle a job that may have been killed for lack of memory: try it once more, alone."""
+        if live.job.kind == "train" and len(live.job.trials) > 1:
+            self._part(live.job)  # each alone takes less
+        elif live.alone:
+            self._fail(
+                live.job,
+                f"its process {ending}, perhaps for lack of memory, also with no other trial"
+                " beside it",
+            )
+        else:
+            self._board.note(
+                f"{live.job.name}: its process {ending}, perhaps for lack of memory; trying again when"
+                " no other runs"
+            )
+            self._past.hungry.add(live.job.name)
+
+    def _fail(self, job: Job, why: str) -> None:
+        """Give a job up, with a record in each of its trials, or a line for the launcher."""
+        first = (job.left(self._directory) or job.trials)[0]
+        word = shortened(
+            last_line(first.workdir(self._directory) / "log.txt"), first.workdir(self._directory)
+        )
+        message = "; ".join(part for part in (why, word) if part)
+        if job.kind == "final":
+            self.failures[job.name] = f"{job.name}: {message}"
+        for trial in job.left(self._directory) if job.kind == "train" else []:
             try:
-                slots = [allotted(number)]
-                work(self.directory, slots, leave, self.part, self.limit, self.accept)
-            except UserError as error:  # the launcher tells it
-                print(f"error: {error}", file=sys.stderr)
-        if leave.signal is not None and (leave.requeue or preempted()):
-            leave.handler(signal.SIGUSR2, None)
+                with RunLock(trial.workdir(self._directory)):
+                    attempts.give_up(trial.workdir(self._directory), message)
+            except Held:  # another process works on it, and will report
+                continue
+            except (
+                UserError,
+                OSError,
+            ) as error:  # a full disk, for example: without a record it would be begun again and again
+                self.failures[job.name] = f"{job.name}: {message}; {error}"
+        self._board.ended(job)
 
-    def checkpoint(self, number: int) -> Any:
-        """What submitit queues again: the same object, since all state is on disk."""
-        import submitit
-
-        return submitit.helpers.DelayedSubmission(self, number)
-
-
-class Leave(Stop):
-    """Signals to a worker. SLURM repeats them before it kills, so only the first counts.
-
-    Attributes:
-      handler: submitit's for SIGUSR2, which has the job queued again and ends this process.
-      requeue: whether SIGUSR2 has come.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handler: Any = None
-        self.requeue = False
-
-    def __enter__(self) -> Leave:
-        super().__enter__()
-        self.handler = signal.signal(signal.SIGUSR2, self._remember)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        signal.signal(signal.SIGUSR2, self.handler)
-        super().__exit__(kind, error, trace)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.requeue = self.requeue or number == signal.SIGUSR2
-        if not self.signals:
-            super()._remember(number, frame)
-
-
-def preempted() -> bool:
-    """Whether this job was told to leave but still counts as running (its grace period). If it ends
-    then, SLURM does not queue it again.
-
-    For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
-    """
-    query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
-    try:
-        answer = subprocess.run(
-            query, capture_output=True, text=True, timeout=20, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return answer.split() == ["RUNNING"]
+    def _finish(self) -> None:
+        """Ask the processes that live to save and leave, and wait for them; a second signal
+        kills them.
+        """
+        killed = False
+        while self._live:
+            for live in self._live:
+                live.ask()
+                if len(self._stop.signals) > 1 and not killed:
+                    live.kill()
+            killed = len(self._stop.signals) > 1
+            self._wait()
 
 
 def work(
-    directory: Path,
-    slots: Sequence[Slot],
-    stop: Stop,
-    part: Part = WHOLE,
-    limit: float | None = None,
-    accept: bool = False,
+    directory: Path, slots: Sequence[Slot], stop: Stop, options: WorkOptions = DEFAULTS
 ) -> None:
     """Run trials and evaluations of the sweep that no other process works on, until none is left or
     a signal comes.
@@ -139,54 +364,54 @@ def work(
       UserError: no sweep there, a pattern that fits nothing in it, or slots of fewer cores than
         planned, unless these are accepted.
       Changed: code or data is not what the sweep was planned with.
+      Unlocked: locks do not hold between this machine and another one that works there.
     """
     plan = Plan.of_sweep(directory)
-    part.check(plan)
-    slots = with_planned_cores(slots, plan.cores, accept)
+    options.part.check(plan)
+    slots = with_planned_cores(slots, plan.cores, options.accept_cores)
     board = Board(plan, directory, len(slots), stream=sys.stdout)
-    queue = Queue(directory, slots, board, stop)
-    queue.patience, queue.limit = POLL, limit
-    failed: set[str] = set()
+    worker = Worker(directory, slots, board, stop, options)
+    prove(directory)
+
+    def left() -> list[Job]:
+        board.plan = Plan.of_sweep(directory)
+        jobs = due(board.plan, Choice.read(directory), directory, options.part)
+        return [job for job in jobs if job.name not in worker.failures]
+
+    def free() -> list[Job]:
+        jobs = [job for job in left() if not job.held(directory)]
+        return in_turn(jobs, slots[0].number, directory)
+
     since = time.monotonic()
     while stop.signal is None and time.monotonic() - since < IDLE:
-        board.plan = plan = Plan.of_sweep(directory)
-        choice = Choice.read(directory)
-        jobs = [job for job in due(plan, choice, directory) if job.name not in failed]
-        jobs = [job for job in jobs if job.kind == "final" or part.takes(job.trials[0])]
-        if not jobs and (
-            choice is not None or not (is_held(directory) or _advanced(plan, directory, part))
+        jobs = left()
+        if not all(job.held(directory) for job in jobs):
+            worker.run(free)
+        elif not jobs and (
+            Choice.read(directory) is not None
+            or not (is_held(directory) or _advanced(directory, options.part))
         ):
             return
-        free = [
-            job
-            for job in jobs
-            if not any(is_held(trial.workdir(directory)) for trial in job.trials)
-        ]
-        if free:
-            lines = queue.run(in_turn(free, slots[0].number, directory))
-            failed |= {
-                job.name for job in free if any(line.startswith(f"{job.name}:") for line in lines)
-            }
         else:
             time.sleep(POLL)
         since = time.monotonic() if jobs else since  # other workers may leave something to do
 
 
-def _advanced(plan: Plan, directory: Path, part: Part) -> bool:
+def _advanced(directory: Path, part: Part) -> bool:
     """Whether a search without a launcher has new trials; a worker with a part does not advance a
     search.
     """
-    if plan.search is None or part != WHOLE:
+    if Plan.of_sweep(directory).search is None or part != WHOLE:
         return False
     from attnlab.experiments.run.searching import advance
 
     return advance(directory) or bool(due(Plan.of_sweep(directory), None, directory))
 
 
-def due(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
-    """The jobs that are due now."""
+def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
+    """The jobs that are due now: trials of a part, and the evaluations of what is chosen."""
     return [
-        *training(plan, choice, directory),
+        *training(plan, choice, directory, part),
         *(finals(plan, choice, directory) if choice else []),
     ]
 
@@ -200,15 +425,3 @@ def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
     ]
     parts = (begun, [job for job in jobs if job not in begun])
     return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]
-
-
-def allotted(number: int) -> Slot:
-    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds
-    none, a share of its own.
-    """
-    cores = usable_cores()
-    wanted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
-    if len(cores) > wanted:
-        first = number * wanted % len(cores)
-        cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
-    return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})

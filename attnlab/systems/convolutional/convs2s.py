@@ -261,7 +261,7 @@ class ConvS2S(Seq2Seq):
         of_source = [
             heads.weights.mean(axis=1)
             for heads in maps.values()
-            if (heads.query, heads.key) == ("target", "source")
+            if (heads.rows, heads.columns) == ("target", "source")
         ]
         if not of_source:
             raise UserError("convs2s: attend='none' has no maps of the source")

@@ -171,7 +171,7 @@ class AttentionLanguageModel(LanguageModel):
         """
         maps = super().maps(collected)
         return {
-            name: AttentionMap(_of_words(heads.weights), heads.query, heads.key)
+            name: AttentionMap(_of_words(heads.weights), heads.rows, heads.columns)
             for name, heads in maps.items()
         }
 

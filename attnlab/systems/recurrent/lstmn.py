@@ -71,9 +71,11 @@ def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
             else jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
         )
 
-    within = {name: cut(heads.weights) for name, heads in maps.items() if heads.query == heads.key}
+    within = {
+        name: cut(heads.weights) for name, heads in maps.items() if heads.rows == heads.columns
+    }
     return {
-        name: AttentionMap(within.get(name, heads.weights), heads.query, heads.key)
+        name: AttentionMap(within.get(name, heads.weights), heads.rows, heads.columns)
         for name, heads in maps.items()
     }
 

@@ -10,6 +10,7 @@ import pytest
 from attnlab.experiments.report.beside import measures, validation
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
+from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import sweep
 
 LOSSES = ("loss, validation", "loss, test", "test - validation")
@@ -18,17 +19,12 @@ LOSSES = ("loss, validation", "loss, test", "test - validation")
 @pytest.mark.quick
 def test_every_measure_of_the_test_split_and_no_bookkeeping(tmp_path: Path) -> None:
     """The main one first; "step" of `results.json` is none."""
-    table = measures(compare(collect(sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.5)}))))
+    table = measures(compared(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.5)}))
     assert table is not None and table.columns == ("variant", "exact", "loss")
     assert re.fullmatch(r"0.8500 \[.*, .*\]", table.rows[0][1])
     assert table.rows[0][2].startswith("1.200 [")
     assert "Only exact is tested" in table.notes[0]
     assert table.title == "All 2 measures on the test split"
-
-
-def test_one_seed_has_means_only(tmp_path: Path) -> None:
-    table = measures(compare(collect(sweep(tmp_path, {"a": (0.9,), "b": (0.7,)}))))
-    assert table is not None and table.rows[0] == ("a", "0.9000", "1.150")
 
 
 @pytest.mark.quick

@@ -30,13 +30,18 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     assert second.cost == Cost(
         step_seconds=0.02, first_step_seconds=4.5, peak_bytes=300 * 2**20 + 1
     )
-    assert [point["step"] for point in second.curve if point["split"] == "valid"] == [3, 6, 9, 12]
+    assert [point["step"] for point in second.logged.curve if point["split"] == "valid"] == [
+        3,
+        6,
+        9,
+        12,
+    ]
     assert {example: list(maps) for example, maps in second.shown.pictures.items()} == {
         0: ["decoder_0-cross_attention", "decoder_0-self_attention"],
         1: ["decoder_0-cross_attention"],
     }
     assert [one.answer for one in second.shown.answers] == ["1967-05-03", "1968-05-04"]
-    assert second.pace[3] == pytest.approx(0.021)
+    assert second.logged.pace[3] == pytest.approx(0.021)
     assert second.manifest is not None and second.manifest.config["seed"] == 1
     assert "bleu_signature" not in second.scores["test"]
     assert records.choice is not None and records.complete and records.wanted == records.trials
@@ -70,7 +75,7 @@ def test_trials_that_never_began_are_empty(tmp_path: Path) -> None:
     first = records.trials[0]
     assert len(records.trials) == 12 and not records.complete and records.choice is None
     assert first.seen.state == "pending" and first.cost == Cost()
-    assert first.scores == {"valid": {}, "test": {}} and first.curve == ()
+    assert first.scores == {"valid": {}, "test": {}} and first.logged.curve == ()
     assert first.manifest is None and first.shown.pictures == {} and first.shown.answers == ()
 
 
@@ -101,6 +106,7 @@ def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
         ("trials/a-0a1b2c3d/seed0/results.json", "{", "results.json is damaged"),
         ("trials/a-0a1b2c3d/seed0/valid.json", "[1]", "valid.json is damaged"),
         ("trials/a-0a1b2c3d/seed0/metrics.jsonl", "x\n", "metrics.jsonl, line 1 is no record"),
+        ("looks.jsonl", '{"event": "test"}\n', "looks.jsonl, line 1 is no record"),
         ("trials/a-0a1b2c3d/seed0/manifest.json", "{}", "manifest.json is damaged"),
     ],
 )

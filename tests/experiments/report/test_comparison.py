@@ -13,19 +13,14 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Basis, Comparison, compare
 from attnlab.experiments.report.statistics import Scale
 from tests.experiments.report.statistics.blocked import dunnett
-from tests.experiments.synthetic import SCORES, lines, scored_on, sweep, workdir, write
+from tests.experiments.report.tabled import compared
+from tests.experiments.synthetic import SCORES, edit, lines, scored_on, sweep, workdir, write
 
 CLEAR = {
     "a": (0.90, 0.92, 0.91, 0.93),
     "b": (0.50, 0.53, 0.51, 0.52),
     "c": (0.40, 0.44, 0.41, 0.43),
 }
-
-
-def compared(
-    directory: Path, scores: dict[str, tuple[float, ...]], method: str = "model", **changes: object
-) -> Comparison:
-    return compare(collect(sweep(directory, scores, **changes)), method)
 
 
 def best(comparison: Comparison) -> list[str]:
@@ -176,9 +171,8 @@ def test_why_a_finished_seed_has_no_number(score: float, tmp_path: Path) -> None
 
 def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**CLEAR, "b": (math.nan,) * 4})
-    choice = json.loads((directory / "choice.json").read_text())
-    choice["chosen"]["b"]["candidate"] = None
-    write(directory / "choice.json", choice)
+    chosen = json.loads((directory / "choice.json").read_text())["chosen"]
+    edit(directory / "choice.json", chosen={**chosen, "b": {"candidate": None}})
     row = compare(collect(directory)).rows[1]
     assert (row.name, row.summary.n, row.summary.mean, row.difference) == ("b", 0, None, None)
     assert len(row.missing) == 4
@@ -194,21 +188,15 @@ def test_before_the_choice_candidates_stand_on_validation_without_tests(tmp_path
     assert comparison.rows[0].summary.mean == pytest.approx(2.5 - np.mean(CLEAR["a"]))
 
 
-def test_frozen_but_not_scored_stands_on_validation_too(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, CLEAR)
-    for variant in CLEAR:
-        for seed in range(4):
-            (workdir(directory, variant, seed) / "results.json").unlink()
-    comparison = compare(collect(directory))
-    assert comparison.basis.split == "valid" and comparison.frozen
-    assert not any(row.difference or row.best for row in comparison.rows)
-
-
-def test_scores_without_a_frozen_choice_are_not_looked_at(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, CLEAR)
-    (directory / "choice.json").unlink()
-    comparison = compare(collect(directory))
+@pytest.mark.parametrize("removed", ["choice.json", "results.json"])
+def test_without_a_frozen_choice_and_test_scores_validation_is_compared(
+    tmp_path: Path, removed: str
+) -> None:
+    for path in sweep(tmp_path, CLEAR).rglob(removed):
+        path.unlink()
+    comparison = compare(collect(tmp_path))
     assert comparison.basis == Basis("valid", "loss", "min")
+    assert comparison.frozen == (removed == "results.json")
     assert not any(row.difference or row.best for row in comparison.rows)
 
 

@@ -16,6 +16,7 @@ from attnlab.experiments.report import report
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.derived import COSTS, side_by_side, value
+from tests.experiments.report.tabled import main
 from tests.experiments.synthetic import APART as SCORES
 from tests.experiments.synthetic import claim, end, lines, start, sweep, workdir
 
@@ -93,7 +94,7 @@ def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
         lines(workdir(directory, "b", seed) / "timing.jsonl", [pace])
     contents = report.write(directory, stream=io.StringIO())
     assert contents.outcome == "supported (4 seeds)" and contents.comparison.basis.metric == "exact"
-    notes = " ".join(contents.results.notes)
+    notes = " ".join(main(contents).notes)
     assert "12 trials of this sweep were at work side by side on one machine" in notes
     assert "--slots=1" in (directory / "report.md").read_text()
     assert "--slots=1" in (directory / "report.html").read_text()
@@ -120,17 +121,9 @@ def test_a_derived_measure_is_the_measure_of_a_sweep(tmp_path: Path) -> None:
     assert a.values == dict.fromkeys(range(4), 9) and b.values == dict.fromkeys(range(4), 12)
     assert c.values == {}
     assert c.missing[0] == "seed 0 never reached loss <= 1.5 on the validation split"
-    assert contents.results.title == f"{STEPS_TO} of the trials, lower is better"
+    assert main(contents).title == f"{STEPS_TO} of the trials, lower is better"
     table = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["mean"] for row in table] == [9, 12, None]
-
-
-def test_an_old_claim_has_no_on(tmp_path: Path) -> None:
-    """Claims in plans of earlier versions speak of the measure."""
-    old = claim({"a": 1.0, "b": -1.0})
-    contents = report.write(sweep(tmp_path, SCORES, claim=old), stream=io.StringIO())
-    assert contents.outcome == "supported (4 seeds)"
-    assert "side by side" not in " ".join(contents.results.notes)
 
 
 def test_how_many_were_at_work_at_once(tmp_path: Path) -> None:

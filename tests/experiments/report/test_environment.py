@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.environment import environment, tables
-from tests.experiments.synthetic import sweep, workdir, write
+from attnlab.experiments.report.environment import differing, environment, shared
+from tests.experiments.synthetic import edit, sweep, workdir
 
 
 @pytest.mark.quick
 def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.6)})
     path = workdir(directory, "b", 1) / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["packages"]["flax"]
-    write(path, {**manifest, "python": "3.12.0", "code": {"revision": "e" * 40, "dirty": True}})
+    code = {"revision": "e" * 40, "dirty": True}
+    edit(path, python="3.12.0", code=code, packages={"jax": "0.10.2"})
     (workdir(directory, "a", 1) / "manifest.json").unlink()  # one that has not begun says nothing
     found = environment(collect(directory).trials)
     others = ("a-0a1b2c3d/seed0", "b-0a1b2c3d/seed0")
@@ -28,14 +26,22 @@ def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
     assert set(found.differing) == {"code", "python", "flax"}
     assert found.shared["jax"] == "0.10.2"
     assert found.shared["devices"] == "kind cpu, count 1, processes 1"
-    shared, differing = tables(found)
-    assert not shared.notes and ("python", "3.12.0", "b-0a1b2c3d/seed1") in differing.rows
+    table = differing(found)
+    assert table is not None
+    assert ("python", "3.12.0", "b-0a1b2c3d/seed1") in table.rows
 
 
 def test_alike_everywhere_is_said(tmp_path: Path) -> None:
-    found = environment(collect(sweep(tmp_path)).trials)
-    (shared,) = tables(found)
-    assert not found.differing and shared.notes and ("train data", "a" * 12) in shared.rows
+    records = collect(sweep(tmp_path))
+    found = environment(records.trials)
+    assert differing(found) is None
+    table = shared(found, records)
+    assert ("train data", "a" * 12) in table.rows
+    assert table.notes[1].startswith("Records of version 1: 12 of 12 trials, and the sweep; what")
+    for path in (tmp_path / "plan.json", *tmp_path.rglob("manifest.json")):
+        edit(path, version=2)
+    records = collect(tmp_path)
+    assert len(shared(environment(records.trials), records).notes) == 1
 
 
 def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path: Path) -> None:
@@ -43,7 +49,6 @@ def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path
     directory = sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.6)})
     for seed, digest in ((0, "a" * 64), (1, "b" * 64)):
         path = workdir(directory, "b", seed) / "manifest.json"
-        manifest = json.loads(path.read_text())
         digests = {"mine": digest, "aid": "c" * 64}
         modules = {
             name: {"file": f"{name}.py", "sha256": one, "copy": f"code/{name}.py"}
@@ -51,7 +56,7 @@ def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path
         }
         word = {"by": "me", "step": 40, "changed": {"mine": {"was": "a" * 64, "now": digest}}}
         own = {"modules": modules, "files": {}, "accepted": [word] * seed}
-        write(path, {**manifest, "own_code": own})
+        edit(path, own_code=own)
     found = environment(collect(directory).trials)
     first, second = ("b-0a1b2c3d/seed0",), ("b-0a1b2c3d/seed1",)
     assert found.differing == {

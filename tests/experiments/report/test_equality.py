@@ -12,7 +12,17 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.experiments.report.across import across
 from attnlab.experiments.report.contents import Contents, gather
 from attnlab.experiments.report.equality import differing
-from tests.experiments.synthetic import SCORES, budget, claim, met, sweep, write
+from tests.experiments.report.tabled import cells, main, part, warned
+from tests.experiments.synthetic import (
+    SCORES,
+    budget,
+    claim,
+    edit,
+    edit_candidates,
+    met,
+    sweep,
+    write,
+)
 
 SGD, ADAM = {"optimizer": {"name": "sgd"}}, {"optimizer": {"name": "adam", "b1": 0.9}}
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.41, 0.45)}
@@ -22,10 +32,6 @@ SAME, OTHER = {"a": "1" * 64, "b": "1" * 64}, {"a": "1" * 64, "b": "2" * 64}
 
 def found(directory: Path, **changes: Any) -> Contents:
     return gather(sweep(directory, changes.pop("scores", SCORES), **changes))
-
-
-def said(contents: Contents, kind: str) -> list[str]:
-    return [one.text for one in contents.warnings if one.kind == kind]
 
 
 @pytest.mark.quick
@@ -38,26 +44,16 @@ def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
     directory = sweep(tmp_path, settings=base, budget=budget("additive"))
     edit_candidates(directory, budget=met(12001, 12000, knob="system.decoder", matched=True))
     contents = gather(directory)
-    (text,) = said(contents, "held equal")
+    (text,) = warned(contents, "held equal")
     assert text == (
         "Not held equal: batch.size 64 (additive, location), 128 (general); training.steps 12"
         " (additive, location), 24 (general)."
     )
-    cells = {
-        row[0]: dict(zip(contents.results.columns, row, strict=True))["budget"]
-        for row in contents.results.rows
-    }
-    assert cells["general"] == "matched within 0.01 %, but not batch.size, training.steps"
-    assert cells["additive"] == cells["location"] == "matched within 0.01 %"
+    budgets = [cells(main(contents), row)["budget"] for row in range(3)]
+    close = "matched within 0.01 %"
+    assert budgets == [close, f"{close}, but not batch.size, training.steps", close]
     unequal = "by system.decoder. Not held equal: batch.size, training.steps."
-    assert any(f"held to those of additive {unequal}" in note for note in contents.results.notes)
-
-
-def edit_candidates(directory: Path, **fields: Any) -> None:
-    plan = json.loads((directory / "plan.json").read_text())
-    for one in plan["candidates"]:
-        one.update(fields)
-    (directory / "plan.json").write_text(json.dumps(plan))
+    assert any(f"held to those of additive {unequal}" in note for note in main(contents).notes)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +86,8 @@ def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Pa
     contents = found(tmp_path, scores=scores, settings=settings)
     expected = [("schedule.warmup", "compared"), ("training.steps", "compared")]
     assert [(one.name, one.kind) for one in differing(contents.records)] == expected
-    assert said(contents, "held equal") == []
-    compared = contents.further[0]
+    assert warned(contents, "held equal") == []
+    compared = part(contents, "What is compared")
     words = "Differ as compared: schedule.warmup - (dot, general), 8 (dot long, general long); "
     assert any(note.startswith(words) for note in compared.notes)
 
@@ -102,11 +98,11 @@ def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
     choice["chosen"]["general"]["candidate"] = "general-peak-0.001-0a1b2c3d"
     (directory / "choice.json").write_text(json.dumps(choice))
     contents = gather(directory)
-    assert said(contents, "held equal") == []
+    assert warned(contents, "held equal") == []
     (one,) = differing(contents.records)
     assert (one.name, one.kind) == ("schedule.peak", "tuned")
     words = "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
-    assert words in contents.further[0].notes
+    assert words in part(contents, "What is compared").notes
 
 
 @pytest.mark.quick
@@ -117,17 +113,17 @@ def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     assert same.warnings == ()
     other = found(tmp_path / "other", scores=TWO, claim=CLAIM, test_data=OTHER)
     assert any(
-        "not every row was scored on the same test examples" in note for note in other.results.notes
+        "not every row was scored on the same test examples" in note for note in main(other).notes
     )
     assert other.comparison.rows[1].difference is None
     assert not any(row.best for row in other.comparison.rows)
     words = "undecided at 3 seeds: a and b were not scored on the same test examples"
     assert other.outcome == words
-    assert said(other, "test data") == [
+    assert warned(other, "test data") == [
         "Not scored on the test examples of a, so without difference to it: b (222222222222, not"
         " 111111111111)."
     ]
-    assert other.results.rows[1][other.results.columns.index("remark")] == "other test examples"
+    assert cells(main(other), 1)["remark"] == "other test examples"
 
 
 def test_where_one_row_has_other_test_data_none_is_marked_best(tmp_path: Path) -> None:
@@ -146,12 +142,12 @@ def test_without_digests_the_config_says_which_test_data(tmp_path: Path) -> None
     settings = {"b": {"data.seed": 1}}
     old = found(tmp_path / "old", scores=TWO, claim=CLAIM, settings=settings)
     assert old.comparison.rows[1].difference is None
-    assert said(old, "test data") == [
+    assert warned(old, "test data") == [
         "Not scored on the test examples of a, so without difference to it: b (another data.seed)."
     ]
     same: dict[str, Any] = {"settings": settings, "test_data": SAME}
     new = found(tmp_path / "new", scores=TWO, claim=CLAIM, **same)
-    assert new.comparison.rows[1].difference is not None and said(new, "test data") == []
+    assert new.comparison.rows[1].difference is not None and warned(new, "test data") == []
 
 
 def test_seeds_of_one_row_on_different_test_data_are_told(tmp_path: Path) -> None:
@@ -159,7 +155,7 @@ def test_seeds_of_one_row_on_different_test_data_are_told(tmp_path: Path) -> Non
     path = next(directory.glob("trials/b-*/seed2/look.json"))
     path.write_text(path.read_text().replace("1" * 64, "3" * 64))
     contents = gather(directory)
-    assert contents.comparison.rows[1].difference is None and said(contents, "test data")
+    assert contents.comparison.rows[1].difference is None and warned(contents, "test data")
 
 
 def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
@@ -178,7 +174,7 @@ def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
     contents = found(tmp_path / "across", claim=across, settings=settings, **both)
     assert contents.outcome == "supported (2 seeds)"
     assert [row.difference is None for row in contents.comparison.rows] == [True, True, False, True]
-    (text,) = said(contents, "test data")
+    (text,) = warned(contents, "test data")
     assert text.endswith(
         "without difference to it: dot reverse, general reverse (another data.order, as compared)."
     )
@@ -202,12 +198,10 @@ def vocabularies(directory: Path, **digests: str) -> Path:
     said = {"loss": loss, "perplexity": loss, "exact": exact}
     for variant, digest in digests.items():
         for path in directory.glob(f"trials/{variant}-*/*"):
-            manifest = json.loads((path / "manifest.json").read_text())
             vocabulary = {"source.json": f"{variant} only", "target.json": digest}
-            write(path / "manifest.json", {**manifest, "vocabulary": vocabulary})
+            edit(path / "manifest.json", vocabulary=vocabulary)
             if (path / "results.json").exists():
-                results = json.loads((path / "results.json").read_text())
-                write(path / "results.json", {**results, "measures": said})
+                edit(path / "results.json", measures=said)
     return directory
 
 
@@ -264,10 +258,10 @@ def test_scores_of_other_characters_are_not_compared(
                 write(kept, {"tokenizer": {"content": own}})
             else:
                 Vocabulary.train(["A b", "b A"], kind="word", **own).save(kept)
-    found, by_loss = gather(tmp_path / "exact"), said(gather(tmp_path / "loss"), "measure")
+    found, by_loss = gather(tmp_path / "exact"), warned(gather(tmp_path / "loss"), "measure")
     assert [row.difference is not None for row in found.comparison.rows[1:]] == [True, compared]
     why = "c (another vocabulary.lowercase or normaliser, on which exact depends)."
-    assert why in "".join(said(found, "measure")) or compared
+    assert why in "".join(warned(found, "measure")) or compared
     assert ("Compare by exact, which" in by_loss[0]) == compared
 
 

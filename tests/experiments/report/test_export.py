@@ -42,16 +42,11 @@ def test_json_holds_rows_verdict_and_trials(tmp_path: Path) -> None:
     assert len(found["trials"]) == 12 and found["trials"][0]["scores"]["test"]["exact"] == 0.91
 
 
-def test_json_of_one_seed_and_of_losses_has_null_where_nothing_is(tmp_path: Path) -> None:
-    found = strict(
-        as_json(gather(sweep(tmp_path / "one", {"additive": (0.9,), "location": (0.1,)})))
-    )
-    assert found["rows"][1]["interval"] is None and found["rows"][1]["std"] is None
-    assert found["rows"][1]["difference"]["p"] is None
-    found = strict(
-        as_json(gather(sweep(tmp_path / "lost", {"additive": (math.nan,), "location": (0.1,)})))
-    )
-    assert found["rows"][0]["mean"] is None and found["rows"][0]["missing"] == ["seed 0 diverged"]
+def test_json_of_one_seed_and_of_a_loss_has_null_where_nothing_is(tmp_path: Path) -> None:
+    scores = {"additive": (0.9,), "location": (0.1,), "general": (math.nan,)}
+    _, one, lost = strict(as_json(gather(sweep(tmp_path, scores))))["rows"]
+    assert one["interval"] is one["std"] is one["difference"]["p"] is None
+    assert lost["mean"] is None and lost["missing"] == ["seed 0 diverged"]
 
 
 @pytest.mark.quick

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.contents import Contents, gather
+from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.looks import level
 from attnlab.experiments.report.statistics import spent
-from tests.experiments.synthetic import TIME, claim, end, lines, start, sweep, workdir
+from tests.experiments.report.tabled import warned
+from tests.experiments.synthetic import claim, end, lines, look, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8, 0.85, 0.87), "b": (0.5, 0.4, 0.45, 0.42)}
 CLAIM = claim({"a": 1.0, "b": -1.0}, 0.1)
-CODE = {"revision": "f" * 40, "dirty": False}
 LATER = 1.9e9  # seconds since 1970, after 2026
-
-
-def look(seeds: list[int], time: str = TIME, **own: Any) -> dict[str, Any]:
-    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": time, "plan": "p", "code": CODE}
-    return {**record, "scored": seeds, "seeds": seeds, **own}
 
 
 def later(directory: Path, variant: str, seed: int) -> None:
@@ -31,25 +24,15 @@ def later(directory: Path, variant: str, seed: int) -> None:
     lines(workdir(directory, variant, seed) / "events.jsonl", records)
 
 
-def with_a_later_record(directory: Path) -> Path:
-    """As a sweep goes on whose first look an earlier version has taken."""
-    lines(directory / "looks.jsonl", [look([0, 1, 2, 3], "2031-01-01T00:00:00+00:00")])
-    return directory
-
-
-def said(contents: Contents) -> list[str]:
-    return [one.text for one in contents.warnings if one.kind == "looks"]
-
-
 @pytest.mark.quick
 def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM)
-    last = look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")
-    lines(directory / "looks.jsonl", [look([0, 1]), look([0, 1]), last])
+    last = look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")
+    lines(directory / "looks.jsonl", [look(seeds=[0, 1]), look(seeds=[0, 1]), last])
     for variant in TWO:
         for seed in (2, 3):
             later(directory, variant, seed)
-    first, more = said(gather(directory))
+    first, more = warned(gather(directory), "looks")
     words = "Seeds 2, 3 were added after the test split was first read (2026-01-01T00:00:00+00:00)."
     assert first == words
     assert more == (
@@ -63,54 +46,45 @@ def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
 def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM, looks=2)
     lines(
-        directory / "looks.jsonl", [look([0, 1]), look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")]
+        directory / "looks.jsonl",
+        [look(seeds=[0, 1]), look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")],
     )
     records = collect(directory)
     assert level(records) == spent(2, 2) < 0.05
     contents = gather(directory)
     assert contents.comparison.alpha == spent(2, 2) and contents.verdict is not None
     assert contents.verdict.alpha == spent(2, 2)
-    assert said(contents) == [
+    assert warned(contents, "looks") == [
         f"Look 2 of 2 that were planned: tested at a level of {spent(2, 2):.3g} in place of 0.05."
     ]
+    lines(directory / "looks.jsonl", [look(seeds=list(range(n))) for n in (1, 2, 4)])
+    contents = gather(directory)
+    assert contents.comparison.alpha == spent(2, 2)  # one more than planned has no level of its own
+    assert any("judged 3 times" in text for text in warned(contents, "looks"))
     one = sweep(tmp_path / "one", TWO, looks=2)
-    lines(one / "looks.jsonl", [look([0, 1, 2, 3])])
+    lines(one / "looks.jsonl", [look(seeds=[0, 1, 2, 3])])
     assert level(collect(one)) == spent(1, 2)
     assert level(collect(sweep(tmp_path / "plain", TWO))) == 0.05
 
 
-def test_a_look_more_than_planned_has_no_level_of_its_own(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, TWO, claim=CLAIM, looks=2)
-    lines(directory / "looks.jsonl", [look([0]), look([0, 1]), look([0, 1, 2, 3])])
-    contents = gather(directory)
-    assert contents.comparison.alpha == spent(2, 2)
-    assert any("judged 3 times" in text and "2 were planned" in text for text in said(contents))
-
-
 def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> None:
-    """Also in a sweep of an earlier version, which has no record of looks: the choice was made
-    then.
-    """
+    """Also in a sweep of version 1, which may have no record of looks: the choice was made then."""
     directory = sweep(tmp_path, TWO)
     for seed in range(4):
         later(directory, "b", seed)
-    assert said(gather(directory)) == said(gather(with_a_later_record(directory)))
-    (text,) = said(gather(directory))
+    (text,) = warned(gather(directory), "looks")
+    lines(directory / "looks.jsonl", [look(seeds=[0, 1, 2, 3], time="2031-01-01T00:00:00+00:00")])
+    assert warned(gather(directory), "looks") == [text]  # as it goes on
     words = "Variants b were added after the test split was first read (2026-01-01T00:00:00+00:00)."
     assert text == words
-    assert said(gather(sweep(tmp_path / "none", TWO))) == []
+    assert warned(gather(sweep(tmp_path / "none", TWO)), "looks") == []
 
 
 def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    frozen = {"event": "choice", "time": TIME, "plan": "p", "seeds": [0], "code": None}
-    frozen["chosen"] = {"a": "a-0a1b2c3d"}
-    lines(directory / "looks.jsonl", [frozen, look([0, 1, 2, 3], "2027-01-01T00:00:00+00:00")])
-    assert said(gather(directory)) == []
-
-
-def test_a_damaged_record_is_one_line(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, TWO)
-    lines(directory / "looks.jsonl", [{"event": "test"}])
-    with pytest.raises(UserError, match="looks.jsonl, line 1 is no record"):
-        gather(directory)
+    frozen = look("choice", chosen={"a": "a-0a1b2c3d"})
+    lines(
+        directory / "looks.jsonl",
+        [frozen, look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")],
+    )
+    assert warned(gather(directory), "looks") == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,32 +14,32 @@ from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.report import document
 from attnlab.records.digests import write_results
 from attnlab.records.items import Items
-from tests.experiments.synthetic import TIME, lines, sweep, workdir
+from tests.experiments.synthetic import edit, lines, look, sweep, workdir
 
 SCORES = {"a": (0.9, 0.8, 0.7), "b": (0.5, 0.4, 0.3)}
 
 
 def finished(directory: Path, kept: bool = True) -> Path:
-    """A sweep whose trials have items; digests and looks too, unless it is of an earlier version.
+    """A sweep whose trials have items; digests and looks too, unless it is of version 1.
     Not all is held equal in it, which is a lesser warning.
     """
     sweep(directory, SCORES, settings={"b": {"training.clip": 2.0}})
-    looks: list[dict[str, Any]] = [event("choice", chosen={})]
+    looks: list[dict[str, Any]] = [look("choice", chosen={})]
     for variant, values in SCORES.items():
         for seed, value in enumerate(values):
             folder = workdir(directory, variant, seed)
             rows = np.array([[1, 1]] * round(10 * value) + [[0, 1]] * round(10 - 10 * value))
-            Items.of({"exact": ("ratio", rows)}).write(folder)
+            nats = np.array([[150.0, 1.0]] * len(rows))  # a perplexity that no report reads
+            measures = {"exact": ("ratio", rows), "perplexity": ("perplexity", nats)}
+            Items.of(measures).write(folder)
+            edit(folder / "results.json", perplexity=math.exp(150))
             if kept:
+                edit(folder / "manifest.json", version=2)
                 write_results(folder, (folder / "results.json").read_text())
-                looks.append(event("test", candidate=folder.parent.name, scored=[seed]))
+                looks.append(look(candidate=folder.parent.name, scored=[seed]))
     if kept:
         lines(directory / "looks.jsonl", looks)
     return directory
-
-
-def event(kind: str, **own: Any) -> dict[str, Any]:
-    return {"event": kind, "time": TIME, "plan": "0" * 12, "seeds": [0, 1, 2], "code": None, **own}
 
 
 def damaged(directory: Path, file: str, change: Any) -> None:
@@ -58,7 +58,7 @@ def damaged(directory: Path, file: str, change: Any) -> None:
             if path.exists():
                 path.write_text("".join(path.read_text().splitlines(keepends=True)[:change]))
         else:
-            path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+            edit(path, **change)
 
 
 COPY, LEFT = "copy", "is not what the run left"
@@ -75,7 +75,7 @@ CASES: tuple[tuple[str, Any, str, bool], ...] = (
     ("results.json items.npz", COPY, f"results.json {LEFT}", False),
     ("*", COPY, COPIED, True),
     ("manifest.json", COPY, "manifest.json is of seed 0", True),
-    ("digests.json", None, "digests.json is missing, which the other trials have", False),
+    ("digests.json", None, "digests.json is missing (a-0a1b2c3d/seed1)", False),
     ("looks.jsonl", 2, f"{UNKNOWN} (a-0a1b2c3d/seed1, ", False),
     ("looks.jsonl", None, f"{UNKNOWN} (a-0a1b2c3d/seed0, ", False),
 )

@@ -65,7 +65,6 @@ def test_the_note_names_the_model_and_what_is_judged_by_its_own_spread_too(tmp_p
 
 def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
     table = results(tmp_path, final=False)
-    assert table.title == "loss on the validation split, lower is better"
     assert not set(tables.DIFFERENCES) & set(table.columns) and table.columns[-1] == "remark"
     assert cells(table, 0)["budget"] == "-"
     assert any("The test split has not been read" in note for note in table.notes)

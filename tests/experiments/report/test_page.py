@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import itertools
 import math
 import re
-import types
-import typing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from attnlab.experiments.report import page as report_page
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.figures import maps as map_figures
 from attnlab.experiments.report.page import page
+from attnlab.experiments.report.warnings import Warned
 from tests.experiments.synthetic import PNG, SCORES, claim, sweep
 
-PARTS = ("records", "comparison", "verdict", "environment", "outcome", "extent", "unfinished")
-PARTS += ("results", "claim", "beside", "further")
 VOID = {"meta", "img", "link", "br"}
 
 
@@ -150,11 +148,8 @@ def test_without_a_script_everything_is_there_and_can_be_found(tmp_path: Path) -
 
 @pytest.mark.quick
 def test_warnings_come_before_anything_else(tmp_path: Path) -> None:
-    contents = gather(sweep(tmp_path))
-    parts = {name: getattr(contents, name) for name in PARTS}
-    warning = types.SimpleNamespace(kind="looks <2>", text="the test split was read twice & more")
-    warned = types.SimpleNamespace(warnings=[warning], **parts)
-    text = page(typing.cast(Any, warned))
+    warning = Warned("looks <2>", "the test split was read twice & more")
+    text = page(dataclasses.replace(gather(sweep(tmp_path)), warnings=(warning,)))
     place = text.index("<li><b>looks &lt;2&gt;</b>: the test split was read twice &amp; more</li>")
     assert text.index("<h1>") < place < text.index('<p class="verdict')
     assert '<ul class="warnings">' not in made(tmp_path / "none")

@@ -13,6 +13,7 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.sampling import sampled, table
 from attnlab.records.items import Items
+from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import sweep, workdir
 
 SCORES = {"a": (0.5, 0.5), "b": (0.75, 0.75), "c": (0.75, 0.75)}
@@ -52,9 +53,9 @@ def test_differences_over_examples_are_those_of_binomial_draws(tmp_path: Path) -
 def test_what_does_not_pair_is_left_out(tmp_path: Path) -> None:
     """Other numbers of examples; no items at all; a measure that has none."""
     assert set(sampled(compare(collect(made(tmp_path / "fewer", c=39))), "a")) == {"b"}
-    assert table(compare(collect(sweep(tmp_path / "none", SCORES))), "a") is None
+    assert table(compared(tmp_path / "none", SCORES), "a") is None
     measure = {"metric": "bleu", "mode": "max"}
-    assert sampled(compare(collect(sweep(tmp_path / "other", SCORES, measure=measure))), "a") == {}
+    assert sampled(compared(tmp_path / "other", SCORES, measure=measure), "a") == {}
 
 
 def test_other_test_data_of_as_many_examples_does_not_pair(tmp_path: Path) -> None:

@@ -16,8 +16,17 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import memory, milliseconds
-from tests.experiments.report.tabled import cells, results
-from tests.experiments.synthetic import CLAIM, SCORES, budget, met, sweep, write
+from tests.experiments.report.tabled import cells, compared, results
+from tests.experiments.synthetic import (
+    CLAIM,
+    SCORES,
+    budget,
+    edit,
+    edit_candidates,
+    met,
+    sweep,
+    write,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -120,16 +129,13 @@ def test_budgets(wanted: int, reached: int, matched: bool, text: str) -> None:
 
 def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Path) -> None:
     directory = sweep(tmp_path)
-    plan = json.loads((directory / "plan.json").read_text())
-    plan["candidates"][0]["parameters"] = 24_704
-    write(directory / "plan.json", plan)
+    first, *others = json.loads((directory / "plan.json").read_text())["candidates"]
+    edit(directory / "plan.json", candidates=[{**first, "parameters": 24_704}, *others])
     records = collect(directory)
     notes = tables.results(records, compare(records)).notes
     assert any("parameters differ by up to 100 %" in note for note in notes)
-    plan["budget"] = budget("additive", "system.width")
-    for candidate in plan["candidates"]:
-        candidate["budget"] = met(112, note="too coarse")
-    write(directory / "plan.json", plan)
+    edit(directory / "plan.json", budget=budget("additive", "system.width"))
+    edit_candidates(directory, budget=met(112, note="too coarse"))
     records = collect(directory)
     table = tables.results(records, compare(records))
     assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)"
@@ -157,7 +163,7 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
 
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
-    verdict = judge(compare(collect(sweep(tmp_path))), CLAIM)
+    verdict = judge(compared(tmp_path), CLAIM)
     assert verdict is not None
     (row,) = tables.contrasts(verdict).rows
     assert row[:5] == ("additive - location >= 0.3", "4", "0.5000", "0.4875", "0.5125")

@@ -10,15 +10,15 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.totals import taken
 from attnlab.pages.tables import Table
-from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import end, lines, start, sweep, workdir
+from tests.experiments.report.tabled import part
+from tests.experiments.synthetic import edit_candidates, end, lines, start, sweep, workdir
 
 TWO = {"a": (0.9, 0.8), "b": (0.5, 0.4)}
 
 
 def costs(directory: Path) -> Table:
     """The table of what the variants of a sweep took."""
-    return next(table for table in gather(directory).further if table.title == "What it took")
+    return part(gather(directory), "What it took")
 
 
 @pytest.mark.quick
@@ -61,14 +61,10 @@ def test_steps_done_again_after_a_kill_count_and_so_does_the_time(tmp_path: Path
     record = collect(directory).trials[0]
     assert (record.effort.steps, record.effort.seconds, record.effort.began) == (16, 30.0, 100.0)
     assert taken([record]).flops == 16 * 2.5e9
-
-
-def test_a_trial_given_up_has_no_end_of_its_own(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, TWO)
-    given_up = end(9000.0, None, state="failed", step=3, message="died")
+    given_up = end(9000.0, None, state="failed", step=3, message="died")  # no end of its own
     records = [start(100.0), {"event": "step", "time": 107.0, "step": 3}, given_up]
-    lines(workdir(directory, "a", 0) / "events.jsonl", records)
-    assert collect(directory).trials[0].effort.seconds == 7.0
+    lines(workdir(directory, "a", 1) / "events.jsonl", records)
+    assert collect(directory).trials[1].effort.seconds == 7.0
 
 
 def test_trials_of_one_program_share_its_time(tmp_path: Path) -> None:

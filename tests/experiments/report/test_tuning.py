@@ -10,7 +10,8 @@ from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.tuning import tried
-from tests.experiments.synthetic import sweep, write
+from tests.experiments.report.tabled import part
+from tests.experiments.synthetic import edit, sweep
 
 
 def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
@@ -25,11 +26,11 @@ def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
 
 def test_tuning_says_how_many_settings_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
-    choice = json.loads((directory / "choice.json").read_text())
+    chosen = json.loads((directory / "choice.json").read_text())["chosen"]
     lost = {"general-1/seed0": "OSError: no space left"}
-    choice["chosen"]["general"] |= {"settings": 2, "trained": 1, "accepted": lost}
-    choice["chosen"]["additive"] |= {"settings": 2, "trained": 2, "accepted": {}}
-    write(directory / "choice.json", choice)
+    chosen["general"] |= {"settings": 2, "trained": 1, "accepted": lost}
+    chosen["additive"] |= {"settings": 2, "trained": 2, "accepted": {}}
+    edit(directory / "choice.json", chosen=chosen)
     table = tried(collect(directory), "t")
     assert table is not None and table.notes[0] == "Each variant had 2 settings tried."
     without = "chosen without general-1/seed0 (OSError: no space left)"
@@ -42,8 +43,7 @@ def test_tuning_makes_its_intervals_like_the_rest(tmp_path: Path) -> None:
     """
     directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
     for method, expected in (("model", "[1.0506, 1.0994]"), ("bootstrap", "[1.0650, 1.0850]")):
-        tuning = gather(directory, method).further[1]
-        assert tuning.title.startswith("Tuning")
+        tuning = part(gather(directory, method), "Tuning, on the validation split")
         assert tuning.rows[1][:5] == ("additive", "peak=0.003", "4", "1.075", expected)
 
 

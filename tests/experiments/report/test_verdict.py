@@ -11,13 +11,12 @@ import pytest
 from scipy import stats
 
 from attnlab.experiments import Claim, better
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
 from attnlab.experiments.report.verdict import Verdict, describe, judge
 from tests.experiments.plans import defined
+from tests.experiments.report.tabled import compared
 from tests.experiments.synthetic import APART as SCORES
-from tests.experiments.synthetic import Scores, sweep
+from tests.experiments.synthetic import Scores
 
 
 def contrast(weights: dict[str, float], at_least: float = 0.0) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def verdict(
     directory: Path, *contrasts: dict[str, Any], scores: Scores = SCORES, **changes: Any
 ) -> Verdict:
     claim = {"statement": "It is so.", "contrasts": list(contrasts)}
-    found = judge(compare(collect(sweep(directory, scores, claim=claim, **changes))), claim)
+    found = judge(compared(directory, scores, claim=claim, **changes), claim)
     assert found is not None
     return found
 
@@ -76,7 +75,7 @@ def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: P
     # losses are 2.05 minus these
     scores = {"additive": (0.9, 0.92, 0.91), "general": (0.4, 0.44, 0.41)}
     plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
-    found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
+    found = judge(compared(tmp_path, scores, **plan), claim)
     assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
     words = "additive better than general by 0.3: general - additive >= 0.3"
     assert found.contrasts[0].text == words
@@ -146,13 +145,6 @@ def test_what_the_seeds_cannot_say_stays_open(
     found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
     assert found.outcome == UNDECIDED
     assert found.sentence.startswith(f"undecided at {words}")
-
-
-def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> None:
-    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), final=False)
-    assert found.outcome == UNDECIDED
-    assert found.sentence == "undecided: the test split is not scored yet"
-    assert judge(compare(collect(tmp_path)), None) is None
 
 
 def test_contrasts_in_words() -> None:

@@ -8,27 +8,30 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attnlab.experiments.define.search import Search, log_uniform
 from attnlab.experiments.report import report
-from attnlab.experiments.report.contents import Contents, gather
+from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.warnings import KINDS
-from tests.experiments.report.test_equality import edit_candidates
-from tests.experiments.synthetic import TIME, budget, end, lines, met, start, sweep, workdir
+from tests.experiments.report.tabled import cells, main, warned
+from tests.experiments.synthetic import (
+    TIME,
+    budget,
+    edit,
+    edit_candidates,
+    end,
+    lines,
+    look,
+    met,
+    start,
+    sweep,
+    workdir,
+)
 
 TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.4, 0.45)}
 PEAKS = {0.001: 1.0, 0.003: 0.0, 0.01: 2.0}
-
-
-def said(contents: Contents, kind: str) -> list[str]:
-    return [one.text for one in contents.warnings if one.kind == kind]
-
-
-def edit(path: Path, **fields: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 @pytest.mark.quick
@@ -61,13 +64,13 @@ def test_they_come_first_in_every_form_and_the_gravest_first(tmp_path: Path) -> 
 def test_lost_and_accepted_trials(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {**TWO, "b": (0.5, math.nan, 0.4)})
     expected = ["1 of 6 reported trials has no score: b: seed 1 diverged."]
-    assert said(gather(directory), "lost") == expected
+    assert warned(gather(directory), "lost") == expected
     choice = json.loads((directory / "choice.json").read_text())
     choice["chosen"]["b"]["accepted"] = {"b-1/seed0": "no space left", "b-1/seed1": "no space left"}
     (directory / "choice.json").write_text(json.dumps(choice))
     assert (
         "b was chosen without 2 trials that failed or were stopped (b-1/seed0, b-1/seed1), which"
-        " was accepted." in said(gather(directory), "lost")
+        " was accepted." in warned(gather(directory), "lost")
     )
 
 
@@ -76,7 +79,7 @@ def test_a_budget_that_was_missed(tmp_path: Path) -> None:
     edit_candidates(directory, budget=met(110, knob="system.decoder", accepted=True))
     off = "by +10 %, which was accepted"
     expected = [f"The budget (parameters) is not matched: a {off}, b {off}."]
-    assert said(gather(directory), "budget") == expected
+    assert warned(gather(directory), "budget") == expected
 
 
 def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_mixed_code_and_code_changed_on_the_way(tmp_path: Path) -> None:
     word["changed"] = {"mine": {"was": "1", "now": "2"}}
     own = {"modules": {}, "files": {}, "accepted": [word]}
     edit(workdir(directory, "a", 0) / "manifest.json", own_code=own)
-    mixed, changed = said(gather(directory), "code")
+    mixed, changed = warned(gather(directory), "code")
     assert mixed == (
         "The reported trials were trained by 2 versions of the code: ffffffffffff (5 trials),"
         " eeeeeeeeeeee with changes (b seed 1)."
@@ -108,22 +111,17 @@ def test_a_commit_that_leaves_the_package_as_it_was_is_no_other_version(
         edit(path, code=code)
     pages = {**code, "revision": "e" * 40, "tree": tree}
     edit(workdir(directory, "b", 1) / "manifest.json", code=pages)
-    look = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
-    look |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
     codes = ({**code, "revision": "c" * 40}, {**pages, "tree": tree.replace("2", "3")})
-    lines(directory / "looks.jsonl", [{**look, "code": each} for each in codes])
+    lines(directory / "looks.jsonl", [look(code=each) for each in codes])
     contents = gather(directory)
-    assert len(said(contents, "code")) == number and not said(contents, "environment")
+    assert len(warned(contents, "code")) == number and not warned(contents, "environment")
     assert contents.environment.differing["commit"]["e" * 12] == ("b-0a1b2c3d/seed1",)
 
 
 def test_code_that_scored_is_that_which_trained(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
-    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p"}
-    record |= {"seeds": [0, 1, 2], "scored": [0, 1, 2]}
-    record["code"] = {"revision": "d" * 40, "dirty": False}
-    lines(directory / "looks.jsonl", [record])
-    assert said(gather(directory), "code") == [
+    lines(directory / "looks.jsonl", [look(code={"revision": "d" * 40, "dirty": False})])
+    assert warned(gather(directory), "code") == [
         "The test split was scored by another version of the code than trained: dddddddddddd."
     ]
 
@@ -132,21 +130,20 @@ def test_an_unequal_search_and_settings_at_the_edge(tmp_path: Path) -> None:
     """The edge is that of what was tried: with 0.003 between 0.001 and 0.01 there is room on both
     sides.
     """
-    assert said(gather(sweep(tmp_path / "inside", TWO, tuned=PEAKS)), "edge") == []
+    assert warned(gather(sweep(tmp_path / "inside", TWO, tuned=PEAKS)), "edge") == []
     directory = sweep(tmp_path / "edge", TWO, tuned={0.001: 0.0, 0.003: 1.0, 0.01: 2.0})
     contents = gather(directory)
-    assert said(contents, "edge") == [
+    assert warned(contents, "edge") == [
         "At the edge of what was tried: schedule.peak=0.001 of a, b (0.001 to 0.01). What is best"
         " may lie beyond."
     ]
-    assert said(contents, "seeds") == [
+    assert warned(contents, "seeds") == [
         "Seeds 0, 1, 2 chose the settings, on validation, and are reported too: no seed is fresh."
     ]
     plan = json.loads((directory / "plan.json").read_text())
-    plan["candidates"].pop()
-    (directory / "plan.json").write_text(json.dumps(plan))
+    edit(directory / "plan.json", candidates=plan["candidates"][:-1])
     expected = ["Not every variant had as many settings tried: a 3, b 2."]
-    assert said(gather(directory), "tuning") == expected
+    assert warned(gather(directory), "tuning") == expected
 
 
 def test_with_a_search_only_the_first_seed_chose(tmp_path: Path) -> None:
@@ -154,7 +151,7 @@ def test_with_a_search_only_the_first_seed_chose(tmp_path: Path) -> None:
         {"schedule.peak": log_uniform(1e-4, 1e-2)}, sampler="random", trials=3
     ).to_dict()
     contents = gather(sweep(tmp_path, TWO, tuned=PEAKS, search=search))
-    assert said(contents, "seeds") == [
+    assert warned(contents, "seeds") == [
         "Seed 0 chose the settings, on validation, and is reported too; seeds 1, 2 are fresh."
     ]
 
@@ -165,7 +162,7 @@ def test_trials_that_failed_and_were_run_again(tmp_path: Path) -> None:
     failed = end(50.0, 4.0, state="failed", step=3, message="no space")
     before = [start(46.0), failed, {"event": "retry", "time": 60.0, "step": 3}]
     lines(path, [*before, *map(json.loads, path.read_text().splitlines())])
-    assert said(gather(directory), "retried") == ["Failed and run again: b seed 2."]
+    assert warned(gather(directory), "retried") == ["Failed and run again: b seed 2."]
 
 
 def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path: Path) -> None:
@@ -173,21 +170,21 @@ def test_counts_that_are_too_low_and_parameters_that_are_never_trained(tmp_path:
     counted = {"loops": 2, "idle": ["decoder/w", "decoder/b"], "transcendentals": 5e6}
     edit_candidates(directory, counted=counted)
     contents = gather(directory)
-    loops, idle = said(contents, "counts")
+    loops, idle = warned(contents, "counts")
     assert loops == "FLOPs of a, b are too low: loops of unknown length (2) were counted once."
     assert idle == (
         "Parameters that get no gradient, and are counted all the same: decoder/w, decoder/b"
         " (a, b)."
     )
-    cells = dict(zip(contents.results.columns, contents.results.rows[0], strict=True))
-    assert (cells["FLOPs per step"], cells["transcendentals"]) == ("at least 2.5 G", "at least 5 M")
+    first = cells(main(contents), 0)
+    assert (first["FLOPs per step"], first["transcendentals"]) == ("at least 2.5 G", "at least 5 M")
 
 
 def test_an_environment_that_differs(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     edit(workdir(directory, "b", 1) / "manifest.json", packages={"jax": "0.10.3", "flax": "0.12.8"})
     expected = ["The trials differ in jax: see 'What differs between trials'."]
-    assert said(gather(directory), "environment") == expected
+    assert warned(gather(directory), "environment") == expected
 
 
 def test_trials_on_other_numbers_of_cores(tmp_path: Path) -> None:
@@ -196,9 +193,8 @@ def test_trials_on_other_numbers_of_cores(tmp_path: Path) -> None:
     path = workdir(directory, "b", 2) / "events.jsonl"
     two = [{**start(90.0), "cores": [4, 5]}, end(99.0, 4.0)]
     lines(path, [*map(json.loads, path.read_text().splitlines()), *two])
-    record = {"event": "test", "candidate": "a-0a1b2c3d", "time": TIME, "plan": "p", "code": None}
-    lines(directory / "looks.jsonl", [{**record, "seeds": [0], "scored": [0], "cores": 2}])
-    assert said(gather(directory), "cores") == [
+    lines(directory / "looks.jsonl", [look(seeds=[0], cores=2)])
+    assert warned(gather(directory), "cores") == [
         "Not on the 1 core of the plan, which was accepted: b seed 2 (2),"
         " a-0a1b2c3d on the test split (2)."
     ]

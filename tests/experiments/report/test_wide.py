@@ -67,11 +67,3 @@ def test_a_derived_measure_has_its_column(tmp_path: Path) -> None:
     sooner = claim({"a": 1.0, "b": -1.0}, on="steps_to(loss<=1.5)")
     rows = table(sweep(tmp_path, {"a": (0.9, 0.92), "b": (0.41, 0.5)}, claim=sooner))
     assert [row["steps_to(loss<=1.5)"] for row in rows] == ["9", "9", "", "12"]
-
-
-def test_pandas_reads_it(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    table(sweep(tmp_path))
-    frame = pandas.read_csv(tmp_path / "trials.csv")
-    assert frame.groupby("variant")["test exact"].mean()["additive"] == pytest.approx(0.925)
-    assert frame["seed"].dtype.kind == "i"

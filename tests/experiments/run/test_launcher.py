@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import searching
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Job, Part
+from attnlab.experiments.run.jobs import Due, Part
 from attnlab.experiments.run.launcher import (
     Launcher,
     course,
@@ -37,8 +36,8 @@ class Records:
         self.directory, self.endings = directory, endings
         self.done: list[str] = []
 
-    def run(self, jobs: Sequence[Job]) -> list[str]:
-        for job in jobs:
+    def run(self, due: Due) -> list[str]:
+        for job in due():
             self.done.append(job.name)
             for trial in job.trials:
                 ending = self.endings.get(f"{trial.candidate.variant}_{trial.seed}", "done")
@@ -154,16 +153,6 @@ def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_pat
     assert [one.state for one in course(tmp_path)].count("done") == 3
 
 
-def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
-    plan = stub.planned(tmp_path)
-    executor = Records(tmp_path)
-    board = Board(plan, tmp_path, stream=io.StringIO())
-    pairs = lambda jobs: [Job("train", tuple(one for job in jobs for one in job.trials))]
-    Launcher(tmp_path, executor, board, Stop(), pairs).train()
-    assert executor.done == [f"{plan.trials()[0].name} and 3 more"]
-    assert {one.state for one in course(tmp_path)} == {"done"}
-
-
 def test_a_search_is_asked_until_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +213,7 @@ def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
         (names[1], "is done already"),
         (f"x{names[0]}", "the plan has no candidate 'xadditive-.*'; did you mean"),
         ("additive", "'additive' is no trial: expected CANDIDATE/seedN"),
+        (f"{plan.candidates[0].id}/seed7", "the plan has no seed 7; its seeds: 0, 1"),
     ):
         with pytest.raises(UserError, match=words):
             stop_trial(tmp_path, name, "")

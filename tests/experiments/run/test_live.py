@@ -1,5 +1,5 @@
-"""One process of a job, in the hands of its launcher; how the queue deals with it is in
-test_queue.py.
+"""One process of a job, in the hands of its launcher; how a worker deals with it is in
+test_worker.py.
 """
 
 from __future__ import annotations
@@ -23,35 +23,36 @@ def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
 
 
-def begun(directory: Path, ending: str, grace: float = 60) -> Live:
+def begun(directory: Path, ending: str) -> Live:
     """The process of a trial that is in the middle of its work."""
     plan = stub.planned(directory)
     stub.behave(directory, additive_0=ending)
     trial = plan.trials()[0]
-    started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
-    sign = trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
-    stub.until(sign.exists)
+    started = Live(stub.perform, directory, Job("train", (trial,)), Slot(0))
+    stub.until((trial.workdir(directory) / "steps").exists)
     return started
 
 
 def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
     process = begun(tmp_path, "wait")
     process.before = 100.0
-    assert process.exit_code() is None and not process.late() and 100 < process.seconds < 200
+    assert process.exit_code() is None and not process.hurry() and 100 < process.seconds < 200
     process.ask()
     stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == 128 + signal.SIGTERM
     assert not process.out_of_memory(-signal.SIGKILL)
 
 
-def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
-    process = begun(tmp_path, "deaf", grace=0.1)
-    process.ask()
-    stub.until(process.late)
-    assert not process.late() and process.exit_code() is None
-    process.kill()
-    stub.until(lambda: process.exit_code() is not None)
-    assert process.exit_code() == -signal.SIGKILL
+def test_the_time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer for one that compiles, and half as long at least after that; half an hour at most."""
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    for compiles_until, end in ((0.0, 60.0), (29.0, 60.0), (50.0, 90.0), (1e9, 1860.0)):
+        now[0] = 0.0
+        leaving = live.Leaving(60.0)
+        while not leaving.over(now[0] <= compiles_until):
+            now[0] += 1.0
+        assert now[0] == leaving.seconds == end
 
 
 @pytest.mark.parametrize("system", ["Linux", pytest.param("without pidfd", marks=pytest.mark.full)])
@@ -71,7 +72,9 @@ def test_the_process_of_a_server_that_was_killed_is_still_held(
     stub.until(lambda: process.exit_code() is not None)
     assert process.exit_code() == ORPHANED
     assert read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
-    other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
+    other = Live(
+        stub.perform, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0)
+    )
     stub.until(lambda: other.exit_code() == 0)
 
 
@@ -99,7 +102,7 @@ def test_what_may_have_been_for_lack_of_memory(
     )
     monkeypatch.setattr(memory, "kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))
-    process = Live(stub.work, tmp_path, job, Slot(0))
+    process = Live(stub.perform, tmp_path, job, Slot(0))
     monkeypatch.setattr(memory, "kills", lambda: after)
     assert process.out_of_memory(code) == perhaps
 

@@ -13,14 +13,13 @@ from attnlab.experiments.run.scoring import due
 from attnlab.experiments.run.selection import freeze
 from attnlab.records.items import Items
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import of_record
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, candidate: str) -> subprocess.CompletedProcess[str]:
-    """The module as a process."""
-    return real.python("-m", "attnlab.experiments.run", directory, "final", candidate)
+    """The evaluation in a process of its own."""
+    return real.perform(directory, "final", f"{candidate}/seed0")
 
 
 @pytest.mark.quick
@@ -83,9 +82,9 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             assert {"loss", "exact", "bleu", "parameters", "step"} <= set(results)
             assert results["parameters"] == candidate.parameters
             assert results["step"] == real.read(workdir / "valid.json")["step"]
-            known = of_record(results)
-            assert known["exact"].count == 1 and known["exact"].of == "sentences"
-            assert known["bleu"].high == 100.0
+            known = results["measures"]
+            assert known["exact"]["count"] == 1 and known["exact"]["of"] == "sentences"
+            assert known["bleu"]["high"] == 100.0
             items = Items.read(workdir)
             assert items is not None and len(items) == 1 and set(items.rules) == set(known)
             assert all(
@@ -94,7 +93,7 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             manifest = Manifest.read(workdir)
             assert manifest is not None and "test" not in manifest.data
             assert len(manifest.read_data(workdir)["test"]) == 64
-            assert of_record(real.read(workdir / "valid.json"))["loss"] == known["loss"]
+            assert real.read(workdir / "valid.json")["measures"]["loss"] == known["loss"]
             assert len((workdir / "translations.txt").read_text().splitlines()) == 1
             assert (workdir / "curves.png").is_file() and (workdir / "maps" / "test0.npz").is_file()
         kept = {

@@ -9,7 +9,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from attnlab.experiments.plan.candidate import Candidate, Trial
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import searching
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.jobs import Due
 from attnlab.experiments.run.launcher import Launcher
 from attnlab.experiments.run.searching import advance
 from attnlab.experiments.run.selection import freeze
@@ -30,7 +30,8 @@ from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.studies import Study
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.locks import RunLock
+from attnlab.records.stream import read_records
 from tests.experiments import plans, stub, synthetic
 from tests.experiments.real import plan as read
 
@@ -255,8 +256,8 @@ class Hasty:
     def __init__(self, directory: Path, slots: int) -> None:
         self.directory, self.slots = directory, slots
 
-    def run(self, jobs: Sequence[Job]) -> list[str]:
-        jobs = random.Random(self.slots).sample(list(jobs), len(jobs))
+    def run(self, due: Due) -> list[str]:
+        jobs = random.Random(self.slots).sample(due(), len(due()))
         with ThreadPoolExecutor(self.slots) as slots:
             chances = [random.Random(f"{self.slots}{job.name}") for job in jobs]
             trials = [job.trials[0] for job in jobs]

@@ -168,3 +168,27 @@ def test_a_slot_without_cores_binds_nothing() -> None:
     before = os.sched_getaffinity(0)
     Slot(0).enter()
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "number", "cores"),
+    [
+        (None, 1, (2, 3, 5, 7)),
+        ("2", 0, (2, 3)),
+        ("2", 1, (5, 7)),
+        ("2", 2, (2, 3)),
+        ("3", 1, (2, 3, 7)),
+        ("9", 0, (2, 3, 5, 7)),
+    ],
+)
+def test_a_worker_uses_what_it_was_given(
+    asked: str | None, number: int, cores: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "usable_cores", lambda: [2, 3, 5, 7])
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+    slot = slots.allotted(number)
+    assert slots.allotted(number, len(cores)) == slot
+    assert slot.number == number and slot.cores == cores
+    assert slot.environment == {"OMP_NUM_THREADS": str(len(cores))}

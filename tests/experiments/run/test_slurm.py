@@ -1,10 +1,13 @@
-"""The launcher's side of a cluster, with a SLURM of three shell scripts; the real one is `python -m
-tests.slurm`.
+"""The launcher's side of a cluster, with a SLURM of three shell scripts, and what a worker does when
+SLURM wants its node; the real one is `python -m tests.slurm`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -14,12 +17,20 @@ import pytest
 from attnlab.commands import Parser, main
 from attnlab.commands.sweep_flags import add_running
 from attnlab.errors import UserError
-from attnlab.experiments.run import slurm
-from attnlab.experiments.run.jobs import finals, training
-from attnlab.experiments.run.selection import freeze
-from attnlab.experiments.run.slurm import Cluster, Request, add_arguments, request
+from attnlab.experiments.run import live, placing, slurm
+from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.slurm import (
+    ArrayJob,
+    Cluster,
+    Leave,
+    Request,
+    add_arguments,
+    request,
+)
+from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
-from tests.experiments import stub
+from attnlab.records import attempts
+from tests.experiments import real, stub
 
 SBATCH = """#!/bin/sh
 cp "$1" "$FAKE/batch.$(ls "$FAKE" | grep -c batch)"
@@ -47,7 +58,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     monkeypatch.setenv("FAKE", str(folder))
-    monkeypatch.setattr(slurm, "POLL", 0.02)
+    monkeypatch.setattr(placing, "POLL", 0.02)
     return folder
 
 
@@ -81,7 +92,7 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
 
     thread = threading.Thread(target=cluster_works)
     thread.start()
-    assert cluster.run(jobs) == []
+    assert cluster.run(lambda: training(plan, None, tmp_path / "sweep")) == []
     thread.join()
     (batch,) = batches(fake)
     flags = {
@@ -115,22 +126,8 @@ def test_workers_of_an_earlier_launcher_are_found(tmp_path: Path, fake: Path) ->
 
     thread = threading.Thread(target=finish)
     thread.start()
-    assert cluster.run(training(plan, None, tmp_path)) == [] and batches(fake) == []
+    assert cluster.run(lambda: training(plan, None, tmp_path)) == [] and batches(fake) == []
     thread.join()
-    due = finals(plan, freeze(plan, tmp_path), tmp_path)
-    assert len(due) == 2
-    (fake / "live").write_text("")
-    assert len(cluster.run(due)) == 1  # nobody there, and nobody stays
-    assert len(batches(fake)) == slurm.SUBMISSIONS
-
-
-def test_workers_that_do_not_stay_are_told_of(tmp_path: Path, fake: Path) -> None:
-    plan = stub.planned(tmp_path)
-    cluster = Cluster(tmp_path, Request(2), stub.Board(), Stop())
-    (line,) = cluster.run(training(plan, None, tmp_path))
-    words = f"and 3 more: no worker stays; their logs lie in {tmp_path / 'slurm'}"
-    assert line == f"{plan.trials()[0].name} {words}"
-    assert len(batches(fake)) == slurm.SUBMISSIONS
 
 
 def test_a_launcher_that_is_stopped_leaves_the_workers_at_work(tmp_path: Path, fake: Path) -> None:
@@ -139,7 +136,7 @@ def test_a_launcher_that_is_stopped_leaves_the_workers_at_work(tmp_path: Path, f
     board, stop = stub.Board(), Stop()
     cluster = Cluster(tmp_path, Request(1), board, stop)  # type: ignore[arg-type]
     threading.Timer(0.2, lambda: stop.signals.append(2)).start()
-    assert cluster.run(training(plan, None, tmp_path)) == []
+    assert cluster.run(lambda: training(plan, None, tmp_path)) == []
     words = f"the workers go on without this launcher; 'scancel --name={cluster.name}' stops them"
     assert board.lines[-1] == words
 
@@ -150,7 +147,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
     cluster = Cluster(tmp_path, Request(1), stub.Board(), Stop())
     refused = "SLURM did not take the workers: .*invalid partition specified: nowhere"
     with pytest.raises(UserError, match=refused):
-        cluster.run(training(plan, None, tmp_path))
+        cluster.run(lambda: training(plan, None, tmp_path))
     error = "slurm_load_jobs error: Unable to contact controller"
     (fake / "squeue").write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
     with pytest.raises(UserError, match="squeue does not answer: .*Unable to contact controller"):
@@ -163,6 +160,7 @@ def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
         ("--slots=0", "--slots: '0' is no whole number from 1 to 1,024"),
         ("--slurm.minutes=0", "--slurm.minutes: '0' is no whole number from 1 to 525,600"),
         ("--slurm.gpus=-1", "--slurm.gpus: '-1' is no whole number from 0 to 1,024"),
+        ("--grace=120", "--grace=120: SLURM ends a worker 90 s after it has warned it; give both"),
         ("--slurm.minutes=1", "--slurm.warning=90: the whole time limit is 60 s (--slurm.minutes)"),
         (
             "--slurm.set=account",
@@ -197,3 +195,114 @@ def test_without_a_cluster_nothing_is_planned(
     monkeypatch.setitem(__import__("sys").modules, "submitit", None)
     assert main([*line, "--executor=slurm"]) == 2
     assert "pip install 'attnlab[slurm]'" in capsys.readouterr().err
+
+
+class StubJob(ArrayJob):
+    """One whose trials train nothing."""
+
+    def __call__(self, number: int) -> None:
+        stub.hasten()
+        super().__call__(number)
+
+
+@pytest.mark.full
+def test_slurm_takes_a_node_back_and_another_worker_goes_on(tmp_path: Path) -> None:
+    """submitit's own machinery, without SLURM: the signal, the trial that saves, the job that is
+    queued again, the end.
+    """
+    submitit = pytest.importorskip("submitit")
+    plan = stub.planned(tmp_path, seeds=(0,))
+    # it leaves after the worker has heard the signal, however busy the machine
+    stub.behave(tmp_path, additive_0="linger")
+    executor = submitit.AutoExecutor(tmp_path / "slurm", cluster="local")
+    executor.update_parameters(timeout_min=5)
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{real.ROOT}{os.pathsep}{before}"
+    try:
+        job = executor.submit(StubJob(tmp_path), 0)
+    finally:
+        os.environ["PYTHONPATH"] = before
+    records = lambda: [*tmp_path.glob("trials/*/*/events.jsonl")]
+    stub.until(lambda: any(path.read_text() for path in records()))
+    time.sleep(0.3)
+    stub.behave(tmp_path)
+    interrupt(tmp_path)
+    job.result()
+    first = plan.trials()[0].workdir(tmp_path)
+    events = [(record["event"], record.get("state")) for record in attempts.read(first)]
+    assert events == [("start", None), ("end", "interrupted"), ("start", None), ("end", "done")]
+    assert [seen.attempts for seen in look_at_all(plan, tmp_path)] == [2, 1]
+
+
+def interrupt(directory: Path) -> None:
+    """What SLURM does to a job that is to leave: signals to all its processes, to the trial and the
+    server it was forked from too.
+    """
+    trial = json.loads(next(directory.glob("trials/additive*/seed0/events.jsonl")).read_text())[
+        "pid"
+    ]
+    server, main = parent(trial), parent(parent(trial))
+    assert set(live.SHELTERED) <= blocked(server) and signal.SIGTERM not in blocked(trial)
+    for pid in (server, trial):
+        for number in (signal.SIGUSR2, signal.SIGTERM):
+            os.kill(pid, number)
+    time.sleep(0.1)
+    os.kill(main, signal.SIGUSR2)
+
+
+def blocked(pid: int) -> set[int]:
+    """The signals that a process does not get."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = int(status.partition("SigBlk:")[2].split()[0], 16)
+    return {number for number in range(1, 64) if mask >> (number - 1) & 1}
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_only_the_first_signal_counts() -> None:
+    calls: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: calls.append(number))
+    try:
+        with Leave() as leave:
+            assert leave.signal is None and not leave.requeue
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            assert leave.signals == [signal.SIGTERM] and not leave.requeue
+            signal.raise_signal(signal.SIGUSR2)
+            assert leave.signals == [signal.SIGTERM] and leave.requeue and calls == []
+        leave.handler(signal.SIGUSR2, None)
+        signal.raise_signal(signal.SIGUSR2)
+        assert calls == [signal.SIGUSR2, signal.SIGUSR2]  # as before
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "again"),
+    [
+        (signal.SIGUSR2, "RUNNING", True),
+        # preempted, with time to save: SLURM itself queues again only what it has to kill
+        (signal.SIGTERM, "RUNNING", True),
+        (signal.SIGTERM, "COMPLETING", False),  # cancelled, or requeued already
+        (None, "RUNNING", False),
+    ],
+)
+def test_when_a_job_is_queued_again(
+    number: int | None, state: str, again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\n[ "$2" = --jobs=17 ] && echo {state}\n')
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setattr(
+        slurm, "work", lambda directory, *given: number is None or signal.raise_signal(number)
+    )
+    calls: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: calls.append(number))
+    try:
+        ArrayJob(tmp_path)(0)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert calls == [signal.SIGUSR2] * again

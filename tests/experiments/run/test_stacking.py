@@ -18,12 +18,12 @@ from attnlab.experiments.plan.candidate import Candidate, Trial
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import training
 from attnlab.experiments.run.jobs import group
-from attnlab.experiments.run.process import named
 from attnlab.experiments.run.state import recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.stream import read_records
 from tests.commands.tiny import SHARED, SMALL
 from tests.experiments import stub
 
@@ -197,21 +197,3 @@ def events(workdir: Path) -> list[tuple[str, str | None]]:
         for record in attempts.read(workdir)
         if record["event"] != "step"
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("one", "is no trial: expected CANDIDATE/seedN"), ("noe/seed0", "did you mean 'one'")],
-)
-def test_mistakes_are_named(name: str, words: str, tmp_path: Path) -> None:
-    plan(candidate("one")).write(tmp_path)
-    with pytest.raises(UserError, match=words):
-        named(tmp_path, name)
-
-
-def test_a_trial_is_named_as_it_names_itself(tmp_path: Path) -> None:
-    sweep = plan(candidate("one"))
-    sweep.write(tmp_path)
-    names = [named(tmp_path, trial.name).name for trial in sweep.trials()]
-    assert names == ["one/seed0", "one/seed1"]
-    assert isinstance(named(tmp_path, "one/seed1"), Trial)

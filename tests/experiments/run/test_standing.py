@@ -7,7 +7,7 @@ from pathlib import Path
 from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import look_at_all
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.experiments import stub
 from tests.experiments.synthetic import lines
 

@@ -11,7 +11,7 @@ from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import counts, look, look_at_all, recorded
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
-from attnlab.records.stream import RunLock
+from attnlab.records.locks import RunLock
 from tests.experiments import stub
 
 

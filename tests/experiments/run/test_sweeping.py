@@ -13,10 +13,10 @@ from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.run import sweeping
 from attnlab.experiments.run.jobs import Part
-from attnlab.experiments.run.queue import Queue
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.sweeping import SweepOptions
+from attnlab.experiments.run.worker import Worker, WorkOptions
 from tests.experiments import stub
 
 
@@ -34,8 +34,8 @@ def test_where_trials_train_together(
     stack: str, environment: dict[str, str], together: bool, tmp_path: Path
 ) -> None:
     stub.planned(tmp_path)
-    arrange = sweeping._arrangement(tmp_path, SweepOptions([Slot(0, (), environment)], stack=stack))
-    assert (arrange is not list) == together
+    options = SweepOptions([Slot(0, (), environment)], stack=stack)
+    assert sweeping._together(tmp_path, options) == together
 
 
 def test_a_trial_lost_among_those_not_chosen_is_told_too(
@@ -46,18 +46,20 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
         lost = trial.candidate == plan.candidates[0] and trial.seed == plan.seeds[0]
         stub.finish(trial, tmp_path, "failed" if lost else "done")
     freeze(plan, tmp_path)
-    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
+    monkeypatch.setattr(Worker, "run", lambda worker, due: [])
     ended = sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], stack="off"))
     assert ended.signal is None and len(ended.wrong) == 1
     assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
-    monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
+    monkeypatch.setattr(Worker, "run", lambda worker, due: ["no slot stays"])
     options = SweepOptions([Slot(0)], stack="off", final=False)
     assert sweeping.run_sweep(tmp_path, options).wrong[1:] == ("no slot stays",)
     words = (
         "--skip=dot: no variant, candidate or trial is called so; choose from: additive, general"
     )
     with pytest.raises(UserError, match=words):
-        sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], part=Part.of(None, "dot")))
+        sweeping.run_sweep(
+            tmp_path, SweepOptions([Slot(0)], work=WorkOptions(Part.of(None, "dot")))
+        )
 
 
 def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
@@ -66,7 +68,7 @@ def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
     plan = stub.planned(tmp_path)
     for trial in plan.trials():
         stub.finish(trial, tmp_path, "failed" if trial == plan.trials()[0] else "done")
-    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
+    monkeypatch.setattr(Worker, "run", lambda worker, due: [])
     ended = sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)]))
     assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
     assert "--retry-failed runs it again, --accept-failed" in ended.wrong[1]

@@ -16,17 +16,18 @@ from attnlab.experiments.run import training
 from attnlab.experiments.run.training import failed, write_validation
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import of_record, share
-from attnlab.records.stream import RunLock, read_records
+from attnlab.records.measures import share
+from attnlab.records.stream import read_records
 from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
 
 
 def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    """The module as a process."""
-    return real.python("-m", "attnlab.experiments.run", directory, "train", *names)
+    """The trials in a process of their own."""
+    return real.perform(directory, "train", *names)
 
 
 def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) -> None:
@@ -48,7 +49,7 @@ def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) ->
         records = read_records(workdir / "metrics.jsonl")
         valid = [record for record in records if record["split"] == "valid"]
         scores = real.read(workdir / "valid.json")
-        assert {one.of for one in of_record(scores).values()} == {None, "tokens"}
+        assert {one.get("of") for one in scores["measures"].values()} == {None, "tokens"}
         assert scores.pop("measures")
         assert scores == min(valid, key=lambda record: record["loss"])
         log = (workdir / "log.txt").read_text()
@@ -80,25 +81,6 @@ def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
     with RunLock(held.workdir(tmp_path)):
         assert called(tmp_path, held.name).returncode == training.HELD == os.EX_TEMPFAIL
     assert attempts.read(held.workdir(tmp_path)) == []
-
-
-def test_what_is_no_trial_is_one_line(tmp_path: Path) -> None:
-    stub.planned(tmp_path / "sweep")
-    for directory, name, words in (
-        (tmp_path, "x/seed0", "holds no sweep"),
-        (
-            tmp_path / "sweep",
-            "additiv/seed0",
-            "the plan has no candidate 'additiv'; choose from: additive-",
-        ),
-        (
-            tmp_path / "sweep",
-            f"{real.plan(tmp_path / 'sweep').candidates[0].id}/seed7",
-            "the plan has no seed 7; its seeds: 0, 1",
-        ),
-    ):
-        ended = called(directory, name)
-        assert ended.returncode == 2 and words in ended.stderr and ended.stderr.count("\n") == 1
 
 
 class Task:
@@ -135,7 +117,6 @@ def test_text_scores_are_decoded_only_where_they_select(
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
     found = real.read(tmp_path / "valid.json")
     assert found["exact"] == 0.25 and found["measures"] == known
-    assert of_record(found)["exact"].count == 12
     words = (
         "select: the validation scores have no 'blue'; they have step, split, loss, accuracy, exact"
     )

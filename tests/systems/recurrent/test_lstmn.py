@@ -68,9 +68,9 @@ def test_maps_of_classifiers_lie_between_the_texts_they_name(case: str, names: s
     assert set(maps) == names
     for name, one in maps.items():
         lengths = {"source": 6, "target_in": 5}
-        assert one.weights.shape == (4, 1, lengths[one.query], lengths[one.key])
-        assert (one.query == one.key) != name.endswith("inter_attention")
-        if one.query != one.key:
+        assert one.weights.shape == (4, 1, lengths[one.rows], lengths[one.columns])
+        assert (one.rows == one.columns) != name.endswith("inter_attention")
+        if one.rows != one.columns:
             np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-6)
             padding = np.broadcast_to((ids[0] == PAD)[:, None, None], one.weights.shape)
             assert not np.asarray(one.weights)[padding].any()

@@ -51,7 +51,7 @@ def test_maps_are_of_all_tokens_the_class_token_first() -> None:
     maps = ViT.maps(look(params)[MAPS])
     assert list(maps) == ["layer_0/attention", "layer_1/attention"]
     for one in maps.values():
-        assert (one.query, one.key) == ("image", "image")
+        assert (one.rows, one.columns) == ("image", "image")
         assert one.weights.shape == (2, 2, 7, 7)
         np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import legend, reach
-from attnlab.pages.html import notes, section
+from attnlab.pages.html import Figure, panels
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Chart, Look
 from attnlab.pages.tables import memory, number, scaled
@@ -50,12 +50,12 @@ def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
     return indices
 
 
-def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
-    """A section with a panel for every cost in which variants differ; "" where they do not, and
-    before the choice.
+def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
+    """A panel for every cost in which variants differ; None where they do not, and before the
+    choice.
     """
     if not comparison.frozen:
-        return ""
+        return None
     kinds = [kind for kind in KINDS if len(_points(comparison, kind)) > 1]
     alike = [
         kind
@@ -69,9 +69,9 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
         if kind not in alike and not (kind == "FLOPs of training" and len(steps) == 1)
     ]
     if not drawn:
-        return ""
-    panels = "\n".join(f"<figure>{_panel(comparison, looks, kind)}</figure>" for kind in drawn)
-    remarks = notes(
+        return None
+    pictures = panels([_panel(comparison, looks, kind) for kind in drawn])
+    remarks = (
         "Rings and dashes: the Pareto front, rows that no other beats in cost and mean at once, by"
         " means alone. Strokes: 95 % intervals.",
         "Axes of costs are logarithmic."
@@ -79,8 +79,7 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
         "Seconds: the median step times the number of steps, as timed in this sweep; without"
         " compiling, evaluating and decoding.",
     )
-    body = f'{legend(comparison, looks)}\n<div class="figures">{panels}</div>\n{remarks}'
-    return section("Cost against quality", body)
+    return Figure("Cost against quality", f"{legend(comparison, looks)}\n{pictures}", remarks)
 
 
 def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:

@@ -11,12 +11,11 @@ import bisect
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from attnlab.experiments.report.collect import Record, Records, is_finite
+from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import DIRECT, legend, ranked
-from attnlab.pages.html import notes, section
+from attnlab.pages.html import Figure, panels
 from attnlab.pages.svg import Chart, Look
 
 MOST = 80  # points of a line that are drawn
@@ -41,32 +40,31 @@ class Line:
     seeds: int
 
 
-def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> str:
-    """A section with a panel a measure; "" without any record."""
+def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
+    """A panel a measure; None without any record."""
     plan = records.plan
     measure = plan.measure["metric"]
     wanted = metrics(comparison, ("loss", plan.select["metric"], measure))
     if measure not in wanted:
         wanted += metrics(comparison, ("accuracy",))
-    panels = [("training loss", "step", lines(comparison, "train", "loss"))]
-    panels += [
+    wanted_panels = [("training loss", "step", lines(comparison, "train", "loss"))]
+    wanted_panels += [
         (f"validation {metric}", "step", lines(comparison, "valid", metric)) for metric in wanted
     ]
     main = measure if measure in wanted else plan.select["metric"]
     if main in wanted:
         stretched = _stretched(comparison, lines(comparison, "valid", main))
-        panels += [
+        wanted_panels += [
             (f"validation {main} by {name.split()[0]}", name, traces) for name, traces in stretched
         ]
     drawn = [
         draw(traces, title, looks, ranked(comparison), name)
-        for title, name, traces in panels
+        for title, name, traces in wanted_panels
         if any(line.points for line in traces)
     ]
     if not drawn:
-        return ""
-    figures = "\n".join(f"<figure>{figure}</figure>" for figure in drawn)
-    remarks = notes(
+        return None
+    remarks = (
         "Lines: mean over the seeds that reached the step. Bands, of lines in colour: from the"
         " lowest to the highest seed.",
         f"Seconds: of training steps, without compiling and evaluating. A line of more than {MOST}"
@@ -77,10 +75,7 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> s
             else f"{measure} is measured once training is over, so that it has no curve."
         ),
     )
-    return section(
-        "Learning curves",
-        f'{legend(comparison, looks)}\n<div class="figures">{figures}</div>\n{remarks}',
-    )
+    return Figure("Learning curves", f"{legend(comparison, looks)}\n{panels(drawn)}", remarks)
 
 
 def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
@@ -94,7 +89,7 @@ def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
         name
         for row in comparison.rows
         for record in row.records
-        for point in record.curve
+        for point in record.logged.curve
         if point["split"] == "valid"
         for name in point
     }
@@ -153,7 +148,7 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
     without times.
     """
     times = [(0.0, 0.0)]
-    for logged, seconds in sorted(record.pace.items()):
+    for logged, seconds in sorted(record.logged.pace.items()):
         times.append((logged, times[-1][1] + seconds * (logged - times[-1][0])))
     if len(times) < 2:
         return []
@@ -208,21 +203,13 @@ def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[L
 
 
 def _line(row: Row, split: str, metric: str) -> Line:
-    series = [_series(record, split, metric) for record in row.records]
+    series = [record.series(split, metric) for record in row.records]
     steps = sorted({step for values in series for step in values})
     at = {step: [values[step] for values in series if step in values] for step in steps}
     points: dict[float, tuple[float, float, float]] = {
         step: (min(values), statistics.fmean(values), max(values)) for step, values in at.items()
     }
     return Line(row.name, points, max(map(len, at.values()), default=0))
-
-
-def _series(record: Record, split: str, metric: str) -> dict[float, float]:
-    """Step to value of one trial; values that are not finite are left out."""
-    values: dict[float, Any] = {
-        point["step"]: point.get(metric) for point in record.curve if point["split"] == split
-    }
-    return {step: float(value) for step, value in values.items() if is_finite(value)}
 
 
 def _thinned(

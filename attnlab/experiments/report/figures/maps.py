@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
-from attnlab.pages.html import fold, literal, notes, section
+from attnlab.pages.html import Figure, fold, literal
 from attnlab.pages.svg import Look
 
 VARIANTS = 12  # whose pictures are shown
@@ -18,8 +18,8 @@ _ASIDE = "self"  # self-attention maps come after the others, folded
 Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
 
 
-def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
-    """A section with the maps of the chosen trials of the first seed; "" without any.
+def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
+    """The maps of the chosen trials of the first seed; None without any.
 
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.
@@ -35,7 +35,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         key=lambda place: looks[place].kind != "base",
     )[:VARIANTS]
     if not order:
-        return ""
+        return None
     taken = _taken({place: images[place] for place in order})
     order = [place for place in ranked(comparison) if place in taken]
     blocks = "".join(_block(looks[place], taken[place]) for place in order)
@@ -46,7 +46,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         sum(map(len, images[place].values())) > sum(map(len, taken[place].values()))
         for place in order
     )
-    remarks = notes(
+    remarks = (
         f"Test split, seed {seed}, best parameters on validation. Rows look at columns.",
         f"Left out, as a page cannot carry all: {', '.join(missing)}." if missing else "",
         (
@@ -56,7 +56,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         ),
         "Every picture lies in its trial's folder, in maps/." if missing or fewer else "",
     )
-    return section("Attention", f'<div class="figures">{blocks}</div>\n{remarks}')
+    return Figure("Attention", f'<div class="figures">{blocks}</div>', remarks)
 
 
 def _taken(images: Mapping[int, Pictures]) -> dict[int, Pictures]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attnlab.experiments.report.answers import Answer
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
-from attnlab.pages.html import fold, literal, notes, section
+from attnlab.pages.html import Figure, fold, literal
 from attnlab.pages.svg import Look, cut, swatch
 
 SHOWN = 3  # examples that are not folded away
@@ -18,8 +18,8 @@ DIFFERENT = 8  # answers to an example that are not folded away
 LONGEST = 400  # characters of a text that are shown
 
 
-def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
-    """A section; "" where no variant has answered."""
+def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
+    """The answers; None where no variant has answered."""
     answered = {
         place: row.records[0].shown.answers
         for place, row in enumerate(comparison.rows)
@@ -27,7 +27,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
     }
     number = max((len(answers) for answers in answered.values()), default=0)
     if not number:
-        return ""
+        return None
     order = [place for place in ranked(comparison) if place in answered]
     given = [
         {place: answered[place][index] for place in order if index < len(answered[place])}
@@ -44,7 +44,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
         if rest
         else ""
     )
-    remarks = notes(
+    remarks = (
         f"The first examples of the test split as answered with seed {seed}, the best parameters on"
         " validation. Equal answers stand once.",
         (
@@ -53,7 +53,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
             else ""
         ),
     )
-    return section("Answers side by side", f'<div class="outputs">{shown}</div>{more}\n{remarks}')
+    return Figure("Answers side by side", f'<div class="outputs">{shown}</div>{more}', remarks)
 
 
 def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:

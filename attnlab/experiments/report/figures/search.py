@@ -15,15 +15,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from attnlab.experiments.define import text
-from attnlab.experiments.report.collect import Records, is_finite
+from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import settings
-from attnlab.pages.html import fold, notes, section, table
+from attnlab.pages.html import Figure, panels
 from attnlab.pages.svg import Chart, Look
 from attnlab.pages.tables import NONE, Table, number
+from attnlab.records.measures import is_finite
 
 LEAST, GROUPS = 8, 4
 OPEN = 12  # panels that are not folded away
@@ -66,12 +67,7 @@ def tried(records: Records, variant: str) -> list[Tried]:
         ]
         final = [run.scores["valid"][metric] for run in trials if metric in run.scores["valid"]]
         stopped = not final and any(run.seen.word == "pruned" for run in trials)
-        lasts = [
-            point[metric]
-            for run in trials
-            for point in run.curve
-            if point["split"] == "valid" and is_finite(point.get(metric))
-        ]
+        lasts = [score for run in trials for score in run.series("valid", metric).values()]
         score = statistics.fmean(final) if final else lasts[-1] if stopped and lasts else None
         tries.append(
             Tried(place + 1, dict(candidate.tuned), score, stopped, candidate.id == chosen)
@@ -79,49 +75,45 @@ def tried(records: Records, variant: str) -> list[Tried]:
     return tries
 
 
-def search(records: Records, looks: Sequence[Look]) -> str:
-    """A section with a panel a variant and the table of importances; "" where fewer than three
-    settings were tried for each.
-    """
-    metric, mode = records.plan.select["metric"], records.plan.select["mode"]
+def searched(records: Records) -> dict[str, list[Tried]]:
+    """The settings that were tried for each variant of which at least three have a score."""
     every = {variant: tried(records, variant) for variant in records.plan.variants}
-    kinds = {look.name: look for look in looks}
-    several = {
+    return {
         variant: tries
         for variant, tries in every.items()
         if sum(trial.score is not None for trial in tries) > 2
     }
+
+
+def search(records: Records, looks: Sequence[Look]) -> Figure | None:
+    """A panel a variant; None where fewer than three settings were tried for each."""
+    metric, mode = records.plan.select["metric"], records.plan.select["mode"]
+    kinds, several = {look.name: look for look in looks}, searched(records)
     if not several:
-        return ""
-    panels = [
-        f"<figure>{_history(kinds.get(variant) or Look(-1 - place, variant, 'base'), variant, tries, metric, mode)}</figure>"
+        return None
+    pictures = [
+        _history(
+            kinds.get(variant) or Look(-1 - place, variant, "base"), variant, tries, metric, mode
+        )
         for place, (variant, tries) in enumerate(several.items())
     ]
-    shown, rest = "\n".join(panels[:OPEN]), "\n".join(panels[OPEN:])
-    more = (
-        fold(f"{len(panels) - OPEN} more variants", f'<div class="figures">{rest}</div>')
-        if rest
-        else ""
-    )
     better = "highest" if mode == "max" else "lowest"
     stopped = any(trial.stopped for tries in several.values() for trial in tries)
-    made = importances(several)
-    remarks = notes(
+    remarks = (
         f"A dot is a setting tried, in the order of the search; the line is the {better} {metric}"
         " so far, the ring the one chosen.",
         "A cross is one that was stopped early, at the last score it had." if stopped else "",
         (
             f"Of no variant {LEAST} settings were trained to the end, so that no importance of"
             " settings is given."
-            if made is None
+            if importances(several) is None
             else ""
         ),
     )
-    below = table(made) if made is not None else ""
-    return section("Search", f'<div class="figures">{shown}</div>{more}\n{remarks}') + below
+    return Figure("Search", panels(pictures, OPEN, "variants"), remarks)
 
 
-def importances(every: dict[str, list[Tried]]) -> Table | None:
+def importances(every: Mapping[str, list[Tried]]) -> Table | None:
     """The importance of each tuned setting, one row a variant; None if fewer than `LEAST` settings
     were tried for each.
     """

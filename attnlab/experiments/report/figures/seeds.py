@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import ranked, reach
-from attnlab.pages.html import literal, notes, section
+from attnlab.pages.html import Figure, literal
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Look
 from attnlab.pages.tables import number
@@ -18,11 +18,11 @@ NAMED = 12  # rows without a number that are named
 _MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
 
 
-def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
-    """A section; "" where there is no number at all."""
+def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
+    """A strip for each row; None where there is no number at all."""
     values = reach(comparison, range(len(comparison.rows)))
     if not values:
-        return ""
+        return None
     scale = Scale.over(values, 0.0, 100.0, log=False)  # in per cent of the width
     basis = comparison.basis
     based = next((look.row for look in looks if look.kind == "base"), None)
@@ -40,16 +40,14 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
         '<table class="strips'
         f' sortable">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
     )
-    remarks = notes(
+    remarks = (
         "A dot is a seed, the upright stroke their mean, the bar its 95 % interval; without an end"
         " stroke it goes on beyond the picture.",
         "" if base is None else "The dashed line is the mean of the baseline.",
         f"Without a number: {named}{more}." if rest else "",
     )
-    return section(
-        f"{basis.metric} by seed, {'test' if basis.split == 'test' else 'validation'} split",
-        f"{table}\n{remarks}",
-    )
+    split = "test" if basis.split == "test" else "validation"
+    return Figure(f"{basis.metric} by seed, {split} split", table, remarks)
 
 
 def _axis(scale: Scale) -> str:

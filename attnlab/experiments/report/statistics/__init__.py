@@ -25,9 +25,10 @@ from attnlab.experiments.report.statistics.family import (
     Difference,
     Family,
     Summary,
+    conjunction,
 )
 from attnlab.experiments.report.statistics.items import Sampled, compare, mean_score
-from attnlab.experiments.report.statistics.looks import SPENDING, spent
+from attnlab.experiments.report.statistics.looks import spent
 from attnlab.experiments.report.statistics.power import (
     CHANCE,
     chance_to_find,
@@ -37,7 +38,8 @@ from attnlab.experiments.report.statistics.power import (
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
 
 __all__ = [
-    "AGREE", "ALPHA", "CHANCE", "INCLUDES", "ONE_SEED", "REFUTED", "SPENDING", "SUPPORTED", "TIE", "UNBOUNDED", "UNDECIDED", "Decision",
+    "AGREE", "ALPHA", "CHANCE", "INCLUDES", "ONE_SEED", "REFUTED", "SUPPORTED", "TIE", "UNBOUNDED", "UNDECIDED", "Decision",
     "Difference",
-    "Family", "Interval", "Sampled", "Scale", "Summary", "chance_to_find", "compare", "detectable", "mean_score", "seeds_needed", "spent",
+    "Family", "Interval", "Sampled", "Scale", "Summary", "chance_to_find", "compare",
+    "conjunction", "detectable", "mean_score", "seeds_needed", "spent",
 ]  # fmt: skip

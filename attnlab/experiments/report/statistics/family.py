@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from attnlab.experiments.report.statistics import power, seeds
 from attnlab.experiments.report.statistics.model import Estimate, Fit, Values, fit
@@ -100,6 +100,17 @@ class Decision:
     why: str = ""
 
 
+def conjunction(outcomes: Collection[str]) -> str:
+    """The outcome of a claim that all of several contrasts hold.
+
+    Supported if each is at alpha: "all hold" is wrong only if the test of a contrast that does not
+      hold is wrong, which has probability at most alpha (an intersection-union test, Berger 1982).
+      Not supported if one is refuted; any of them may be refuted wrongly, hence alpha over their
+      number (`Family.contrast`).
+    """
+    return REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """The variants of one comparison.
@@ -126,11 +137,6 @@ class Family:
     def model(self) -> Fit:
         """The fitted model; its `kind` says whether the seed is a block."""
         return fit(self.values, self.scale)
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether some variant lacks a seed that another has."""
-        return len({frozenset(runs) for runs in self.values.values()}) > 1
 
     @functools.cached_property
     def failing(self) -> Mapping[str, tuple[int, ...]]:
@@ -239,46 +245,17 @@ class Family:
             total.value, lower, upper, p, refuted, UNDECIDED, "", total.freedom, INCLUDES
         )
 
-    def claim(
-        self, contrasts: Sequence[tuple[Mapping[str, float], float]]
-    ) -> tuple[str, tuple[Decision, ...]]:
-        """The outcome of a claim that all of several contrasts hold, and each by itself.
-
-        Supported if each is at alpha: "all hold" is wrong only if the test of a contrast that does
-          not hold is wrong, which has probability at most alpha (an intersection-union test, Berger
-          1982). Not supported if one is refuted; any of them may be refuted wrongly, hence alpha
-          over their number.
+    def detectable(self, variant: str, baseline: str) -> float | None:
+        """The smallest difference of the two that this many seeds find with probability
+        `power.CHANCE`, in Dunnett's test; None without spread.
         """
-        judged = tuple(
-            self.contrast(weights, at_least, len(contrasts)) for weights, at_least in contrasts
-        )
-        outcomes = {decision.outcome for decision in judged}
-        return (
-            REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
-        ), judged
-
-    def detectable(self, variant: str, baseline: str, chance: float = power.CHANCE) -> float | None:
-        """The smallest difference of the two that this many seeds find with probability `chance`,
-        in Dunnett's test.
-        """
-        spread = self._spread(variant, baseline)
-        return (
-            power.detectable(
-                min(self._runs(variant, baseline)), *spread, alpha=self.alpha, chance=chance
-            )
-            if spread
-            else None
-        )
-
-    def seeds_needed(self, variant: str, baseline: str, chance: float = power.CHANCE) -> int | None:
-        """How many seeds find the observed difference with probability `chance`; None without
-        spread, or if no number does.
-        """
-        spread = self._spread(variant, baseline)
-        difference = self.model.estimate({variant: 1.0, baseline: -1.0}).value
-        if not spread or abs(difference) <= self.model.rounding:
+        estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
+        if estimate.error is None:
             return None
-        return power.seeds_needed(abs(difference), *spread, alpha=self.alpha, chance=chance)
+        runs = self._runs(variant, baseline)
+        run = estimate.error / math.sqrt(sum(1 / n for n in runs))
+        per_seed = estimate.freedom / max(1, max(self.model.runs) - 1)
+        return power.detectable(min(runs), run, per_seed, len(self.model.names) - 1, self.alpha)
 
     @staticmethod
     def _reach(judging: Iterable[Estimate], level: float) -> float:
@@ -341,18 +318,3 @@ class Family:
 
     def _without(self, estimate: Estimate) -> str:
         return ONE_SEED if estimate.variance is None else AGREE
-
-    def _spread(self, variant: str, baseline: str) -> tuple[float, float, int] | None:
-        """Standard deviation of a run, degrees of freedom that each further seed adds, comparisons;
-        None without spread.
-        """
-        estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
-        if estimate.error is None:
-            return None
-        runs = self._runs(variant, baseline)
-        deviation = estimate.error / math.sqrt(sum(1 / n for n in runs))
-        return (
-            deviation,
-            estimate.freedom / max(1, max(self.model.runs) - 1),
-            len(self.model.names) - 1,
-        )

@@ -1,8 +1,7 @@
 """Repeated tests as seeds are added, with the error rate of one test (Lan and DeMets 1983).
 
-Each look spends a part of alpha that was fixed before. "obrien-fleming" spends almost nothing early
-and leaves nearly all of it to the last look; "pocock" spends about evenly, to stop early more
-often. Boundaries come from the joint distribution of the looks, computed step by step (Armitage,
+Each look spends a part of alpha that was fixed before: almost nothing early, and nearly all of it at
+the last look (O'Brien and Fleming 1979). Boundaries come from the joint distribution of the looks, computed step by step (Armitage,
 McPherson and Rowe 1969), as for known variances; with estimated ones the same levels are used on
 the p value of each look.
 """
@@ -11,34 +10,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 _GRID = 801
 
 
-def _obrien_fleming(share: float, alpha: float) -> float:
+def _spending(share: float, alpha: float) -> float:
+    """How much of alpha is spent when that share of all planned looks has been taken."""
     from scipy import special
 
-    return float(
-        4 * special.ndtr(special.ndtri(alpha / 4) / math.sqrt(share))
-    )  # alpha / 2 to either side
+    # alpha / 2 to either side
+    return float(4 * special.ndtr(special.ndtri(alpha / 4) / math.sqrt(share)))
 
 
-def _pocock(share: float, alpha: float) -> float:
-    return alpha * math.log(1 + (math.e - 1) * share)
-
-
-SPENDING: Mapping[str, Callable[[float, float], float]] = {
-    "obrien-fleming": _obrien_fleming,
-    "pocock": _pocock,
-}
-"""Kinds of spending: how much of alpha is spent when that share of all planned looks has been
-taken.
-"""
-
-
-def spent(look: int, looks: int, alpha: float = 0.05, kind: str = "obrien-fleming") -> float:
+def spent(look: int, looks: int, alpha: float = 0.05) -> float:
     """The level to test at (two-sided) at one of several equally spaced looks, so that all of them
     together err with probability alpha.
 
@@ -46,25 +31,21 @@ def spent(look: int, looks: int, alpha: float = 0.05, kind: str = "obrien-flemin
       look: which, from 1; the first has as many seeds as each later one adds.
       looks: how many are planned. More looks than planned have no level.
       alpha: of all looks together.
-      kind: of `SPENDING`.
 
     Raises:
-      ValueError: a look that was not planned, or an unknown kind.
+      ValueError: a look that was not planned.
     """
-    if kind not in SPENDING:
-        raise ValueError(f"spending {kind!r} is none of {', '.join(SPENDING)}")
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} of {looks}: levels exist for the looks that were planned")
-    return _levels(looks, alpha, kind)[look - 1]
+    return _levels(looks, alpha)[look - 1]
 
 
 @functools.lru_cache(maxsize=32)
-def _levels(looks: int, alpha: float, kind: str) -> tuple[float, ...]:
+def _levels(looks: int, alpha: float) -> tuple[float, ...]:
     """The two-sided level of each look."""
     import numpy as np
     from scipy import optimize, special
 
-    spend = SPENDING[kind]
     levels: list[float] = []
     before, grid, density = (
         0.0,
@@ -72,7 +53,7 @@ def _levels(looks: int, alpha: float, kind: str) -> tuple[float, ...]:
         np.ones(1),
     )  # of the sum of as many unit steps as looks were taken, if none has stopped it
     for look in range(1, looks + 1):
-        budget = spend(look / looks, alpha)
+        budget = _spending(look / looks, alpha)
         bound = float(
             optimize.brentq(
                 _excess, 0.0, 40.0, args=(grid, density, look, budget - before), xtol=1e-12

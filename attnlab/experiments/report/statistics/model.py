@@ -257,10 +257,9 @@ def _blocked(pooled: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fi
     error = whole / float(np.trace(covariance))
     square = float(squares.sum() - (residuals**2 / unit).sum()) / between
     size = float(((np.array(pooled.runs) - 1) / units).sum()) / between
-    if len(y) == variants * seeds:  # least squares then gives the plain means, but for rounding
-        means, weights = pooled.means, pooled.weights
-    else:
-        means, weights = (solution @ y)[:variants], solution[:variants]
+    complete = np.array(pooled.runs) == seeds  # least squares gives plain means, but for rounding
+    means = np.where(complete, pooled.means, (solution @ y)[:variants])
+    weights = np.where(complete[:, None], pooled.weights, solution[:variants])
     variance = max(0.0, (square - error) / size)
     return dataclasses.replace(
         pooled,

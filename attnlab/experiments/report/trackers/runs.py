@@ -120,8 +120,8 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
         "chosen": "yes" if records.chosen(record.candidate) else "no",
         "state": record.seen.word,
     }
-    began = min((begin for _, begin, _ in record.spans), default=0.0)
-    ended = max((end for _, _, end in record.spans), default=0.0)
+    began = min((begin for _, begin, _ in record.logged.spans), default=0.0)
+    ended = max((end for _, _, end in record.logged.spans), default=0.0)
     final = {
         f"final/{split}/{name}": number
         for split, scores in record.scores.items()
@@ -146,7 +146,7 @@ def _curve(record: Record, began: float) -> tuple[Point, ...]:
     """The records of each step together, in order."""
     pace = record.cost.step_seconds or 0.0
     steps: dict[int, dict[str, float]] = {}
-    for point in record.curve:
+    for point in record.logged.curve:
         numbers = {
             name: float(number)
             for name, number in point.items()

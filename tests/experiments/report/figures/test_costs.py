@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.costs import cost, costs, front
-from tests.experiments.synthetic import STEPS, sweep
+from tests.experiments.report.tabled import compared, drawn
+from tests.experiments.synthetic import STEPS
 
 
 @pytest.mark.quick
@@ -34,9 +34,7 @@ def test_the_front_is_what_nothing_beats_in_both(
 
 def apart(directory: Path) -> Comparison:
     """Three rows, of which each costs ten times the one before, and the dearest is not the best."""
-    found = compare(
-        collect(sweep(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None))
-    )
+    found = compared(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None)
     rows = []
     for place, row in enumerate(found.rows):
         costs = {"parameters": 10 ** (4 + place), "flops": 10.0 ** (9 + place)}
@@ -48,7 +46,7 @@ def apart(directory: Path) -> Comparison:
 @pytest.mark.quick
 def test_every_cost_that_differs_has_a_panel_with_its_front(tmp_path: Path) -> None:
     found = apart(tmp_path)
-    text = costs(found, looks(found, "a"))
+    text = drawn(costs(found, looks(found, "a")))
     assert re.findall(r'aria-label="([^"]*)"', text) == [
         "exact by parameters",
         "exact by FLOPs per step",
@@ -69,9 +67,9 @@ def test_what_a_row_costs(tmp_path: Path) -> None:
 
 
 def test_equal_costs_or_one_row_are_no_section(tmp_path: Path) -> None:
-    found = compare(collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})))
-    assert costs(found, looks(found, "a")) == ""
+    found = compared(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})
+    assert costs(found, looks(found, "a")) is None
     candidates = dataclasses.replace(apart(tmp_path / "open"), frozen=False)
-    assert costs(candidates, looks(candidates, "a")) == ""
+    assert costs(candidates, looks(candidates, "a")) is None
     one = dataclasses.replace(found, rows=found.rows[:1])
-    assert costs(one, looks(one, "a")) == ""
+    assert costs(one, looks(one, "a")) is None

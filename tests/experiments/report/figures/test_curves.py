@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.collect import Logged, collect
+from attnlab.experiments.report.comparison import Row, compare
 from attnlab.experiments.report.figures import curves
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.curves import Line
 from attnlab.pages.svg import Look
+from tests.experiments.report.tabled import compared, drawn
 from tests.experiments.synthetic import sweep
 
 CURVES = [
@@ -31,9 +32,7 @@ def test_points_are_the_mean_and_the_extremes_over_seeds(tmp_path: Path) -> None
     """exact at step 9 is the final value - 0.3; a seed that diverged leaves the mean to the others
     from its end on.
     """
-    comparison = compare(
-        collect(sweep(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.6, math.nan, 0.5)}))
-    )
+    comparison = compared(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.6, math.nan, 0.5)})
     first, second = curves.lines(comparison, "valid", "exact")
     assert first.name == "a" and first.seeds == 3 and list(first.points) == [3, 6, 9, 12]
     assert first.points[9] == pytest.approx((0.4, 0.5, 0.6))
@@ -59,11 +58,11 @@ def test_few_lines_are_named_and_many_have_the_first_in_colour() -> None:
         Line(f"line {place}", dict.fromkeys((1, 2, 3), (place, place, place + 1.0)), 2)
         for place in range(50)
     ]
-    drawn = [
+    styles = [
         Look(place, line.name, "c0" if place == 7 else "base" if place == 9 else "other")
         for place, line in enumerate(lines)
     ]
-    many = curves.draw(lines, "loss", drawn, [7, *(place for place in range(50) if place != 7)])
+    many = curves.draw(lines, "loss", styles, [7, *(place for place in range(50) if place != 7)])
     assert many.count("<title>line ") == 50 and 'class="label"' not in many
     assert many.count('class="band"') == 2
     assert many.rindex("<title>line 7<") > max(
@@ -91,22 +90,21 @@ def test_time_and_operations_take_the_place_of_steps_where_rows_differ(tmp_path:
     first, second = comparison.rows[0].records
     assert curves.seconds_at(first, [0, 3, 6, 9]) == pytest.approx([0, 0.033, 0.063, 0.093])
     assert curves.seconds_at(second, [1.5, 12]) == pytest.approx([0.0315, 0.063 + 9 * 0.02])
-    assert curves.seconds_at(dataclasses.replace(first, pace={}), [3]) == []
-    drawn = looks(comparison, "a")
-    text = curves.curves(records, comparison, drawn)
+    assert curves.seconds_at(dataclasses.replace(first, logged=Logged((), {}, ())), [3]) == []
+    styles = looks(comparison, "a")
+
+    def curved(*rows: Row) -> str:
+        return drawn(curves.curves(records, dataclasses.replace(comparison, rows=rows), styles))
+
+    text = curved(*comparison.rows)
     # equal for all
     assert "validation exact by seconds" in text and "validation exact by FLOPs" not in text
     assert text.count("<figure>") == 4 and "has no curve" not in text
-    wide = dataclasses.replace(
-        comparison.rows[1], candidate=dataclasses.replace(comparison.rows[1].candidate, flops=5e9)
+    base, row = comparison.rows
+    near, wide = (
+        dataclasses.replace(row, candidate=dataclasses.replace(row.candidate, flops=flops))
+        for flops in (2.6e9, 5e9)
     )
-    near = dataclasses.replace(
-        comparison.rows[1], candidate=dataclasses.replace(comparison.rows[1].candidate, flops=2.6e9)
-    )
-    assert "by FLOPs" not in curves.curves(
-        records, dataclasses.replace(comparison, rows=(comparison.rows[0], near)), drawn
-    )
-    text = curves.curves(
-        records, dataclasses.replace(comparison, rows=(comparison.rows[0], wide)), drawn
-    )
+    assert "by FLOPs" not in curved(base, near)
+    text = curved(base, wide)
     assert "validation exact by FLOPs" in text and ">60 G</text>" in text  # 12 steps of 5 G

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -13,27 +14,34 @@ import pytest
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.figures.colours import looks
-from attnlab.experiments.report.figures.search import importance, importances, search, tried
+from attnlab.experiments.report.figures.search import (
+    importance,
+    importances,
+    search,
+    searched,
+    tried,
+)
+from tests.experiments.report.tabled import drawn
 from tests.experiments.synthetic import end, lines, sweep
 
 PEAKS = {0.001 * place: 0.1 * abs(place - 5) for place in range(1, 10)}
 
 
-def searched(directory: Path, tuned: dict[float, float] = PEAKS) -> Records:
-    return collect(sweep(directory, {"a": (0.9, 0.8), "b": (0.7, 0.6)}, tuned=tuned, claim=None))
+def tuned(directory: Path, peaks: dict[float, float] = PEAKS) -> Records:
+    return collect(sweep(directory, {"a": (0.9, 0.8), "b": (0.7, 0.6)}, tuned=peaks, claim=None))
 
 
 @pytest.mark.quick
 def test_every_setting_has_its_score_and_the_best_is_the_chosen(tmp_path: Path) -> None:
     """The loss on validation is 2 - score, and what `PEAKS` adds."""
-    found = tried(searched(tmp_path), "a")
+    found = tried(tuned(tmp_path), "a")
     assert [one.number for one in found] == list(range(1, 10))
     assert [one.chosen for one in found].index(True) == 4
     assert [one.score for one in found] == pytest.approx([1.15 + added for added in PEAKS.values()])
 
 
 def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_path: Path) -> None:
-    records = searched(tmp_path)
+    records = tuned(tmp_path)
     folder = tmp_path / "trials" / records.plan.of("a")[0].id / "seed0"
     begin = json.loads((folder / "events.jsonl").read_text().splitlines()[0])
     costs = {"peak_bytes": None, "first_step_seconds": None}
@@ -49,24 +57,25 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     # at step 6 of 12
     assert first.stopped and first.score == pytest.approx(2 - 0.9 + 0.4 + 0.1 * 6)
     comparison = compare(records)
-    text = search(records, looks(comparison, "a"))
+    text = drawn(search(records, looks(comparison, "a")))
     # before the choice no row of the table is meant
-    assert set(re.findall(r'data-row="(-?\d+)"', search(records, []))) == {"-1", "-2"}
+    assert set(re.findall(r'data-row="(-?\d+)"', drawn(search(records, [])))) == {"-1", "-2"}
     assert text.count('class="cross"') == 1 and "when stopped" in text
     assert "A cross is one that was stopped" in text
 
 
 @pytest.mark.quick
 def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
-    records = searched(tmp_path)
-    text = search(records, looks(compare(records), "a"))
+    records = tuned(tmp_path)
+    text = drawn(search(records, looks(compare(records), "a")))
     assert text.count("<figure>") == 2 and text.count("best so far</title>") == 2
     assert text.count('class="ring"') == 2
-    assert "Importance of tuned settings" in text and "no importance" not in text
+    assert "no importance" not in text
     assert "5: loss 1.150, peak=0.005" in text and "A cross" not in text
-    assert search(collect(sweep(tmp_path / "plain")), []) == ""
-    few = search(searched(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2}), [])
-    assert few.count("<figure>") == 2 and "Importance" not in few
+    assert search(collect(sweep(tmp_path / "plain")), []) is None
+    some = tuned(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2})
+    few = drawn(search(some, []))
+    assert few.count("<figure>") == 2 and importances(searched(some)) is None
     assert "no importance of settings is given" in few
 
 
@@ -82,26 +91,24 @@ GRID = list(itertools.product((1, 2, 3), ("x", "y", "z")))
         ([1] * 9, [float(one) for one, _ in GRID], None),
         ([one for one, _ in GRID], [1.0] * 9, None),
         (list("abcdefghi"), [float(place) for place in range(9)], None),
-        ([0.01 * place for place in range(20)], [*map(float, range(19)), 1e9], None),
+        (
+            [0.01 * place for place in range(20)],
+            [*map(float, range(19)), 1e9],
+            1 - (40 / 16) / (665 / 19),
+        ),
     ],
 )
 def test_importance(values: list[Any], scores: list[float], share: float | None) -> None:
-    """All, nothing, and nothing to tell by. Twenty numbers are cut into four groups of five: by
-    hand 1 - (40 / 16) / (665 / 19).
+    """All, nothing, and nothing to tell by. Twenty numbers are cut into four groups of five, worked
+    out by hand.
     """
-    found = importance(values, scores)
-    if len(values) == 20:
-        assert found == pytest.approx(1 - (40 / 16) / (665 / 19))
-    else:
-        assert found == share
+    assert importance(values, scores) == pytest.approx(share)
 
 
 def test_importance_of_noise_is_near_nothing() -> None:
     """Without the adjustment three groups of nine values explain a quarter of any noise (2 of 8
     degrees of freedom).
     """
-    import random
-
     chance = random.Random(0)
     shares = [
         importance([one for one, _ in GRID], [chance.random() for _ in GRID]) for _ in range(400)
@@ -111,8 +118,8 @@ def test_importance_of_noise_is_near_nothing() -> None:
 
 def test_the_table_needs_eight_finished_settings(tmp_path: Path) -> None:
     """The loss is highest at both ends, so that groups of neighbours explain most of it."""
-    records = searched(tmp_path)
-    table = importances({variant: tried(records, variant) for variant in ("a", "b")})
+    records = tuned(tmp_path)
+    table = importances(searched(records))
     assert table is not None and table.columns == ("variant", "settings", "peak")
     assert table.rows[0][:2] == ("a", "9")
     assert 30 < float(table.rows[0][2].removesuffix(" %")) < 100

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.seeds import seeds
-from tests.experiments.synthetic import sweep
+from attnlab.pages.html import Figure
+from tests.experiments.report.tabled import compared, drawn
 
 
-def drawn(directory: Path, scores: dict[str, tuple[float, ...]]) -> str:
-    comparison = compare(collect(sweep(directory, scores, claim=None)))
+def strips(directory: Path, scores: dict[str, tuple[float, ...]]) -> Figure | None:
+    comparison = compared(directory, scores, claim=None)
     return seeds(comparison, looks(comparison, next(iter(scores))))
 
 
 @pytest.mark.quick
 def test_the_best_comes_first_and_every_seed_has_its_dot(tmp_path: Path) -> None:
-    text = drawn(tmp_path, {"a <b>": (0.5, 0.6, 0.55), "b": (0.9, 0.8, math.nan)})
+    text = drawn(strips(tmp_path, {"a <b>": (0.5, 0.6, 0.55), "b": (0.9, 0.8, math.nan)}))
     rows = re.findall(r"<tr data-row.*?</tr>", text)
     assert [row[14] for row in rows] == ["1", "0"] and "a &lt;b&gt; (baseline)" in rows[1]
     assert "1 missing" in rows[0]
@@ -37,18 +36,16 @@ def test_the_best_comes_first_and_every_seed_has_its_dot(tmp_path: Path) -> None
 
 def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) -> None:
     """The axis goes as far beyond the seeds as they lie apart."""
-    comparison = compare(
-        collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.549, 0.551)}, claim=None))
-    )
+    comparison = compared(tmp_path, {"a": (0.5, 0.6), "b": (0.549, 0.551)}, claim=None)
     ends = ((-0.1, 1.2), (0.54, 0.56))
     rows = [
         dataclasses.replace(row, summary=dataclasses.replace(row.summary, interval=one))
         for row, one in zip(comparison.rows, ends, strict=True)
     ]
-    text = seeds(dataclasses.replace(comparison, rows=tuple(rows)), looks(comparison, "a"))
+    made = seeds(dataclasses.replace(comparison, rows=tuple(rows)), looks(comparison, "a"))
     by_row = {
         row[14]: re.findall(r'class="thin" x1="([-\d.]+)%" x2="([-\d.]+)%"', row)
-        for row in re.findall(r"<tr data-row.*?</tr>", text)
+        for row in re.findall(r"<tr data-row.*?</tr>", drawn(made))
     }
     assert by_row["0"] == [("0.00", "100.00")] and len(by_row["1"]) == 3
     assert all(
@@ -57,7 +54,7 @@ def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) ->
 
 
 def test_nothing_to_show_is_no_section(tmp_path: Path) -> None:
-    assert drawn(tmp_path / "none", {"a": (math.nan,), "b": (math.nan,)}) == ""
-    text = drawn(tmp_path / "one", {"a": (0.5,), "b": (math.nan,)})
+    assert strips(tmp_path / "none", {"a": (math.nan,), "b": (math.nan,)}) is None
+    text = drawn(strips(tmp_path / "one", {"a": (0.5,), "b": (math.nan,)}))
     assert text.count("<circle") == 1 and text.count("<tr data-row") == 1
     assert "Without a number: b (seed 0 diverged)." in text

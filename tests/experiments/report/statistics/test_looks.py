@@ -6,30 +6,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlab.experiments.report.statistics import SPENDING, spent
+from attnlab.experiments.report.statistics import spent
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("obrien-fleming", (4.877, 3.357, 2.680, 2.290, 2.031)),
-        ("pocock", (2.438, 2.427, 2.410, 2.397, 2.386)),
-    ],
-)
-def test_boundaries_are_the_published_ones(kind: str, expected: tuple[float, ...]) -> None:
-    """Five looks, two-sided 0.05: Proschan, Lan and Wittes (2006)."""
-    found = [stats.norm.isf(spent(look, 5, kind=kind) / 2) for look in range(1, 6)]
-    assert found == pytest.approx(expected, abs=2e-3)
+def test_boundaries_are_the_published_ones() -> None:
+    """Five looks, two-sided 0.05: Proschan, Lan and Wittes (2006); one look has all of alpha."""
+    found = [stats.norm.isf(spent(look, 5) / 2) for look in range(1, 6)]
+    assert found == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=2e-3)
+    assert spent(1, 1, 0.03) == pytest.approx(0.03)
+    with pytest.raises(ValueError, match="planned"):
+        spent(3, 2)
 
 
-def test_one_look_has_all_of_alpha() -> None:
-    for kind in SPENDING:
-        assert spent(1, 1, 0.03, kind) == pytest.approx(0.03)
-
-
-@pytest.mark.parametrize("kind", sorted(SPENDING))
 @pytest.mark.parametrize("looks", [2, 4])
-def test_all_looks_together_err_as_often_as_alpha(kind: str, looks: int) -> None:
+def test_all_looks_together_err_as_often_as_alpha(looks: int) -> None:
     """Three more seeds at each look, with estimated variances; looking each time at 0.05 errs far
     more often.
     """
@@ -38,15 +28,6 @@ def test_all_looks_together_err_as_often_as_alpha(kind: str, looks: int) -> None
         stats.ttest_ind(values[0, :, : 3 * look], values[1, :, : 3 * look], axis=-1).pvalue
         for look in range(1, looks + 1)
     ]
-    wrong = np.any(
-        [one < spent(look, looks, kind=kind) for look, one in enumerate(p, 1)], axis=0
-    ).mean()
+    wrong = np.any([one < spent(look, looks) for look, one in enumerate(p, 1)], axis=0).mean()
     assert 0.04 < wrong <= 0.054
     assert np.any(np.array(p) < 0.05, axis=0).mean() > 0.075
-
-
-def test_what_was_not_planned_is_refused() -> None:
-    with pytest.raises(ValueError, match="planned"):
-        spent(3, 2)
-    with pytest.raises(ValueError, match="none of"):
-        spent(1, 2, kind="bonferroni")

@@ -129,6 +129,11 @@ def test_with_failed_seeds_a_block_is_generalised_least_squares(scale: Scale) ->
         assert estimate.variance == pytest.approx(error * along @ covariance @ along)
 
 
+def test_a_complete_variant_has_its_own_mean_beside_huge_numbers() -> None:
+    rows = np.array([[7.2, 7.4, 7.3], [1e58, np.nan, np.nan], [2e59, np.nan, 3e44]])
+    assert fitted(rows, Scale()).means[0] == pytest.approx(7.3)
+
+
 def test_a_single_seed_has_no_variance_of_its_own() -> None:
     found = fitted([[0.1, np.nan], [0.3, 0.4]])
     assert found.estimate({"v0": 1.0}).freedom == 1, "but takes part in the pooled one"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments.report.trackers import export
 from tests.experiments.report.trackers.offline import change, made
 
@@ -41,11 +39,3 @@ def test_what_is_read_back(tmp_path: Path) -> None:
     change(directory)
     assert (done := export(directory, "mlflow", out)).replaced == 1 and done.unchanged == 7
     assert len(client.search_runs([experiment.experiment_id])) == 8
-
-
-def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    words = r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
-    with pytest.raises(UserError, match=words):
-        export(made(tmp_path / "sweep"), "mlflow", tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -1,0 +1,94 @@
+"""Workers that something else places, on a cluster: the launcher follows the records in the sweep's
+folder, and asks for workers while there is work and nobody does it. What places them knows nothing
+of trials.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from pathlib import Path
+
+from attnlab.experiments.run import unchanged
+from attnlab.experiments.run.board import Board
+from attnlab.experiments.run.jobs import Due, Job
+from attnlab.experiments.run.stop import Stop
+
+POLL = 3.0  # seconds between two looks at the folder and at the workers
+SUBMISSIONS = 3  # of workers that end before the work does
+
+
+class Placed(abc.ABC):
+    """Runs jobs through such workers.
+
+    Args:
+      directory: the sweep's folder, which must have the same path everywhere.
+      most: workers at a time.
+      board: receives the events.
+      stop: a remembered signal ends following.
+
+    Attributes:
+      logs: where the output of the workers is, for a person.
+    """
+
+    logs: str
+
+    def __init__(self, directory: Path, most: int, board: Board, stop: Stop) -> None:
+        self._directory, self._most = directory.resolve(), most
+        self._board, self._stop = board, stop
+
+    @abc.abstractmethod
+    def workers(self) -> int:
+        """How many workers of this sweep wait for their place or run.
+
+        Raises:
+          UserError: nobody knows, or one has ended with such an error.
+        """
+
+    @abc.abstractmethod
+    def submit(self, count: int) -> None:
+        """Ask for so many more.
+
+        Raises:
+          UserError: they are refused.
+        """
+
+    @abc.abstractmethod
+    def leave(self) -> None:
+        """Handle the end of a launcher that was told to stop."""
+
+    def run(self, due: Due) -> list[str]:
+        """Have workers run what is due until nothing is; some are submitted if fewer than wanted
+        are there.
+
+        Returns:
+          A line if workers ended before the jobs did.
+
+        Raises:
+          UserError: see `workers` and `submit`; or the user's code is not what the sweep was
+            planned with.
+        """
+        left: dict[str, Job] = {}
+        submissions = 0
+        while self._stop.signal is None:
+            before, left = left, {job.name: job for job in due()}
+            for job in before.values():
+                if job.name not in left:
+                    self._board.ended(job)
+            if not left:
+                return []
+            most = min(self._most, len(left))
+            missing = most - self.workers()
+            if submissions == 0 or missing == most:
+                if submissions == SUBMISSIONS:
+                    others = f"{next(iter(left))} and {len(left) - 1} more"
+                    return [f"{others}: no worker stays; their logs lie in {self.logs}"]
+                for job in left.values():
+                    unchanged.check_code(job.trials[0])  # no worker would stay
+                if missing > 0:
+                    self.submit(missing)
+                submissions += 1
+            self._board.tick()
+            time.sleep(POLL)
+        self.leave()
+        return []

@@ -1,0 +1,265 @@
+"""Trials on a Ray cluster: a Ray core task for each worker, placed where the devices of one trial are
+free. Ray places workers and knows nothing of trials; it keeps none of their records.
+
+A task runs its worker as a process of its own (`serve`), which ends with the task: asked first, so
+that its trial saves. If a node or a Ray worker is lost, Ray runs the task again elsewhere, and its
+worker takes the next trial whose lock is free. The tasks belong to the launcher: without it they
+end, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError, one_line
+from attnlab.experiments.run.board import Board
+from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.placing import Placed
+from attnlab.experiments.run.slots import MOST_SLOTS, allotted
+from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
+from attnlab.flags import add_number
+
+WORKERS = 4
+SETTLE = 30.0  # seconds that Ray may need, beside the grace of a trial, until its tasks have left
+_TAKEN = ("ATTNLAB_", "JAX_", "XLA_")
+_SERVE = "-c", "from attnlab.experiments.run.ray import serve; serve()"
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The resources requested from Ray.
+
+    Attributes:
+      workers: tasks; each runs one trial at a time.
+      cores: of a worker.
+      gpus: of a worker.
+      address: of the cluster, "auto" for the one of this machine or of $RAY_ADDRESS.
+    """
+
+    workers: int = WORKERS
+    cores: int = 1
+    gpus: int = 0
+    address: str = "auto"
+
+    def check(self) -> None:
+        """Connect to the cluster before anything is planned.
+
+        Raises:
+          UserError: Ray is not installed, no cluster answers, or none of its nodes has the devices.
+        """
+        ray = _ray()
+        if not ray.is_initialized():
+            _connect(ray, self.address)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        sizes = [(int(node.get("CPU", 0)), int(node.get("GPU", 0))) for node in nodes]
+        if not any(cores >= self.cores and gpus >= self.gpus for cores, gpus in sizes):
+            present = ", ".join(f"{cores} and {gpus}" for cores, gpus in sizes)
+            raise UserError(
+                f"--ray.cores={self.cores} --ray.gpus={self.gpus}: no node of the Ray cluster has"
+                f" so many cores and GPUs (they have {present}); ask for fewer"
+            )
+
+    def executor(self, directory: Path, board: Board, stop: Stop, options: WorkOptions) -> Executor:
+        """Who runs jobs with these resources."""
+        return Cluster(directory, self, board, stop, options)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `Request`, all but `--slots`."""
+    group = parser.add_argument_group("with --executor=ray, where --slots is the number of workers")
+    group.add_argument(
+        "--ray.address",
+        metavar="HOST:PORT",
+        default="auto",
+        help="of the cluster (default: $RAY_ADDRESS, else the one that runs here)",
+    )
+    add_number(group, "--ray.cores", 1, MOST_SLOTS, "cores of a worker (default: 1)", default=1)
+    add_number(group, "--ray.gpus", 0, MOST_SLOTS, "GPUs of a worker (default: 0)", default=0)
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    """The request of a command line."""
+    numbers = {name: getattr(arguments, f"ray.{name}") for name in ("cores", "gpus", "address")}
+    return Request(WORKERS if arguments.slots is None else arguments.slots, **numbers)
+
+
+def _connect(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if port.isdecimal() and "/" not in host:  # Ray itself would try for a minute
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address, **quiet)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"--executor=ray: no Ray cluster answers at --ray.address={address}"
+            f" ({_first_line(error)}); start one, 'ray start --head', or name another"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason")
+
+
+class Cluster(Placed):
+    """The tasks of a sweep.
+
+    Args:
+      directory: the sweep's folder, which must have the same path on all nodes.
+      request: the resources; `check` has connected to their cluster.
+      board: receives the events.
+      stop: a remembered signal ends the tasks.
+      options: of the workers.
+    """
+
+    logs = "the logs of Ray"
+
+    def __init__(
+        self,
+        directory: Path,
+        request: Request,
+        board: Board,
+        stop: Stop,
+        options: WorkOptions = DEFAULTS,
+    ) -> None:
+        super().__init__(directory, request.workers, board, stop)
+        self._ray, self._request, self._options = _ray(), request, options
+        self._tasks: dict[Any, int] = {}
+        self._patience = options.grace + SETTLE
+        self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+    def workers(self) -> int:
+        """How many tasks have not ended.
+
+        Raises:
+          UserError: what the worker of one has said.
+        """
+        for task in self._ended(0.0):
+            del self._tasks[task]
+            try:
+                line = self._ray.get(task)
+            except self._ray.exceptions.RayError as error:
+                self._board.note(f"a worker was lost: {_first_line(error)}")
+                continue
+            if line:
+                raise UserError(line)
+        return len(self._tasks)
+
+    def submit(self, count: int) -> None:
+        """Submit so many tasks."""
+        place = self._ray.remote(
+            num_cpus=self._request.cores,
+            num_gpus=self._request.gpus,
+            max_retries=-1,
+            scheduling_strategy="SPREAD",
+        )(run_worker)
+        environment = worker_environment()
+        free = [number for number in range(self._most) if number not in self._tasks.values()]
+        for number in free[:count]:
+            given = (self._directory, self._options, number, self._request.cores)
+            task = place.remote(
+                _SERVE, pickle.dumps(given), os.getcwd(), environment, self._patience
+            )
+            self._tasks[task] = number
+        self._board.note(f"asked Ray for {count} worker(s)")
+
+    def leave(self) -> None:
+        """Have the workers save and leave."""
+        for task in self._tasks:
+            self._ray.cancel(task)
+        self._ended(self._patience)
+
+    def _ended(self, timeout: float) -> list[Any]:
+        """The tasks that have ended after so many seconds, or before if that is all."""
+        tasks = list(self._tasks)
+        ended: list[Any] = []
+        if tasks:
+            ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=timeout)
+        return ended
+
+
+def worker_environment() -> dict[str, str]:
+    """What workers take over from the environment of the launcher: where this package is, and what
+    decides how numbers round.
+    """
+    taken = {name: value for name, value in os.environ.items() if name.startswith(_TAKEN)}
+    paths = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))
+    return {**taken, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def run_worker(
+    line: Sequence[str], given: bytes, cwd: str, environment: Mapping[str, str], patience: float
+) -> str:
+    """Run a worker in a process of its own, which is the task; its line if it ends with an error.
+
+    A task that is cancelled gets KeyboardInterrupt; its worker is asked to leave. Ray sends this
+    function as it is, so that only the worker needs this package.
+
+    Args:
+      line: the command, without Python.
+      given: its input, with the pid of the task appended.
+      cwd: its working folder, that of the launcher.
+      environment: added to that of the task.
+      patience: seconds that it has to leave.
+    """
+    with tempfile.TemporaryFile() as errors:
+        worker = subprocess.Popen(
+            [sys.executable, *line],
+            stdin=subprocess.PIPE,
+            stderr=errors,
+            cwd=cwd,
+            env={**os.environ, **environment},
+        )
+        assert worker.stdin is not None
+        with contextlib.suppress(BrokenPipeError), worker.stdin as pipe:  # it has died at once
+            pipe.write(given + pickle.dumps(os.getpid()))
+        try:
+            while worker.poll() is None:
+                time.sleep(0.2)
+        except BaseException:
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(patience)
+            raise
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").splitlines()
+    return lines[-1].removeprefix("error: ") if worker.returncode == 2 and lines else ""
+
+
+def serve() -> None:
+    """The main function of a worker: work until nothing is left; it is asked to leave when its
+    task dies.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    directory, options, number, cores = pickle.load(sys.stdin.buffer)
+    parent = pickle.load(sys.stdin.buffer)
+    try:
+        with Stop() as stop:
+            if os.getppid() == parent:
+                work(directory, [allotted(number, cores)], stop, options)
+    except UserError as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--executor=ray needs Ray: pip install 'attnlab[ray]'") from error
+    return ray

@@ -1,0 +1,268 @@
+"""The lock of a run directory: `.lock`, held by `flock` until its process ends, however that ends.
+
+On some file systems a machine does not see the `flock` of another one (NFS with `nolock`, Lustre
+with `localflock`), and two processes would train one run. So the holder also writes into the file who
+it is, with a number that nobody else has, and restores that where somebody overwrites it. Who takes
+over from another machine, whose process has not said that it ended, writes itself there and waits
+for such an answer before it goes on.
+
+Needs neither jax nor numpy: the launcher and the report read these files too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NotRequired, TypedDict
+
+from attnlab.errors import UserError
+from attnlab.records.files import timestamp
+from attnlab.records.json_kinds import Damaged, read
+
+WATCH = 2.0
+"""Seconds between two looks of a holder at its record."""
+ANSWER = 10.0
+"""Seconds to wait for the answer of a holder on another machine."""
+_LOOKS = 5  # tries for a lock that somebody may only be looking at
+_SIZE = 512  # bytes of a record, with blanks: it is overwritten as a whole
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Holder(TypedDict):
+    """Who holds a lock, or has held it last: `machine` names its present life, `end` says when the
+    lock was given up; earlier versions wrote neither, and no `nonce`.
+    """
+
+    pid: int
+    host: str
+    start: str
+    machine: NotRequired[str]
+    nonce: NotRequired[str]
+    end: NotRequired[str]
+
+
+class Held(UserError):
+    """A lock is held by a live process.
+
+    Attributes:
+      holder: which, in words: its pid, host and start.
+    """
+
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class Unlocked(UserError):
+    """A lock does not hold: a live process of another machine has it too."""
+
+    def __init__(self, workdir: str | Path) -> None:
+        super().__init__(
+            f"the lock of {workdir} does not hold between machines: {holder(workdir)} has it too;"
+            " use a file system whose locks all machines see (not NFS with nolock or Lustre with"
+            " localflock), or one machine"
+        )
+
+
+class RunLock:
+    """Holds `<workdir>/.lock` by `flock` until `release` or the end of the process, however it
+    ends.
+
+    The file itself stays: removing it would let two processes lock two different files. The
+    directory is made if absent.
+
+    Raises:
+      Held: another process holds it.
+      Unlocked: it holds nothing.
+      UserError: the directory cannot be written.
+    """
+
+    def __init__(self, workdir: str | Path) -> None:
+        self._workdir, self._path = workdir, Path(workdir) / ".lock"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file = open(file, "r+b", 0)  # noqa: SIM115 - held for the life of the process
+        except OSError as error:
+            raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
+        try:
+            self._lock()
+        except BlockingIOError:
+            self._file.close()
+            who = holder(workdir)
+            message = (
+                f"workdir {workdir} is being trained by a live process ({who}): wait for it, or"
+                " use another --workdir"
+            )
+            raise Held(message, who) from None
+        before, self._rival = _record(self._path), ""
+        here: Holder = {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
+        self._record: Holder = {**here, "machine": machine(), "nonce": secrets.token_hex(8)}
+        self._write()
+        self._prove(before is not None and _is_open_elsewhere(before))
+        _watched.add(self)
+        _watch()
+
+    def _lock(self) -> None:
+        """Take the lock; `is_held` may be looking at it for an instant."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    self._file.close()
+                    raise UserError(
+                        f"cannot lock {self._path}: {error.strerror}; use a --workdir on a file"
+                        " system with locks"
+                    ) from error
+                if not left:
+                    raise BlockingIOError from error
+            time.sleep(0.02)
+
+    def _write(self) -> None:
+        os.pwrite(self._file.fileno(), json.dumps(self._record).encode().ljust(_SIZE), 0)
+        os.ftruncate(self._file.fileno(), _SIZE)
+        os.fsync(self._file.fileno())
+
+    def _other(self) -> str:
+        """The nonce of another process that has written itself into the file; "" for none."""
+        record = _record(self._path) or self._record
+        return "" if (nonce := record.get("nonce", "")) == self._record["nonce"] else nonce
+
+    def _prove(self, wait: bool) -> None:
+        """Raise `Unlocked` if another process answers, at once or within `ANSWER`."""
+        until = time.monotonic() + (ANSWER if wait else 0.0)
+        while not self._other():
+            if time.monotonic() >= until:
+                return
+            time.sleep(min(WATCH, ANSWER) / 4)
+        self._file.close()
+        raise Unlocked(self._workdir)
+
+    def answer(self) -> None:
+        """Restore the record where another process has overwritten it, which gives way then. One
+        that insists has found no answer for a while, and goes on: this process ends.
+        """
+        with _writing:
+            if self._file.closed or not (other := self._other()):
+                return
+            if other == self._rival:
+                print(f"error: {Unlocked(self._workdir)}", file=sys.stderr, flush=True)
+                os._exit(2)
+            self._rival = other
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def release(self) -> None:
+        """Give the lock up. Safe to call twice."""
+        with _writing:
+            if not self._file.closed:
+                self._record["end"] = timestamp()
+                with contextlib.suppress(OSError):
+                    self._write()
+                self._file.close()
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+_watched: weakref.WeakSet[RunLock] = weakref.WeakSet()
+_writing = threading.Lock()
+
+
+@functools.cache
+def _watch() -> None:
+    """Begin to look at the records of all locks of this process."""
+
+    def look() -> None:
+        while True:
+            time.sleep(WATCH)
+            for lock in list(_watched):
+                lock.answer()
+
+    threading.Thread(target=look, name="locks", daemon=True).start()
+
+
+def prove(workdir: str | Path) -> None:
+    """Raise `Unlocked` if a process of another machine works in a folder and its lock is not seen
+    here; where it cannot be told, because that process has died, it takes `ANSWER` seconds.
+    """
+    record = _record(Path(workdir) / ".lock")
+    if record is not None and _is_open_elsewhere(record):
+        with contextlib.suppress(Held):
+            RunLock(workdir).release()
+
+
+def is_held(workdir: str | Path) -> bool:
+    """Whether a live process holds the lock of `workdir`; writes nothing."""
+    try:
+        with open(Path(workdir) / ".lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def holder(workdir: str | Path) -> str:
+    """Who holds the lock of `workdir`, or has held it last, in words: its pid, host and start."""
+    record = _record(Path(workdir) / ".lock")
+    if record is None:
+        return "it has not said which"
+    return f"pid {record['pid']} on {record['host']} since {record['start']}"
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Only one process at a time is inside, for one file, the others wait; it ends with its holder,
+    however that ends.
+    """
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def machine() -> str:
+    """A word that no other machine has, and this one no more when it has started again; "" if the
+    system has none.
+    """
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _is_open_elsewhere(record: Holder) -> bool:
+    """Whether a process of another machine has not said that it has given the lock up."""
+    here = (socket.gethostname(), machine())
+    return "end" not in record and (record["host"], record.get("machine", here[1])) != here
+
+
+def _record(path: Path) -> Holder | None:
+    """The record of a lock; None if there is none, or it is being written."""
+    try:
+        return read(path.read_bytes(), Holder)
+    except (OSError, Damaged):
+        return None

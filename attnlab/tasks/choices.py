@@ -1,0 +1,66 @@
+"""The choice of one class among several: its loss, its scores example by example, and how often each
+label got each answer.
+
+A label is k + 1 for class k of C and 0 where no row is. One that only a split other than training has
+is C + 1: whatever is answered there is wrong, and the loss, which would be infinite, leaves it out.
+
+Axis letters: B rows of a batch, N examples, C classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.tasks.protocol import Response, Scores, Smoothing, Sums
+from attnlab.tasks.tokens import cross_entropy
+
+
+def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Sums:
+    """Sums over the rows of a batch, of logits [B,C] and label [B]: "loss", "known" (rows with a
+    label of training), "rows", "correct".
+    """
+    logits = logits.astype(jnp.float32)
+    real, trained = label > 0, (label > 0) & (label <= logits.shape[-1])
+    losses = cross_entropy(logits, jnp.where(trained, label - 1, 0), smoothing)
+    return {
+        "loss": jnp.where(trained, losses, 0.0).sum(),
+        "known": trained.sum(),
+        "rows": real.sum(),
+        "correct": ((logits.argmax(axis=-1) == label - 1) & real).sum(),
+    }
+
+
+def choice_rows(
+    logits: np.ndarray, classes: np.ndarray, trained: np.ndarray
+) -> dict[str, tuple[str, np.ndarray]]:
+    """Rule and rows of "loss" and "accuracy", see `attnlab.records.items`, from logits [N,C] and the
+    right class [N], where it is one of training (`trained`).
+    """
+    logits = logits.astype(np.float64)
+    wanted = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]
+    nats = np.where(trained, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
+    right = logits.argmax(axis=1) == classes
+    return {
+        "loss": ("ratio", np.stack([nats, trained], axis=1)),
+        "accuracy": ("ratio", np.stack([right, np.ones_like(trained)], axis=1)),
+    }
+
+
+def confusion(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> Scores:
+    """How often each label (row; `names` and then others) got each answer (column; of `names`), from
+    the label and the answer of every example.
+    """
+    counts = Counter(pairs)
+    labels = (*names, *sorted({label for label, _ in counts} - {*names}))
+    return {row: {column: counts[row, column] for column in names} for row in labels}
+
+
+def likeliest(logits: np.ndarray, names: Sequence[str]) -> Response:
+    """The likeliest class, given logits [C], and its log probability."""
+    chances = logits - np.logaddexp.reduce(logits)
+    return Response(names[int(chances.argmax())], float(chances.max()))

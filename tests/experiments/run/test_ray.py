@@ -1,0 +1,247 @@
+"""Workers that Ray places. In the full mode on a cluster of two nodes that the test starts, with
+trials that train nothing, and kills.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run.ray import Request, run_worker, worker_environment
+from attnlab.experiments.run.state import look_at_all
+from attnlab.experiments.run.worker import DEFAULTS
+from attnlab.records.attempts import read
+from tests.commands.tiny import refused
+from tests.experiments import real, stub
+from tests.experiments.kill_sweep import doubled, processes, torn
+
+STUB = "from tests.experiments import stub; stub.hasten()"
+SERVE = f"{STUB}; from attnlab.experiments.run.ray import serve; serve()"
+LAUNCHER = f"""
+import sys
+from pathlib import Path
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.run import board, launcher, placing, ray
+from attnlab.experiments.run.stop import Stop
+
+if __name__ == "__main__":
+    directory, placing.POLL, ray._SERVE = Path(sys.argv[1]), 0.2, ("-c", {SERVE!r})
+    request = ray.Request(2, 1, 0, sys.argv[2])
+    request.check()
+    with launcher.lock(directory), Stop() as stop:
+        launcher.retry_failed(directory)
+        shown = board.Board(Plan.of_sweep(directory), directory)
+        workers = ray.Cluster(directory, request, shown, stop)
+        wrong = launcher.Launcher(directory, workers, shown, stop).train()
+    sys.exit(128 + stop.signal if stop.signal else len(wrong))
+"""
+
+
+def nobody(address: str, **settings: Any) -> None:
+    raise ConnectionError("Could not find any running Ray instance.\nPlease start one")
+
+
+@pytest.mark.parametrize(
+    ("installed", "flags", "words"),
+    [
+        (None, [], "--executor=ray needs Ray: pip install 'attnlab[ray]'"),
+        (
+            {"is_initialized": lambda: False, "init": nobody},
+            [],
+            "no Ray cluster answers at --ray.address=auto (Could not find any running Ray instance.)",
+        ),
+        (
+            {"is_initialized": lambda: False},
+            ["--ray.address=127.0.0.1:1"],
+            "no Ray cluster answers at --ray.address=127.0.0.1:1 (",
+        ),
+        (
+            {
+                "is_initialized": lambda: True,
+                "nodes": lambda: [{"Alive": True, "Resources": {"CPU": 8.0, "GPU": 1.0}}],
+            },
+            ["--ray.cores=4", "--ray.gpus=2"],
+            "no node of the Ray cluster has so many cores and GPUs (they have 8 and 1); ask for",
+        ),
+    ],
+)
+def test_what_is_refused_before_anything_is_planned(
+    installed: dict[str, Any] | None,
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = None if installed is None else SimpleNamespace(**installed)
+    monkeypatch.setitem(sys.modules, "ray", module)
+    line = ["sweep", "experiments/quickstart.py", f"--dir={tmp_path / 'sweep'}", "--executor=ray"]
+    assert words in refused(*line, *flags) and not (tmp_path / "sweep").exists()
+
+
+def test_a_worker_is_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last line is the task's, and a task that is cancelled asks it to leave."""
+    monkeypatch.setenv("XLA_FLAGS", "--some")
+    monkeypatch.setenv("OTHER", "no")
+    environment = worker_environment()
+    assert environment["XLA_FLAGS"] == "--some" and "OTHER" not in environment
+    assert environment["PYTHONPATH"].startswith(str(real.ROOT))
+    given = (b"", str(tmp_path), {}, 30.0)
+    assert run_worker(("-c", "print(1)"), *given) == ""
+    wrong = "import sys; print('noise\\nerror: too few', file=sys.stderr); sys.exit(2)"
+    assert run_worker(("-c", wrong), *given) == "too few"
+    waiting = "import signal, sys; open('here', 'w'); signal.sigwait([15]); open('left', 'w')"
+    blocked = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); {waiting}"
+
+    def cancel() -> None:
+        stub.until((tmp_path / "here").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=cancel).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_worker(("-c", blocked), *given)
+    assert (tmp_path / "left").exists()
+
+
+def test_a_worker_leaves_when_its_task_is_killed(tmp_path: Path) -> None:
+    """Its trial saves: the signal comes from the system, for the task cannot send one."""
+    plan = stub.planned(tmp_path, seeds=(0,))
+    stub.behave(tmp_path, additive_0="wait")
+    code = (
+        "import pickle, sys; from pathlib import Path; from attnlab.experiments.run import ray;"
+        " from attnlab.experiments.run.worker import DEFAULTS;"
+        " given = pickle.dumps((Path(sys.argv[1]), DEFAULTS, 0, 1));"
+        " ray.run_worker(('-c', sys.argv[2]), given, '.', {'PYTHONPATH': sys.argv[3]}, 30.0)"
+    )
+    line = [sys.executable, "-c", code, str(tmp_path), SERVE, str(real.ROOT)]
+    task = subprocess.Popen(line, env=real.environment(), cwd=real.ROOT)
+    first = plan.trials()[0].workdir(tmp_path)
+    stub.until((first / "steps").exists)
+    task.kill()
+    task.wait()
+    stub.until(lambda: read(first)[-1]["event"] == "end")
+    assert read(first)[-1]["message"] == "signal 15" and DEFAULTS.grace == 60
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes of one core each."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    size = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    made = Cluster()
+    try:
+        made.add_node(**size, include_dashboard=False)
+        made.add_node(**size)
+    except Exception as error:  # on a machine at its limit Ray's agents are not there within 15 s
+        made.shutdown()
+        pytest.skip(f"no Ray cluster starts here: {error}")
+    yield made
+    sys.modules["ray"].shutdown()  # a test has connected
+    made.shutdown()
+
+
+Launch = Callable[[Path], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def launch(cluster: Any) -> Iterator[Launch]:
+    """Starts launchers, which end with the test."""
+    launchers: list[subprocess.Popen[bytes]] = []
+
+    def start(directory: Path) -> subprocess.Popen[bytes]:
+        script = directory.parent / "launch.py"
+        script.write_text(LAUNCHER)
+        line = [sys.executable, str(script), str(directory), cluster.address]
+        launchers.append(subprocess.Popen(line, env=real.environment(), cwd=directory.parent))
+        return launchers[-1]
+
+    yield start
+    for launcher in launchers:
+        launcher.kill()
+        launcher.wait()
+
+
+def lineages(plan: Plan, directory: Path) -> list[dict[str, int]]:
+    """The processes of each trial that runs now and has made a step: itself, the worker (behind the
+    server that has forked it) and the task.
+    """
+    parents, found = processes(), []
+    for one in look_at_all(plan, directory):
+        folder = one.trial.workdir(directory)
+        starts = [record["pid"] for record in read(folder) if record["event"] == "start"]
+        if one.state == "running" and (folder / "steps").exists() and starts[-1] in parents:
+            worker = parents.get(parents[starts[-1]], 0)
+            found.append({"trial": starts[-1], "worker": worker, "task": parents.get(worker, 0)})
+    return [line for line in found if min(line.values()) > 1]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_kills_of_nodes_workers_and_launchers_lose_and_repeat_nothing(
+    cluster: Any, launch: Launch, tmp_path: Path
+) -> None:
+    """Of twelve trials every step was made once, each trial by one process at a time."""
+    directory = tmp_path / "sweep"
+    plan = stub.planned(directory, seeds=tuple(range(6)))
+    names = [f"{one.candidate.variant}_{one.seed}" for one in plan.trials()]
+    stub.behave(directory, **dict.fromkeys(names, "slow"))
+    lines: list[list[dict[str, int]]] = []
+    launcher = launch(directory)
+    for victim in ("worker", "task", "launcher", "node", "trial"):
+        stub.until(lambda: lines.append(lineages(plan, directory)) or lines[-1], 200)
+        if victim == "node":
+            node = cluster.worker_nodes.copy().pop()
+            cluster.remove_node(node, allow_graceful=False)
+            cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+        elif victim == "launcher":
+            launcher.kill()
+            launcher.wait()
+            launcher = launch(directory)
+        else:
+            os.kill(lines[-1][0][victim], signal.SIGKILL)
+        time.sleep(1)
+    assert launcher.wait(600) == 0
+    assert {one.state for one in look_at_all(plan, directory)} == {"done"}
+    assert doubled(directory) == [] and torn(directory) == []
+    for trial in plan.trials():
+        steps = (trial.workdir(directory) / "steps").read_text().split()
+        assert steps == [str(step) for step in range(stub.STEPS)]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_a_launcher_that_is_told_to_stop_takes_its_workers_with_it(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """They save; the same command goes on."""
+    directory = tmp_path / "sweep"
+    plan = stub.planned(directory)
+    stub.behave(directory, additive_0="wait", general_0="wait")
+    launcher = launch(directory)
+    stub.until(lambda: len(lineages(plan, directory)) == 2, 200)
+    launcher.terminate()
+    assert launcher.wait(120) == 128 + signal.SIGTERM
+    seen = {one.trial.name: one.state for one in look_at_all(plan, directory)}
+    assert sorted(seen.values()) == [*["interrupted"] * 2, *["pending"] * 2]
+    stub.behave(directory)
+    assert launch(directory).wait(300) == 0
+    assert {one.state for one in look_at_all(plan, directory)} == {"done"}
+
+
+@pytest.mark.full
+def test_devices_that_no_node_has(cluster: Any) -> None:
+    with pytest.raises(UserError, match="no node of the Ray cluster has so many cores and GPUs"):
+        Request(1, 2, 0, cluster.address).check()

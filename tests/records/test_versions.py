@@ -1,0 +1,65 @@
+"""One version for each format of records: older ones are read as a table says, newer ones refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan
+from attnlab.records.manifest import Manifest
+from tests.experiments.synthetic import edit, sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+HEADS = pytest.mark.parametrize(
+    ("head", "file"), [(Manifest, "manifest.json"), (Plan, "plan.json")]
+)
+
+
+def written(directory: Path, file: str, **fields: object) -> Path:
+    """The head of a record of version 1 with other fields."""
+    (path,) = sweep(directory, {"a": (0.9,)}).rglob(file)
+    edit(path, **fields)
+    return path
+
+
+@pytest.mark.quick
+@HEADS
+def test_a_record_without_a_version_is_of_the_first_and_stays_of_its_own(
+    head: Any, file: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, file)
+    path.write_text(path.read_text().replace('"version": 1,', ""))
+    for version in (1, 2):
+        found = head.read(path.parent)
+        assert found.version == version
+        found.write(path.parent)
+        assert next(iter(json.loads(path.read_text()).items())) == ("version", version)
+        edit(path, version=2)
+
+
+@HEADS
+@pytest.mark.parametrize("version", [0, 3, "2"])
+def test_another_version_is_refused_whatever_else_is_there(
+    version: object, head: Any, file: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, file, version=version, unknown=1)
+    words = f"is of version {version}, and this attnlab reads 1 to 2: use the attnlab that wrote it"
+    with pytest.raises(UserError, match="is damaged" if version == "2" else words):
+        head.read(path.parent)
+
+
+def test_the_page_on_reports_decides_on_all_that_an_older_record_may_lack() -> None:
+    """Each is taken, translated, or refused; what the code reads beside version 2 stands there."""
+    page = (ROOT / "docs" / "report.md").read_text()
+    rows = re.findall(r"^\| (run|sweep) \| (.*) \| (\w+).* \|$", page, re.MULTILINE)
+    assert {made for *_, made in rows} == {"taken", "translated", "refused"} and len(rows) == 19
+    names = " ".join(lacking for _, lacking, _ in rows)
+    for name in ("attempts", "items", "digests", "look", "looks", "examples"):
+        assert re.search(rf"\b{name}\.\w+", names), name
