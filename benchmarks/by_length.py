@@ -80,7 +80,7 @@ def texts(trial: Trial, directory: Path) -> tuple[list[str], list[str], bool]:
     config = configs.prepare(configs.from_dict(trial.config))
     assert isinstance(config, TextSettings)
     task: Any = TASKS.resolve(config.task).load(config, workdir, ("test",))
-    pairs = task.data.pairs["test"]
+    pairs = task.data.rows["test"]
     return (
         [source for source, _ in pairs],
         [task.vocabularies[1].normalize(target) for _, target in pairs],

@@ -81,7 +81,7 @@ def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[s
     from attnlab.tasks.translation import Translation
 
     assert isinstance(task, Translation)
-    pairs = task.data.pairs[split][: sentences or None]
+    pairs = task.data.rows[split][: sentences or None]
     sources = [source for source, _ in pairs]
     times = []
     for _ in range(2):

@@ -77,7 +77,7 @@ def decoding(config: str, *settings: str) -> Run:
     given = configs.load(f"configs/{config}", [*SMALL, *settings])
     task: Any = TASKS.resolve(given.task).load(given, None, ("train", "test"))
     params = task.init(jax.random.key(0))
-    sources = [source for source, _ in task.data.pairs["test"]]
+    sources = [source for source, _ in task.data.rows["test"]]
 
     def run() -> list[float]:
         best = [beams[0] for beams in task.translate(params, sources)]

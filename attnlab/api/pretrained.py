@@ -159,15 +159,13 @@ def _save_image_model(
 
 def _vocabulary(run: Run) -> Vocabulary:
     """The one vocabulary of a run; `UserError` if it has two."""
-    data = run.task.data
-    if hasattr(data, "vocabulary"):
-        return data.vocabulary  # type: ignore[no-any-return]
-    if data.source_vocabulary is not data.target_vocabulary:
+    learned = run.task.data.learned
+    if learned.source is not learned.target:
         raise UserError(
             "source and target have vocabularies of their own, and a folder of transformers has one"
             " for both; train with vocabulary.shared=true"
         )
-    return data.source_vocabulary  # type: ignore[no-any-return]
+    return learned.vocabulary  # type: ignore[no-any-return]
 
 
 def _origin(run: Run) -> dict[str, Any]:

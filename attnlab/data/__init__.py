@@ -11,28 +11,16 @@ attnlab.data.images.labelled.Labelled` for classification of images, for images 
 them `captions`, `objects` and `masks`, see `attnlab.data.images.annotated`, and
 `visual_questions(split) -> attnlab.data.images.questions.Asked`. A source whose texts are ids already has
 `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
-`attnlab.data.shards`.
+`attnlab.data.shards`. What is read of a source is an `attnlab.data.dataset.Dataset`, of a kind for
+each of these methods.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from attnlab.config.registry import Table
 
 SPLITS = ("train", "valid", "test")
-Read = TypeVar("Read")
-
-
-def read_splits(
-    read: Callable[[str], Read], splits: Sequence[str], *, learn: bool
-) -> dict[str, Read]:
-    """What `read` gives for each of `splits`, in the order of `SPLITS`; also "train", where something
-    is to be learned from it.
-    """
-    return {
-        split: read(split) for split in SPLITS if split in splits or (split == "train" and learn)
-    }
-
 
 SOURCES: Table[Callable[..., Any]] = Table(
     "data source",

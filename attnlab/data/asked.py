@@ -9,22 +9,12 @@ loss and no score counts.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from attnlab.config.schema import Node
-from attnlab.data import read_splits
 from attnlab.data.columns import Examples, Packed
-from attnlab.data.corpus import (
-    OfRows,
-    VocabularySettings,
-    fingerprint_of_rows,
-    giving,
-    saved_or_inherited,
-)
+from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -41,76 +31,61 @@ class Row(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class AskedTexts(OfRows):
-    """The data of a run.
-
-    Attributes:
-      rows: split to its texts.
-      examples: split to the same as ids.
-      vocabulary: of words and answers together.
-      group: what the groups of the rows are called, "" where there are none.
-      guesses: split to the scores of baselines that read nothing or little, by name.
-      fingerprints: split to a hash of its rows, for the manifest.
+class AskedTexts(Dataset[Row]):
+    """The data of a run of a diagnostic task; `beside` has the scores of baselines that read nothing or
+    little, by name.
     """
 
-    things: ClassVar[str] = "texts"
+    method = "asked"
+    such_as = "mqar; in_a_row makes one of a source of pairs"
+    things = "texts"
+    guessing = True
 
-    rows: Mapping[str, Sequence[Row]]
-    examples: Mapping[str, Examples]
-    vocabulary: Vocabulary
-    group: str = ""
-    guesses: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    @property
+    def group(self) -> str:
+        """What the groups of the rows are called, "" where there are none."""
+        return getattr(self.source, "group", "")
 
     def questions(self, split: str) -> int:
         """The number of answers that are asked for."""
-        return sum(map(bool, (answer for row in self.rows[split] for answer in row.answers)))
+        return len(_answers(self.rows[split]))
+
+    def checked(self, given: Sequence[Row], split: str) -> Sequence[Row]:
+        """See `Dataset.checked`: every word has an answer or none, and a split asks for some."""
+        where = f"config.data={self.name}"
+        for row in given:
+            if len(row.words) != len(row.answers):
+                raise UserError(
+                    f"{where}: a text of the {split} split has {len(row.words)} words and"
+                    f" {len(row.answers)} answers; give one for each word, '' where nothing is asked"
+                )
+        if not any(any(row.answers) for row in given):
+            raise UserError(f"{where}: the {split} split asks for no answer")
+        return given
+
+    def texts_of(self, train: Sequence[Row]) -> Iterable[str]:
+        """See `Dataset.texts_of`: words and answers together."""
+        return (" ".join((*row.words, *filter(None, row.answers))) for row in train)
+
+    def prior_of(self, train: Sequence[Row]) -> Counter[str]:
+        """See `Dataset.prior_of`: how often each answer is right."""
+        return Counter(_answers(train))
+
+    def encoded(self, given: Sequence[Row], split: str) -> Split:
+        """See `Dataset.encoded`."""
+        more: Callable[..., Mapping[str, float]] = getattr(self.source, "guesses", lambda rows: {})
+        baselines = {**guesses(self.prior, _answers(given)), **more(given)}
+        columns = encode(self.vocabulary, given)
+        return Split(given, columns, fingerprint_of_rows(given), baselines)
 
     def about(self, split: str) -> str:
         """Texts, words, questions and the baselines, in a line."""
         words = sum(len(row.words) for row in self.rows[split])
-        guesses = ", ".join(f"{name} {score:.3f}" for name, score in self.guesses[split].items())
+        baselines = ", ".join(f"{name} {score:.3f}" for name, score in self.beside[split].items())
         return (
             f"{self.size(split):,} texts, {words:,} words, {self.questions(split):,} questions;"
-            f" accuracy of guesses: {guesses}"
+            f" accuracy of guesses: {baselines}"
         )
-
-
-def load(
-    data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any] | Node,
-    workdir: Path | None = None,
-    splits: Sequence[str] = ("train", "valid"),
-    begun: Path | None = None,
-) -> AskedTexts:
-    """Read the splits of a source and encode them; the vocabulary is kept and learned as
-    `corpus.load` does, or that of the run `begun`.
-
-    Raises:
-      UserError: bad config, a source of another kind, a split without a question, words that are
-        cut into several pieces, or a saved vocabulary that is damaged or of other settings.
-    """
-    source = giving(data, "asked", "mqar; in_a_row makes one of a source of pairs")
-    settings = VocabularySettings.read(vocabulary)
-    # The training split is always read: guesses are learned from it.
-    rows = read_splits(
-        lambda split: _checked(source.asked(split), f"config.data={data['name']}", split),
-        splits,
-        learn=True,
-    )
-    learned = saved_or_inherited(workdir, settings, begun) or _learn(rows["train"], settings)
-    answers = Counter(answer for row in rows["train"] for answer in row.answers if answer)
-    chosen = {split: rows[split] for split in splits}
-    more: Callable[..., Mapping[str, float]] = getattr(source, "guesses", lambda rows: {})
-    return AskedTexts(
-        chosen,
-        {split: encode(learned, texts) for split, texts in chosen.items()},
-        learned,
-        getattr(source, "group", ""),
-        {split: {**guesses(answers, texts), **more(texts)} for split, texts in chosen.items()},
-        {split: fingerprint_of_rows(texts) for split, texts in chosen.items()},
-    )
 
 
 def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
@@ -135,30 +110,21 @@ def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
     return Examples(source=Packed(source, special.pad), target=Packed(target, special.pad))
 
 
-def guesses(answers: Counter[str], rows: Sequence[Row]) -> dict[str, float]:
-    """The accuracy on `rows` of a uniform guess among all answers of the training split, "chance",
-    and of its most frequent answer, "majority".
+def _answers(rows: Sequence[Row]) -> list[str]:
+    """All that is asked for."""
+    return [answer for row in rows for answer in row.answers if answer]
+
+
+def guesses(answers: Counter[str], asked: Sequence[str]) -> dict[str, float]:
+    """The accuracy on the answers `asked` for of a uniform guess among all `answers` of the training
+    split, "chance", and of its most frequent answer, "majority".
     """
-    asked = [answer for row in rows for answer in row.answers if answer]
-    best = min(answers, key=lambda answer: (-answers[answer], answer))
     return {
         CHANCE: sum(answer in answers for answer in asked) / len(answers) / len(asked),
-        MAJORITY: asked.count(best) / len(asked),
+        MAJORITY: asked.count(most_frequent(answers)) / len(asked),
     }
 
 
-def _checked(rows: Sequence[Row], where: str, split: str) -> Sequence[Row]:
-    for row in rows:
-        if len(row.words) != len(row.answers):
-            raise UserError(
-                f"{where}: a text of the {split} split has {len(row.words)} words and"
-                f" {len(row.answers)} answers; give one for each word, '' where nothing is asked"
-            )
-    if not any(any(row.answers) for row in rows):
-        raise UserError(f"{where}: the {split} split asks for no answer")
-    return rows
-
-
-def _learn(rows: Sequence[Row], settings: VocabularySettings) -> Vocabulary:
-    texts = (" ".join((*row.words, *filter(None, row.answers))) for row in rows)
-    return Vocabulary.train(texts, **settings.of_one)
+def most_frequent(answers: Counter[str]) -> str:
+    """The answer that is right most often, of equal ones the first in alphabetical order."""
+    return min(answers, key=lambda answer: (-answers[answer], answer))

@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 
 from attnlab.data import SPLITS
-from attnlab.data.generated import Sized
+from attnlab.data.generated import Sized, within
 from attnlab.errors import UserError
 
 
@@ -50,11 +50,8 @@ class Associations(Sized):
                     f"config.data.{field}={length} must be an even number of at least {least}: keys"
                     " and values in turn"
                 )
-        for field, most in (("keys", len(string.ascii_lowercase)), ("values", len(string.digits))):
-            if not 1 <= getattr(self, field) <= most:
-                raise UserError(
-                    f"config.data.{field}={getattr(self, field)} must be in 1 ... {most}"
-                )
+        within("keys", self.keys, 1, len(string.ascii_lowercase))
+        within("values", self.values, 1, len(string.digits))
 
     def texts(self, split: str) -> list[str]:
         """The texts of `split`."""

@@ -32,13 +32,13 @@ class ProcessBatches:
 
     Args:
       ids: what is read.
-      size, length, process_index, process_count, multiple, special: see `streams.Lanes`.
+      size, length, process_index, process_count, multiple, beside, special: see `streams.Lanes`.
 
     Attributes:
       batches_per_epoch, shapes, counts, note: see `streams.Lanes`.
 
     Raises:
-      UserError: rows not divisible by `multiple` or the processes.
+      UserError: rows not divisible by `multiple` or the processes, or nothing to read.
     """
 
     note: str
@@ -52,15 +52,19 @@ class ProcessBatches:
         process_index: int = 0,
         process_count: int = 1,
         multiple: int = 1,
+        beside: Mapping[str, np.ndarray] | None = None,
         special: Special = OURS,
     ) -> None:
         check_divisible(size, math.lcm(multiple, process_count))
         share = size // process_count
         self._ids, self._size, self._length, self._special = ids, size, length, special
+        self._beside = dict(beside or {})
         self._rows = np.arange(process_index * share, (process_index + 1) * share)
 
     def _set_epoch(self, steps: int) -> None:
-        """Sets the number of steps of an epoch, and the shapes that they have."""
+        """Sets the number of steps of an epoch, and the shapes that they have; `UserError` for none."""
+        if not steps:
+            raise UserError("config.data has no text to read")
         self.batches_per_epoch = steps
         self.shapes, self.counts = ((len(self._rows), self._length),), (steps,)
 
@@ -85,19 +89,10 @@ class Blocks(ProcessBatches):
     """
 
     def __init__(
-        self,
-        ids: Any,
-        *,
-        size: int,
-        length: int,
-        seed: int | None = None,
-        beside: Mapping[str, np.ndarray] | None = None,
-        **shared: Any,
+        self, ids: Any, *, size: int, length: int, seed: int | None = None, **shared: Any
     ) -> None:
         super().__init__(ids, size=size, length=length, **shared)
-        if not len(ids):
-            raise UserError("config.data has no text to read")
-        self._beside, self._seed = dict(beside or {}), seed
+        self._seed = seed
         self._count = -(-len(ids) // length)
         self._set_epoch(-(-self._count // size))
         order = "in their order" if seed is None else "shuffled"

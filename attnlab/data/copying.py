@@ -14,7 +14,7 @@ import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnlab.data.generated import Alignment, Generated, Pair, split_of
+from attnlab.data.generated import Alignment, Generated, Pair, split_of, within
 from attnlab.errors import UserError
 
 _FEWEST = 1000  # different texts, so that every split has some
@@ -58,10 +58,7 @@ class Copying(Generated):
                 f"config.data.tested={self.tested} must be 0 or above"
                 f" config.data.longest={self.longest}"
             )
-        if not 2 <= self.symbols <= len(string.ascii_lowercase):
-            raise UserError(
-                f"config.data.symbols={self.symbols} must be in 2 ... {len(string.ascii_lowercase)}"
-            )
+        within("symbols", self.symbols, 2, len(string.ascii_lowercase))
         if self.symbols**self.longest < _FEWEST:
             texts = f"{self.symbols}^{self.longest} different texts"
             raise UserError(

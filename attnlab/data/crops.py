@@ -38,15 +38,7 @@ class Crops(ProcessBatches):
       UserError: rows not divisible by `multiple` or the processes, or fewer than T + 1 ids.
     """
 
-    def __init__(
-        self,
-        ids: Any,
-        *,
-        size: int,
-        length: int,
-        seed: int,
-        **shared: Any,
-    ) -> None:
+    def __init__(self, ids: Any, *, size: int, length: int, seed: int, **shared: Any) -> None:
         super().__init__(ids, size=size, length=length, **shared)
         if len(ids) <= length:
             raise UserError(

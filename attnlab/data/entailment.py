@@ -17,8 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from attnlab.data.generated import Sized, split_of
-from attnlab.errors import UserError
+from attnlab.data.generated import Sized, split_of, within
 
 LABELS = ("entailment", "neutral", "contradiction")
 PERSONS = ("anna", "ben", "clara", "david", "emma", "felix", "greta", "hugo")
@@ -73,10 +72,7 @@ class Entailment(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.clauses < len(ACTIONS):
-            raise UserError(
-                f"config.data.clauses={self.clauses} must be in 2 ... {len(ACTIONS) - 1}"
-            )
+        within("clauses", self.clauses, 2, len(ACTIONS) - 1)
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The (premise, hypothesis) pairs of `split`, each with its label."""

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
-from attnlab.data import SPLITS
+from attnlab.config.registry import Part, made
+from attnlab.data import SOURCES, SPLITS
 from attnlab.errors import UserError
 
 Pair = tuple[str, str]
@@ -61,6 +63,26 @@ class Generated(Sized):
           ValueError: a pair that this source cannot have made.
         """
         raise NotImplementedError
+
+
+def source_within(of: Part, method: str, purpose: str) -> Any:
+    """The source in the field `of` of another; `UserError` unless it has this method."""
+    source = made(SOURCES, of)()
+    if not callable(getattr(source, method, None)):
+        kind = type(source).__name__
+        raise UserError(f"config.data.of: {kind} has no {method}(split) {purpose}")
+    return source
+
+
+def within(where: str, value: int, least: int, most: int | None = None) -> None:
+    """Refuses a setting out of range.
+
+    Raises:
+      UserError: `value` is below `least` or above `most`.
+    """
+    if value < least or (most is not None and value > most):
+        limits = f"at least {least}" if most is None else f"in {least} ... {most}"
+        raise UserError(f"config.data.{where}={value} must be {limits}")
 
 
 def split_of(source: str) -> str:

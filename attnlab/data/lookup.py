@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnlab.data.generated import Sized, split_of
+from attnlab.data.generated import Sized, split_of, within
 from attnlab.errors import UserError
 
 
@@ -52,10 +52,7 @@ class Lookup(Sized):
             raise UserError(
                 f"{limits}: expected 1 <= pairs <= keys <= {len(string.ascii_lowercase)}"
             )
-        if not 2 <= self.values <= len(string.digits):
-            raise UserError(
-                f"config.data.values={self.values} must be in 2 ... {len(string.digits)}"
-            )
+        within("values", self.values, 2, len(string.digits))
         texts = math.perm(self.keys, self.pairs) * self.values**self.pairs * self.pairs
         if texts < 200:  # about ten of them for validation
             raise UserError(

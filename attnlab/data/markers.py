@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnlab.data.generated import Sized, split_of
+from attnlab.data.generated import Sized, split_of, within
 from attnlab.errors import UserError
 
 SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou"]
@@ -49,11 +49,8 @@ class Markers(Sized):
         if not 4 <= self.shortest <= self.longest:
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits}: expected 4 <= shortest <= longest")
-        for field, most in (("numbers", 100), ("words", len(SYLLABLES))):
-            if not 2 <= getattr(self, field) <= most:
-                raise UserError(
-                    f"config.data.{field}={getattr(self, field)} must be in 2 ... {most}"
-                )
+        within("numbers", self.numbers, 2, 100)
+        within("words", self.words, 2, len(SYLLABLES))
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""

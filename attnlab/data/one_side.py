@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.errors import UserError
+from attnlab.data.generated import source_within
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,5 @@ class OneSide:
 
     def texts(self, split: str) -> list[str]:
         """The texts of `split`; raises `UserError` as `of` does, and where `of` has no pairs."""
-        source = made(SOURCES, self.of)()
-        if not callable(getattr(source, "pairs", None)):
-            raise UserError(
-                f"config.data.of: {type(source).__name__} has no pairs(split) of which one side"
-                " could be taken"
-            )
+        source = source_within(self.of, "pairs", "of which one side could be taken")
         return [pair[self.side == "target"] for pair in source.pairs(split)]

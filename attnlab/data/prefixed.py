@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.errors import UserError
+from attnlab.data.generated import source_within
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,5 @@ class Prefixed:
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """The pairs of `split`; raises `UserError` as `of` does, and where `of` has no pairs."""
-        source = made(SOURCES, self.of)()
-        if not callable(getattr(source, "pairs", None)):
-            raise UserError(
-                f"config.data.of: {type(source).__name__} has no pairs(split) whose sources could"
-                " get a prefix"
-            )
+        source = source_within(self.of, "pairs", "whose sources could get a prefix")
         return [(self.prefix + text, target) for text, target in source.pairs(split)]

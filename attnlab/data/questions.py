@@ -4,28 +4,16 @@ are ids says `attnlab.data.passages`.
 
 from __future__ import annotations
 
-import dataclasses
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from attnlab.config.schema import Node
-from attnlab.data import read_splits
-from attnlab.data.columns import Examples
-from attnlab.data.corpus import (
-    OfRows,
-    VocabularySettings,
-    fingerprint_of_rows,
-    giving,
-    saved_or_inherited,
-)
+from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.files import contents, find_file
 from attnlab.data.generated import Sized, split_of
 from attnlab.data.passages import MOST, Question, Units, Windows, read, to_examples, unreachable
 from attnlab.data.readers.json_text import parse_json
-from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 _NAMES = ("fox", "dog", "king", "child", "farmer", "cat", "horse", "teacher", "bird", "woman")
@@ -139,25 +127,57 @@ class Deeds(Sized):
         return Question(f"whom does the {who[asked]} meet ?", text.strip(), (answer,))
 
 
-@dataclasses.dataclass(frozen=True)
-class Questions(OfRows):
-    """The data of a run.
+@dataclass(frozen=True)
+class Questions(Dataset[Question]):
+    """The data of a run of question answering; `beside` has the share of the questions of a split none
+    of whose answers can be given.
 
     Attributes:
-      rows: split to its questions.
-      examples: split to the same as ids.
-      vocabulary: of questions and passages.
-      fingerprints: split to a hash of its questions, for the manifest.
-      unreachable: split to the share of its questions none of whose answers can be given.
+      unanswerable: whether questions without an answer count; else they are left out.
+      windows: how passages are cut, if at all.
+      units: what an answer begins and ends with.
+      bound: the largest such share of a split to train or choose by.
     """
 
-    things: ClassVar[str] = "questions"
+    method = "questions"
+    things = "questions"
 
-    rows: Mapping[str, Sequence[Question]]
-    examples: Mapping[str, Examples]
-    vocabulary: Vocabulary
-    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    unreachable: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    unanswerable: bool = False
+    windows: Windows | None = None
+    units: Units = "words"
+    bound: float = 1.0
+
+    def checked(self, given: Sequence[Question], split: str) -> Sequence[Question]:
+        """See `Dataset.checked`: all questions, or those that have an answer."""
+        chosen = given if self.unanswerable else [row for row in given if row.answers]
+        if not chosen:
+            raise UserError(
+                f"no question of the split {split!r} has an answer; set passages.unanswerable=true if"
+                " none is to have one"
+            )
+        return chosen
+
+    def texts_of(self, train: Sequence[Question]) -> Iterable[str]:
+        """See `Dataset.texts_of`: those of questions and passages."""
+        return (text for row in train for text in (row.question, row.passage))
+
+    def encoded(self, given: Sequence[Question], split: str) -> Split:
+        """See `Dataset.encoded`; `UserError` for a larger share of answers that cannot be reached than
+        the `bound`.
+        """
+        units = self.units
+        passages = read(self.vocabulary, given, units)
+        examples = to_examples(self.vocabulary, passages, given, self.windows)
+        missed = unreachable(passages, given, self.windows)
+        if missed > self.bound and split != "test":
+            raise UserError(
+                f"config.data={self.name}: {missed:.1%} of the answers of the {split} split"
+                f" are not whole {units} of the vocabulary, at most {MOST} tokens in one row;"
+                f" config.passages.unreachable={self.bound} allows fewer; take passages.answers=pieces"
+                " with smaller pieces (vocabulary.kind=bpe or char), or raise it"
+            )
+        fingerprint = fingerprint_of_rows(given, "" if units == "words" else units)
+        return Split(given, examples, fingerprint, missed)
 
     def about(self, split: str) -> str:
         """Questions and tokens in a line, and how many windows there are if more."""
@@ -167,62 +187,5 @@ class Questions(OfRows):
         windows = f" in {len(examples):,} windows" if len(examples) > self.size(split) else ""
         return (
             f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown);"
-            f" {self.unreachable.get(split, 0.0):.1%} of the answers cannot be reached"
+            f" {self.beside.get(split, 0.0):.1%} of the answers cannot be reached"
         )
-
-
-def load(
-    data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any] | Node,
-    workdir: Path | None = None,
-    splits: Sequence[str] = ("train", "valid"),
-    begun: Path | None = None,
-    unanswerable: bool = False,
-    windows: Windows | None = None,
-    units: Units = "words",
-    bound: float = 1.0,
-) -> Questions:
-    """Read the splits of a source and encode them; see `attnlab.data.labelled.load`. Questions
-    without an answer are left out unless they are `unanswerable`.
-
-    Raises:
-      UserError: bad config, unreadable data, a vocabulary that is damaged or of other settings, a
-        split without an answer, or one to train or choose by with a larger share of answers that
-        cannot be reached than the `bound`.
-    """
-    of = giving(data, "questions")
-    settings = VocabularySettings.read(vocabulary)
-    vocab = saved_or_inherited(workdir, settings, begun)
-    rows = read_splits(
-        lambda split: _asked(of.questions(split), split, unanswerable), splits, learn=vocab is None
-    )
-    if vocab is None:
-        texts = (text for row in rows["train"] for text in (row.question, row.passage))
-        vocab = Vocabulary.train(texts, **settings.of_one)
-    rows = {split: rows[split] for split in splits}
-    examples, missed = {}, {}
-    for split, each in rows.items():
-        encoded = read(vocab, each, units)
-        examples[split] = to_examples(vocab, encoded, each, windows)
-        missed[split] = unreachable(encoded, each, windows)
-        if missed[split] > bound and split != "test":
-            raise UserError(
-                f"config.data={data['name']}: {missed[split]:.1%} of the answers of the {split} split"
-                f" are not whole {units} of the vocabulary, at most {MOST} tokens in one row;"
-                f" config.passages.unreachable={bound} allows fewer; take passages.answers=pieces"
-                " with smaller pieces (vocabulary.kind=bpe or char), or raise it"
-            )
-    first = "" if units == "words" else units
-    prints = {split: fingerprint_of_rows(each, first) for split, each in rows.items()}
-    return Questions(rows, examples, vocab, prints, missed)
-
-
-def _asked(questions: Sequence[Question], split: str, unanswerable: bool) -> Sequence[Question]:
-    """All questions, or those that have an answer."""
-    chosen = questions if unanswerable else [question for question in questions if question.answers]
-    if not chosen:
-        raise UserError(
-            f"no question of the split {split!r} has an answer; set passages.unanswerable=true if"
-            " none is to have one"
-        )
-    return chosen

@@ -7,18 +7,19 @@ batch, L width of a batch.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
-from attnlab.data.columns import Packed
+from attnlab.data.columns import Examples, Packed
+from attnlab.data.dataset import Split
 from attnlab.data.files import part
+from attnlab.data.learned import Learned, VocabularySettings
 from attnlab.data.shard_folder import (
     ENDS,
     VOCABULARY,
@@ -33,9 +34,6 @@ from attnlab.data.text import Texts
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
-
-if TYPE_CHECKING:
-    from attnlab.data.corpus import VocabularySettings
 
 AT_ONCE = 2**22  # ids that are looked through at a time
 
@@ -188,11 +186,8 @@ class Decoded(Sequence[str]):
         return self._vocabulary.decode(self._ids[index])
 
 
-@dataclass(frozen=True)
 class StoredTexts(Texts):
-    """`Texts` whose ids are on disk, and whose texts are made from them."""
-
-    totals: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, repr=False)
+    """`Texts` whose ids are on disk, and whose texts are made from them; `beside` has the counts."""
 
     def about(self, split: str) -> str:
         """See `Texts.about`; and the vocabulary, which the config does not decide."""
@@ -201,7 +196,7 @@ class StoredTexts(Texts):
 
     def counts(self, split: str) -> dict[str, int]:
         """See `Texts.counts`."""
-        return dict(self.totals[split])
+        return dict(self.beside[split])
 
     def characters(self, split: str) -> np.ndarray:
         """See `Texts.characters`."""
@@ -211,7 +206,7 @@ class StoredTexts(Texts):
 
     def spelt(self, split: str) -> bool:
         """See `Texts.spelt`."""
-        return not self.totals[split]["unknown"]
+        return not self.beside[split]["unknown"]
 
 
 @dataclass(frozen=True)
@@ -248,8 +243,7 @@ class Shards:
             without documents.
           Changed: a file is not as it was written.
         """
-        ids: dict[str, Packed] = {}
-        totals, prints = {}, {}
+        parts: dict[str, Split] = {}
         for split in splits:
             folder, index, first, last = self._part(split)
             if vocabulary is None:
@@ -264,12 +258,17 @@ class Shards:
             low, high = np.searchsorted(ends, [first, last]).tolist()  # of the shards that are read
             shards = range(low, high + 1)
             check_content(folder, index, shards, vocabulary.size, always=split == "test")
-            ids[split] = stored = Stored(folder, index, first, last)
-            totals[split] = _counted(stored, index, vocabulary.special)
-            prints[split] = hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest()
+            stored = Stored(folder, index, first, last)
+            parts[split] = Split(
+                Decoded(stored, vocabulary),
+                Examples(ids=stored),
+                hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest(),
+                _counted(stored, index, vocabulary.special),
+            )
         assert vocabulary is not None
-        texts = {split: Decoded(part, vocabulary) for split, part in ids.items()}
-        return StoredTexts(texts, ids, vocabulary, fingerprints=prints, totals=totals)
+        return StoredTexts({}, {}, Learned.of_vocabulary(vocabulary), source=self).with_splits(
+            parts
+        )
 
     def _part(self, split: str) -> tuple[Path, Index, int, int]:
         """The folder of a split, its index, and which documents are asked for."""

@@ -27,7 +27,6 @@ from attnlab.data.batching import TrainBatches
 from attnlab.data.blocks import Blocks, ProcessBatches
 from attnlab.data.columns import Batch, Examples, Packed
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.errors import UserError
 
 NONE = -1  # no token is read first
 
@@ -60,19 +59,8 @@ class Lanes(ProcessBatches):
       UserError: rows not divisible by `multiple` or the processes, or nothing to read.
     """
 
-    def __init__(
-        self,
-        ids: np.ndarray,
-        *,
-        size: int,
-        length: int,
-        beside: Mapping[str, np.ndarray] | None = None,
-        **shared: Any,
-    ) -> None:
+    def __init__(self, ids: np.ndarray, *, size: int, length: int, **shared: Any) -> None:
         super().__init__(ids, size=size, length=length, **shared)
-        if not len(ids):
-            raise UserError("config.data has no text to read")
-        self._beside = dict(beside or {})
         self._columns = -(-len(ids) // size)
         self._begin = self._rows * self._columns
         self._set_epoch(-(-self._columns // length))
@@ -109,19 +97,9 @@ class Turns(ProcessBatches):
       shapes, counts, note: see `Lanes`.
     """
 
-    def __init__(
-        self,
-        ids: Packed,
-        *,
-        size: int,
-        length: int,
-        beside: Mapping[str, np.ndarray] | None = None,
-        **shared: Any,
-    ) -> None:
+    def __init__(self, ids: Packed, *, size: int, length: int, **shared: Any) -> None:
         super().__init__(ids, size=size, length=length, **shared)
-        if not len(ids):
-            raise UserError("config.data has no text to read")
-        self._ids, self._beside = ids.ids, dict(beside or {})
+        self._ids = ids.ids
         steps = -(-ids.lengths // length)
         lane, begin, longest = _dealt(steps, size)
         self._set_epoch(longest)
@@ -167,7 +145,7 @@ def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
         begin, lane = heapq.heappop(free)
         placed.append((lane, begin))
         heapq.heappush(free, (begin + taken, lane))
-    lanes, begins = np.array(placed).T
+    lanes, begins = np.array(placed, int).reshape(-1, 2).T
     return lanes, begins, max(free)[0]
 
 

@@ -9,24 +9,14 @@ piece of the head of its word, or of its own word; -1 where there is none.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.config.schema import Node
-from attnlab.data import read_splits
 from attnlab.data.columns import Examples, Packed
-from attnlab.data.corpus import (
-    VocabularySettings,
-    fingerprint_of_rows,
-    giving,
-    inherited_vocabulary,
-    load_vocabularies,
-)
-from attnlab.data.labelled import Classes, OfClasses
+from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
@@ -43,26 +33,40 @@ class Sentence(NamedTuple):
     heads: tuple[int, ...] | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class TaggedTexts(OfClasses):
-    """The data of a run.
+class TaggedTexts(Dataset[Sentence]):
+    """The data of a run of tagging; classes are the tags, columns those of `encode`."""
 
-    Attributes:
-      rows: split to its sentences.
-      examples: split to the same as ids.
-      vocabulary: of the words.
-      classes: the tags.
-      fingerprints: split to the `fingerprint` of its sentences, for the manifest.
-    """
+    method = "tagged"
+    things = "sentences"
+    kept = "vocabulary or tags"
+    parts = ("vocabularies", "labels")
 
-    kept: ClassVar[str] = "vocabulary or tags"
-    things: ClassVar[str] = "sentences"
+    def check_all(self, given: Mapping[str, Sequence[Sentence]]) -> None:
+        """See `Dataset.check_all`: all sentences have trees, or none."""
+        if len({row.heads is None for sentences in given.values() for row in sentences}) > 1:
+            raise UserError(
+                f"config.data={self.name}: some sentences have trees and some have none; take trees"
+                " for all or leave them out"
+            )
 
-    rows: Mapping[str, Sequence[Sentence]]
-    examples: Mapping[str, Examples]
-    vocabulary: Vocabulary
-    classes: Classes
-    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    def learn(self, given: Mapping[str, Sequence[Sentence]]) -> Learned:
+        """See `Dataset.learn`; at least two tags."""
+        tags = sorted({tag for sentence in given["train"] for tag in sentence.tags})
+        if len(tags) < 2:
+            raise UserError(
+                f"config.data: the training split has no tag but {next(iter(tags), None)!r}; there is"
+                " nothing to tell apart"
+            )
+        learned = super().learn(given)
+        return dataclasses.replace(learned, classes=tuple(tags), sentences=1)
+
+    def texts_of(self, train: Sequence[Sentence]) -> Iterable[str]:
+        """See `Dataset.texts_of`."""
+        return (" ".join(sentence.words) for sentence in train)
+
+    def encoded(self, given: Sequence[Sentence], split: str) -> Split:
+        """See `Dataset.encoded`."""
+        return Split(given, encode(self.learned, given), fingerprint_of_rows(given))
 
     def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
         """The same with sentences of at most `length` tokens in a split: of longer ones the first
@@ -85,13 +89,7 @@ class TaggedTexts(OfClasses):
             heads = heads and tuple(head if head < count else ROOT for head in heads[:count])
             rows[number] = Sentence(words[:count], tags[:count], heads)
             lost += len(words) - count
-        cut = dataclasses.replace(
-            self,
-            rows={**self.rows, split: rows},
-            examples={**self.examples, split: encode(self.vocabulary, self.classes, rows)},
-            fingerprints={**self.fingerprints, split: fingerprint_of_rows(rows)},
-        )
-        return cut, lost
+        return self.with_splits({split: self.encoded(rows, split)}), lost
 
     def about(self, split: str) -> str:
         """Sentences, words, and how many of them are unknown, in a line."""
@@ -100,60 +98,15 @@ class TaggedTexts(OfClasses):
         trees = ", with trees" if self.rows[split][0].heads is not None else ""
         return (
             f"{len(self.rows[split]):,} sentences, {words:,} words ({unknown:,} unknown),"
-            f" {len(self.classes.names)} tags{trees}"
+            f" {len(self.learned.classes)} tags{trees}"
         )
 
 
-def load(
-    data: Mapping[str, Any],
-    vocabulary: Mapping[str, Any] | Node,
-    workdir: Path | None = None,
-    splits: Sequence[str] = ("train", "valid"),
-    begun: Path | None = None,
-) -> TaggedTexts:
-    """Read the splits of a source and encode them; see `attnlab.data.labelled.load`.
-
-    Args:
-      data: the config node of the source.
-      vocabulary: the config node of `VocabularySettings`.
-      workdir: of the run, for its vocabulary and tags.
-      splits: which to read; also read, but not returned, is "train" where something has to be
-        learned.
-      begun: a run whose weights this one begins with: its vocabulary is taken, see
-        `corpus.inherited_vocabulary`.
-
-    Raises:
-      UserError: bad config, unreadable data, fewer than two tags, what was saved is damaged or of
-        other settings, sentences with trees and without.
-    """
-    of = giving(data, "tagged")
-    settings = VocabularySettings.read(vocabulary)
-    folder = workdir if workdir is not None and TaggedTexts.saved(workdir) else None
-    rows: dict[str, Sequence[Sentence]] = read_splits(of.tagged, splits, learn=folder is None)
-    if len({sentence.heads is None for sentences in rows.values() for sentence in sentences}) > 1:
-        raise UserError(
-            f"config.data={data['name']}: some sentences have trees and some have none; take trees"
-            " for all or leave them out"
-        )
-    if folder is not None:
-        (learned, _), classes = load_vocabularies(folder, settings), Classes.load(folder)
-    else:
-        learned, classes = _learn(rows["train"], settings, inherited_vocabulary(begun, settings))
-    rows = {split: rows[split] for split in splits}
-    return TaggedTexts(
-        rows,
-        {split: encode(learned, classes, sentences) for split, sentences in rows.items()},
-        learned,
-        classes,
-        {split: fingerprint_of_rows(sentences) for split, sentences in rows.items()},
-    )
-
-
-def encode(vocabulary: Vocabulary, classes: Classes, sentences: Sequence[Sentence]) -> Examples:
+def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
     """Sentences as columns "source", "target" and, where there are trees, "heads"; see above."""
-    numbers = {name: number for number, name in enumerate(classes.names, 1)}
-    cut = pieces(vocabulary, [sentence.words for sentence in sentences])
-    special = vocabulary.special
+    numbers = {name: number for number, name in enumerate(learned.classes, 1)}
+    cut = pieces(learned.vocabulary, [sentence.words for sentence in sentences])
+    special = learned.vocabulary.special
     source, target, heads = [], [], []
     for sentence, words in zip(sentences, cut, strict=True):
         ids = [special.bos, *(piece for word in words for piece in word), special.eos]
@@ -187,17 +140,3 @@ def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[
     unknown = np.array([vocabulary.special.unk or 0], np.int32)
     encoded = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
     return [[next(encoded) for _ in words] for words in texts]
-
-
-def _learn(
-    sentences: Sequence[Sentence], settings: VocabularySettings, stored: Vocabulary | None
-) -> tuple[Vocabulary, Classes]:
-    """Vocabulary and tags of the training split."""
-    tags = Counter(tag for sentence in sentences for tag in sentence.tags)
-    if len(tags) < 2:
-        raise UserError(
-            f"config.data: the training split has no tag but {next(iter(tags), None)!r}; there is"
-            " nothing to tell apart"
-        )
-    texts = (" ".join(sentence.words) for sentence in sentences)
-    return stored or Vocabulary.train(texts, **settings.of_one), Classes(tuple(sorted(tags)), 1)

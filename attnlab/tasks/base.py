@@ -63,9 +63,8 @@ class Task(Shown, Generic[Config, Data, Model]):
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
       schema: the class that describes its configs, see `attnlab.tasks.schemas`.
-      reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
-      loads, load_data: the class of `data`, and the function that reads it, of `config.data`,
-        `config.vocabulary`, `workdir`, `splits` and the run that this one begins with.
+      reads: the method of a data source that it calls; that of `loads`, unless it says another.
+      loads: the kind of its data, an `attnlab.data.dataset.Dataset`.
       columns: the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
       measures: the scores of a split, those of `evaluate` and `score` together, each with its
@@ -88,7 +87,6 @@ class Task(Shown, Generic[Config, Data, Model]):
     schema: ClassVar[type[Settings]]
     reads: ClassVar[str]
     loads: ClassVar[type[Loaded]]
-    load_data: ClassVar[Callable[..., Any]]
     columns: ClassVar[Mapping[str, Declared]]
     config: Config
     inputs: Sequence[str]
@@ -103,6 +101,11 @@ class Task(Shown, Generic[Config, Data, Model]):
     at_once: int = 64
     jit = OnRows
     longer: Sequence[str] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "reads" not in vars(cls) and (method := getattr(vars(cls).get("loads"), "method", "")):
+            cls.reads = method
 
     def __init__(
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
@@ -121,9 +124,20 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @classmethod
     def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Data:
-        """The data of `splits`, of the class `loads`; a vocabulary is that of `workdir`."""
-        vocabulary = getattr(config, "vocabulary", None)
-        return cls.load_data(config.data, vocabulary, workdir, splits, config.pretrained.run)
+        """The data of `splits`, of the class `loads`; what was learned is that of `workdir`.
+
+        Raises:
+          UserError: see `Dataset.load`.
+        """
+        load: Callable[..., Data] = cls.loads.load  # type: ignore[attr-defined]
+        vocabulary, begun = getattr(config, "vocabulary", None), config.pretrained.run
+        options = cls.data_options(config)
+        return load(config.data, vocabulary, workdir, splits, begun, **options)
+
+    @classmethod
+    def data_options(cls, config: Config) -> Mapping[str, object]:
+        """The fields of its kind of data that the config decides."""
+        return {}
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the real rows of a batch: "loss", and others such as "tokens" and "correct"."""

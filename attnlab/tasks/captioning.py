@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -24,12 +23,11 @@ import numpy as np
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import made
 from attnlab.data.columns import IDS, Declared, Examples
-from attnlab.data.corpus import VocabularySettings
 from attnlab.data.images import captioned
 from attnlab.data.images.augmentation import augmented
 from attnlab.data.images.captioned import CaptionData
 from attnlab.data.images.folder import read_images
-from attnlab.data.images.labelled import Shape
+from attnlab.data.learned import Shape, VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoder
 from attnlab.decoding.settings import validate
@@ -96,7 +94,6 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     systems: ClassVar[type[Captioner]] = Captioner
     schema = schemas.Captioning
-    reads: ClassVar[str] = "captions"
     loads = CaptionData
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": Declared("uint8", ("H", "W", "C")),
@@ -142,20 +139,13 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         images where the source knows it, so that a bad config fails before data is read.
         """
         VocabularySettings.read(config.vocabulary)
-        shape = getattr(captioned.source(config.data), "shape", None)
+        shape = getattr(CaptionData.of_config(config.data), "shape", None)
         if shape is None:
             return
         system, _ = build_system(config, 8, shape)
         height, width = grid_of(system, shape)
         read = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
         check_room(system, config, read, height * width)
-
-    @classmethod
-    def read(
-        cls, config: schemas.Captioning, workdir: Path | None, splits: Sequence[str]
-    ) -> CaptionData:
-        """See `Task.read`; `UserError` for unreadable data, or what was learned of it is damaged."""
-        return captioned.load(config.data, config.vocabulary, workdir, splits)
 
     # --- training ---
 
@@ -197,7 +187,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     def references(self, split: str) -> list[str]:
         """See `ScoredAsText.references`."""
-        return [self.data.vocabulary.normalize(text) for text in self.data.captions[split]]
+        return [self.data.vocabulary.normalize(text) for text in self.data.rows[split]]
 
     def counts(self, split: str) -> dict[str, int]:
         """The number of tokens, and of the words by which localisation is judged."""
@@ -231,7 +221,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """Twice the words that name objects in both the caption and what was written, and their
         number in the two together, [N,2]: F1, were they sets.
         """
-        shown = self.data.shown.get(split)
+        shown = self.data.beside[split]
         if shown is None:
             return {}
         rows = []
@@ -246,7 +236,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """The words of each caption of a split that name an object; None where that is not known, or
         where tokens are no words.
         """
-        shown, captions = self.data.shown.get(split), self.data.captions[split]
+        shown, captions = self.data.beside[split], self.data.rows[split]
         lengths = self.of_split(split).packed("target").lengths
         counts = np.array([len(text.split()) + 1 for text in captions])
         return None if shown is None or (counts != lengths).any() else named(captions, shown)
@@ -264,7 +254,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             for row, of_row in zip(rows, self._weights(params, batch), strict=True)
             if row >= 0
         )
-        totals = sums(weights, named_words, self.data.shown[split].objects, self.grid)
+        totals = sums(weights, named_words, self.data.beside[split].objects, self.grid)
         return {name: totals[:, [column, -1]] for column, name in enumerate(SCORES)}
 
     @functools.cached_property
@@ -305,7 +295,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     def map_examples(self, split: str, number: int) -> list[ImageExample]:  # type: ignore[override]
         """The first images of a split, named by their numbers."""
-        captions = self.data.captions[split][:number]
+        captions = self.data.rows[split][:number]
         images = self.of_split(split).batch(np.arange(len(captions)), 1)["source"]
         return numbered(split, images, captions)
 

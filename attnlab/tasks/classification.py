@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -50,7 +49,8 @@ from attnlab.tasks.tokens import cross_entropy
 def build_system(
     config: schemas.Classification,
     vocabulary: int,
-    classes: labelled.Classes,
+    classes: int,
+    sentences: int,
     special: Special = OURS,
 ) -> tuple[Classifier, Auxiliary]:
     """The system of a config, and what is added to its loss.
@@ -60,11 +60,11 @@ def build_system(
         do what is asked of it, a loss with a weight that nobody hands out, or hops without a weight
         for the penalty that keeps them apart.
     """
-    factory = factory_of(config, classes.sentences)
+    factory = factory_of(config, sentences)
     system: Classifier = factory(
-        vocabulary=vocabulary, classes=len(classes.names), pad_id=special.pad, bos_id=special.bos
+        vocabulary=vocabulary, classes=classes, pad_id=special.pad, bos_id=special.bos
     )
-    made = handed_out(config, system, classes.sentences)
+    made = handed_out(config, system, sentences)
     return system, Auxiliary(type(system), made, config, 1)
 
 
@@ -94,30 +94,21 @@ class Classification(TextTask):
     }
 
     def __init__(self, config: schemas.Classification, data: labelled.LabelledTexts) -> None:
-        special = data.vocabulary.special
-        super().__init__(
-            config, data, *build_system(config, data.vocabulary.size, data.classes, special)
-        )
+        learned, special = data.learned, data.vocabulary.special
+        sizes = data.vocabulary.size, len(learned.classes), learned.sentences
+        super().__init__(config, data, *build_system(config, *sizes, special))
 
     @classmethod
     def check(cls, config: schemas.Classification) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
-        build_system(config, 8, labelled.Classes(("a", "b", "c"), sentences_of(config)))
+        build_system(config, 8, 3, sentences_of(config))
 
     @classmethod
-    def read(
-        cls, config: schemas.Classification, workdir: Path | None, splits: Sequence[str]
-    ) -> labelled.LabelledTexts:
-        """See `Task.read`; labels are names.
-
-        Raises:
-          UserError: unreadable data, damaged vocabulary or labels.
-        """
-        return labelled.load(
-            config.data, config.vocabulary, workdir, splits, begun=config.pretrained.run
-        )
+    def data_options(cls, config: schemas.Classification) -> dict[str, Any]:
+        """See `Task.data_options`; labels are names."""
+        return {}
 
     def check_pretrained(self) -> dict[str, str]:
         """See `InitialWeights.check`; a folder taken as a whole must also number the labels
@@ -126,7 +117,7 @@ class Classification(TextTask):
         summary = super().check_pretrained()
         if summary and self.config.pretrained.take == "all" and self.beginning:
             folder = self.beginning.folder
-            labels, names = weights.labels(folder), self.data.classes.names
+            labels, names = weights.labels(folder), self.data.learned.classes
             if labels and labels != names:
                 raise UserError(
                     f"pretrained.folder={folder} has the labels {', '.join(labels)}, the data"
@@ -170,14 +161,14 @@ class Classification(TextTask):
         labels = [label for _, label in self.data.rows[split]]
         answers = [best.text for best in self.answered(params, self.of_split(split))]
         pairs = list(zip(labels, answers, strict=True))
-        table = confusion(pairs, self.data.classes.names)
+        table = confusion(pairs, self.data.learned.classes)
         return {"confusion": table}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every example: its loss (none for a label not known), whether it is right, and
         its label and answer by class.
         """
-        examples, classes = self.of_split(split), len(self.data.classes.names)
+        examples, classes = self.of_split(split), len(self.data.learned.classes)
         logits = self.outputs_of(params, examples)
         label = examples["label"].block(np.arange(len(examples)), 0) - 1
         of_label, of_answer = (
@@ -203,7 +194,7 @@ class Classification(TextTask):
         """
         logits, label = self.apply(params, batch, rngs=rngs), jnp.asarray(batch["label"])
         one_hot = functools.partial(
-            jax.nn.one_hot, num_classes=len(self.data.classes.names) + 1, dtype=jnp.int32
+            jax.nn.one_hot, num_classes=len(self.data.learned.classes) + 1, dtype=jnp.int32
         )
         return {
             **self.summed(logits, batch, smoothing),
@@ -218,7 +209,7 @@ class Classification(TextTask):
 
     def written(self, outputs: np.ndarray) -> Response:
         """The likeliest class, and its log probability."""
-        return likeliest(outputs, self.data.classes.names)
+        return likeliest(outputs, self.data.learned.classes)
 
 
 def macro_f1(confusion: np.ndarray) -> float:

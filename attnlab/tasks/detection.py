@@ -58,7 +58,6 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     systems: ClassVar[type[Detector]] = Detector
     schema = schemas.Detection
-    reads: ClassVar[str] = "objects"
     loads = BoxedData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),
@@ -210,7 +209,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {"by_class": table}, [self._written(image) for image in detections]
 
     def _precisions(self, detections: Sequence[Answers], split: str) -> np.ndarray:
-        truth = [Truth(*image) for image in self.data.judged[split]]
+        truth = [Truth(*image) for image in self.data.rows[split]]
         return average_precisions(detections, truth, len(self.data.learned.classes), THRESHOLDS)
 
     # --- answers ---

@@ -72,9 +72,7 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
     schema = schemas.Diagnostics
-    reads: ClassVar[str] = "asked"
     loads = AskedTexts
-    load_data = staticmethod(asked.load)
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
@@ -157,7 +155,7 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
                 for group, word, answer in zip(row.groups, wanted, answered, strict=False)
                 if word == answer
             )
-        scores: Scores = dict(self.data.guesses[split])
+        scores: Scores = dict(self.data.beside[split])
         if every:
             scores[f"by_{self.data.group}"] = {
                 str(group): {"accuracy": right[group] / count, "questions": count}

@@ -27,7 +27,8 @@ from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.folder import ImageFolder, read_images
-from attnlab.data.images.labelled import ImageData, Learned, Shape
+from attnlab.data.images.labelled import ImageData
+from attnlab.data.learned import Learned, Shape
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.vision.protocol import ImageClassifier
@@ -49,9 +50,10 @@ def _pretrained(config: schemas.ImageClassification) -> Learned | None:
     if folder is None or not folder.exists():
         return None
     if config.pretrained.run:
-        return Learned.load(folder) if ImageData.saved(folder) else None
+        return Learned.load(folder, ImageData.parts) if ImageData.saved(folder) else None
     read = weights.pictures(folder)
-    return None if read is None else Learned(read.classes, read.shape, read.mean, read.deviation)
+    names = ("classes", "shape", "mean", "deviation")
+    return None if read is None else Learned(**{name: getattr(read, name) for name in names})
 
 
 class ImageClassification(
@@ -68,7 +70,6 @@ class ImageClassification(
 
     systems: ClassVar[type[ImageClassifier]] = ImageClassifier
     schema = schemas.ImageClassification
-    reads: ClassVar[str] = "images"
     loads = ImageData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),
@@ -120,8 +121,8 @@ class ImageClassification(
         """
         before = None if workdir is not None and ImageData.saved(workdir) else _pretrained(config)
         if before is None or config.pretrained.take == "all":
-            return ImageData.load(config.data, workdir, splits, before)
-        data = ImageData.load(config.data, workdir, splits)
+            return ImageData.load(config.data, None, workdir, splits, before=before)
+        data = super().read(config, workdir, splits)
         if len(before.mean) != data.learned.shape[2]:
             return data
         learned = dataclasses.replace(data.learned, mean=before.mean, deviation=before.deviation)

@@ -10,7 +10,6 @@ Axis letters: B batch, H height, W width, C channels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -22,7 +21,8 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples
 from attnlab.data.images.augmentation import augmented, check_anywhere
 from attnlab.data.images.folder import read_images
-from attnlab.data.images.labelled import Pictures, Shape
+from attnlab.data.images.labelled import Pictures
+from attnlab.data.learned import Shape
 from attnlab.data.settings import Augmentation
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, System
@@ -56,7 +56,7 @@ def build_system(
     return system
 
 
-OfImages = TypeVar("OfImages", bound=Pictures)
+OfImages = TypeVar("OfImages", bound=Pictures[Any])
 
 
 class Choosing(Task[Config, Data, Model]):
@@ -78,7 +78,7 @@ class Choosing(Task[Config, Data, Model]):
 class ImageTask(Task[Config, OfImages, Model]):
     """Base of the tasks that read images alone. Not a task by itself."""
 
-    loads: ClassVar[type[Pictures]]
+    loads: ClassVar[type[Pictures[Any]]]
     inputs = ("image",)
     examples: ClassVar[str] = "images"
     item: ClassVar[str] = "images"
@@ -97,16 +97,7 @@ class ImageTask(Task[Config, OfImages, Model]):
         """Build the system, for the size of images where the source knows it, so that a bad config
         fails before data is read.
         """
-        cls.built(config, _CLASSES, getattr(cls.loads.source(config.data), "shape", None))
-
-    @classmethod
-    def read(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Any:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, or what was learned of it is damaged.
-        """
-        return cls.loads.load(config.data, workdir, splits)
+        cls.built(config, _CLASSES, getattr(cls.loads.of_config(config.data), "shape", None))
 
     def real(self, batch: Batch) -> jax.Array:
         """Which rows of a batch are images and not padding, [B] bool."""

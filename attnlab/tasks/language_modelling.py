@@ -107,9 +107,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
     schema = schemas.LanguageModelling
-    reads: ClassVar[str] = "texts"
     loads = text.Texts
-    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": IDS,

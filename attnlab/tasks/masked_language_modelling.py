@@ -101,9 +101,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.MaskedLanguageModelling
-    reads: ClassVar[str] = "texts"
     loads = text.Texts
-    load_data = staticmethod(text.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("P",)),

@@ -8,16 +8,17 @@ Axis letters: B batch, S source length, T target length, V target vocabulary, N 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.corpus import Corpus, Pair, encode
+from attnlab.data.learned import VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoded
 from attnlab.decoding.settings import validate
@@ -58,7 +59,7 @@ def build_system(
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
-class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
+class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
     """Base of the tasks of pairs of texts, scored token by token and as free-running text; see
     `attnlab.tasks.base.Task`. A task of one's own says `score`, `measures` and `units`.
 
@@ -71,14 +72,12 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     systems = Seq2Seq
     schema: ClassVar[type[schemas.Settings]] = schemas.Translation
-    reads = "pairs"
-    loads = corpus.Corpus
-    load_data: ClassVar[Callable[..., Any]] = staticmethod(corpus.load)
+    loads = Corpus
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
     inputs = ("source", "target")
 
-    def __init__(self, config: Writes, data: corpus.Corpus) -> None:
-        self.vocabularies = self.both(data)
+    def __init__(self, config: Writes, data: Corpus) -> None:
+        self.vocabularies = data.learned.both
         source, self.special = (vocabulary.special for vocabulary in self.vocabularies)
         if source.pad != self.special.pad:
             raise UserError(
@@ -88,11 +87,6 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         sizes = tuple(vocabulary.size for vocabulary in self.vocabularies)
         super().__init__(config, data, *build_system(config, sizes[0], sizes[1], source.pad))
         self.at_once = validate(config.decoding).batch
-
-    @staticmethod
-    def both(data: Any) -> Vocabularies:
-        """The vocabularies of source and target."""
-        return data.source_vocabulary, data.target_vocabulary
 
     @property
     def written_in(self) -> Vocabulary:
@@ -104,7 +98,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """Build the system and the decoding settings with stand-in vocabularies, so that a bad
         config fails before data is read.
         """
-        shared = corpus.VocabularySettings.read(config.vocabulary).shared
+        shared = VocabularySettings.read(config.vocabulary).shared
         system, _ = build_system(config, *((8, 8) if shared else (8, 9)))
         check_room(system, config)
 
@@ -136,9 +130,9 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     # --- text ---
 
-    def encoded(self, pairs: Sequence[corpus.Pair]) -> Examples:
+    def encoded(self, pairs: Sequence[Pair]) -> Examples:
         """The ids of both texts of each pair."""
-        return corpus.encode(self.vocabularies, pairs)
+        return encode(self.vocabularies, pairs)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Source texts; their targets are empty."""
@@ -152,7 +146,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
         """
         return self.written(params, self.examples_from_lines(sources), alignment=alignment)
 
-    def log_probs(self, params: Params, pairs: Sequence[corpus.Pair]) -> list[float]:
+    def log_probs(self, params: Params, pairs: Sequence[Pair]) -> list[float]:
         """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score
         the phrases of a table by.
         """
@@ -160,7 +154,7 @@ class PairTask(WritingTask[Writes, corpus.Corpus, Seq2Seq]):
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first pairs of a split."""
-        return [TextExample(*pair) for pair in self.data.pairs[split][:number]]
+        return [TextExample(*pair) for pair in self.data.rows[split][:number]]
 
     def example(self, source: str, target: str) -> TextExample:
         """See `WritingTask.example`."""

@@ -19,6 +19,7 @@ from attnlab import config as configs
 from attnlab import weights
 from attnlab.attention.mechanisms.gated import Gated
 from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.data.learned import SIDES
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
@@ -174,9 +175,12 @@ def model_of(task: AnyTask) -> Model:
 
     with nn.intercept_methods(seen):
         params = jax.eval_shape(task.init, jax.random.key(0))
-    names = ("vocabulary", "source_vocabulary", "target_vocabulary")
-    vocabularies = [getattr(task.data, name) for name in names if hasattr(task.data, name)]
-    pieces = dict.fromkeys(tuple(each.tokens(range(each.size))) for each in vocabularies)
+    learned = getattr(
+        task.data, "learned", None
+    )  # data of a user's own may have a vocabulary alone
+    names = ("vocabulary",) if learned is None else SIDES
+    vocabularies = [getattr(learned or task.data, name, None) for name in names]
+    pieces = dict.fromkeys(tuple(each.tokens(range(each.size))) for each in vocabularies if each)
     shapes = {path: tuple(leaf.shape) for path, leaf in flat(params).items()}
     return Model(shapes, heads, tuple(pieces))
 

@@ -45,7 +45,7 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
 
     def size(self, split: str) -> int:
         """The number of words; each may have several pronunciations."""
-        return len({word for word, _ in self.data.pairs[split]})
+        return len({word for word, _ in self.data.rows[split]})
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Error rates of the words of a split, and what was answered for each pair."""
@@ -54,7 +54,7 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         answers = dict(zip(truth, texts, strict=True))
         rates = error_rates([answer.split() for answer in texts], list(truth.values()))
         scores = {"phoneme_error_rate": rates[0], "word_error_rate": rates[1]}
-        return scores, [answers[word] for word, _ in self.data.pairs[split]]
+        return scores, [answers[word] for word, _ in self.data.rows[split]]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every word: the tokens of all its pronunciations, teacher-forced, and its
@@ -62,7 +62,7 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         """
         truth = self._pronunciations(split)
         numbers = {word: number for number, word in enumerate(truth)}
-        of_pairs = [numbers[word] for word, _ in self.data.pairs[split]]
+        of_pairs = [numbers[word] for word, _ in self.data.rows[split]]
         answers = dict(zip(of_pairs, outputs, strict=True))
         edits = [edits_of(answers[number].split(), truth[word]) for word, number in numbers.items()]
         rows: dict[str, tuple[str, np.ndarray | list[list[int]]]] = {}
@@ -78,6 +78,6 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
     def _pronunciations(self, split: str) -> dict[str, list[list[str]]]:
         """The pronunciations of every word of a split, in its order."""
         truth: dict[str, list[list[str]]] = {}
-        for word, phonemes in self.data.pairs[split]:
+        for word, phonemes in self.data.rows[split]:
             truth.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())
         return truth

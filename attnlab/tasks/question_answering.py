@@ -26,14 +26,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.data import passages, questions
+from attnlab.data import passages
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.passages import MOST, Question, Windows, normal
 from attnlab.data.questions import Questions
@@ -95,7 +94,6 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.QuestionAnswering
-    reads: ClassVar[str] = "questions"
     loads = Questions
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
@@ -144,25 +142,14 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
             )
 
     @classmethod
-    def read(
-        cls, config: schemas.QuestionAnswering, workdir: Path | None, splits: Sequence[str]
-    ) -> Questions:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, a damaged or other vocabulary.
-        """
-        return questions.load(
-            config.data,
-            config.vocabulary,
-            workdir,
-            splits,
-            config.pretrained.run,
-            config.passages.unanswerable,
-            windows_of(config),
-            config.passages.answers,
-            config.passages.unreachable,
-        )
+    def data_options(cls, config: schemas.QuestionAnswering) -> dict[str, Any]:
+        """See `Task.data_options`."""
+        return {
+            "unanswerable": config.passages.unanswerable,
+            "windows": windows_of(config),
+            "units": config.passages.answers,
+            "bound": config.passages.unreachable,
+        }
 
     # --- training ---
 

@@ -51,7 +51,6 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
 
     systems: ClassVar[type[PixelClassifier]] = PixelClassifier
     schema = schemas.Segmentation
-    reads: ClassVar[str] = "masks"
     loads = SegmentedData
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),

@@ -20,18 +20,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.data import corpus, text
+from attnlab.data import text
 from attnlab.data.batching import Batches, evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Examples, Packed
+from attnlab.data.corpus import Pair
 from attnlab.data.corruption import Corrupted, Spans
+from attnlab.data.learned import VocabularySettings
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.tasks import schemas
 from attnlab.tasks.decoders import check_room
-from attnlab.tasks.pairs import PairTask, Vocabularies, build_system
+from attnlab.tasks.pairs import PairTask, build_system
 from attnlab.tasks.protocol import Params, TextExample
 from attnlab.tasks.tokens import target_ids
 
@@ -49,9 +51,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     """
 
     schema: ClassVar[type[schemas.Settings]] = schemas.SpanCorruption
-    reads = "texts"
     loads = text.Texts  # type: ignore[assignment]
-    load_data = staticmethod(text.load)
     data: text.Texts  # type: ignore[assignment]
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per target token, sentinels counted",
@@ -66,15 +66,10 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         self.spans.check(self.raw)
         self.sentinels = self.special.reserved[::-1]
 
-    @staticmethod
-    def both(data: text.Texts) -> Vocabularies:
-        """One vocabulary for both sides."""
-        return data.vocabulary, data.vocabulary
-
     @classmethod
     def check(cls, config: schemas.SpanCorruption) -> None:
         """See `PairTask.check`; there must be sentinels enough."""
-        settings = corpus.VocabularySettings.read(config.vocabulary)
+        settings = VocabularySettings.read(config.vocabulary)
         special = Special(reserved=tuple(range(settings.reserved)))
         spans = config.corruption.call(Spans, special)
         raw = spans.raw(config.batch.max_length)
@@ -136,7 +131,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     # --- text ---
 
-    def encoded(self, pairs: Sequence[corpus.Pair]) -> Examples:
+    def encoded(self, pairs: Sequence[Pair]) -> Examples:
         """The ids of both texts of each pair, in which <extra_id_0> is the first sentinel."""
         pad = self.special.pad
         source, target = (Packed([self._cut(pair[side]) for pair in pairs], pad) for side in (0, 1))

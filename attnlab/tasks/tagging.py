@@ -105,9 +105,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     systems: ClassVar[type[TokenClassifier]] = TokenClassifier
     schema = schemas.Tagging
-    reads: ClassVar[str] = "tagged"
     loads = TaggedTexts
-    load_data = staticmethod(tagged.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("T",)),
@@ -136,7 +134,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     alone = "a tagger reads one sentence"
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
-        self.special, self.tags = data.vocabulary.special, data.classes.names
+        self.special, self.tags = data.vocabulary.special, data.learned.classes
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
         super().__init__(config, data, system)
         self._trees = "trees" in system.reads and reads_trees(config.system)
@@ -263,7 +261,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
         """Examples without a known tag."""
         rows = [Sentence(text.words, ("",) * len(text.words), text.heads) for text in typed]
-        return tagged.encode(self.data.vocabulary, self.data.classes, rows)
+        return tagged.encode(self.data.learned, rows)
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]

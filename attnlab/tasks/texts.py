@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -81,7 +80,7 @@ def sentences_of(config: schemas.Classification) -> int:
     """How many texts an example has: what the source says, else the least that the system can
     read.
     """
-    count = getattr(labelled.source(config.data), "sentences", None)
+    count = getattr(labelled.LabelledTexts.of_config(config.data), "sentences", None)
     return count if count in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
@@ -115,7 +114,6 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
 
     systems: ClassVar[type[Classifier]] = Classifier
     schema = schemas.Classification
-    reads: ClassVar[str] = "labelled"
     loads = labelled.LabelledTexts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
@@ -136,10 +134,10 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         system: Classifier | None = None,
         auxiliary: Auxiliary | None = None,
     ) -> None:
-        self.inputs = SIDES[: data.classes.sentences]
+        self.inputs = SIDES[: data.learned.sentences]
         self.special = data.vocabulary.special
         if system is None:
-            system = self.build(config, data.vocabulary.size, data.classes.sentences, self.special)
+            system = self.build(config, data.vocabulary.size, data.learned.sentences, self.special)
         super().__init__(config, data, system, auxiliary)
 
     # --- what a task of one's own says ---
@@ -199,17 +197,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         cls.build(config, 8, sentences_of(config))
 
     @classmethod
-    def read(
-        cls, config: schemas.Classification, workdir: Path | None, splits: Sequence[str]
-    ) -> labelled.LabelledTexts:
-        """See `Task.read`.
-
-        Raises:
-          UserError: unreadable data, a label that `answer` refuses, a damaged vocabulary.
-        """
-        return labelled.load(
-            config.data, config.vocabulary, workdir, splits, cls.answer, config.pretrained.run
-        )
+    def data_options(cls, config: schemas.Classification) -> dict[str, Any]:
+        """See `Task.data_options`; labels mean what `answer` says."""
+        return {"answer": cls.answer}
 
     # --- training ---
 
@@ -284,16 +274,16 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     def texts(self, line: str) -> tuple[str, ...]:
         """The texts of a line; `UserError` for too few, too many, or one of nothing but blanks."""
         texts = tuple(line.split("\t"))
-        if len(texts) != self.data.classes.sentences or not all(map(str.strip, texts)):
+        if len(texts) != self.data.learned.sentences or not all(map(str.strip, texts)):
             wanted = ("one text", "two texts with a tab between them")[
-                self.data.classes.sentences - 1
+                self.data.learned.sentences - 1
             ]
             raise UserError(f"{line!r}: expected {wanted}")
         return texts
 
     def encoded(self, texts: Sequence[tuple[str, ...]]) -> Examples:
         """The ids of texts that have no label."""
-        return labelled.unlabelled(self.data.vocabulary, self.data.classes, texts)
+        return labelled.unlabelled(self.data.learned, texts)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has one text, or two with a tab between them."""

@@ -143,7 +143,7 @@ class RunningTextTask(OneTextTask[Config, Texts, Model]):
         """The beginnings of the first texts that are more than their end, as far as a picture
         shows them.
         """
-        texts = itertools.islice((text for text in self.data.texts[split] if text.strip()), number)
+        texts = itertools.islice((text for text in self.data.rows[split] if text.strip()), number)
         ids = self.data.vocabulary.encode_all(texts)
         return [TextExample(self.data.vocabulary.decode(row[:PICTURED])) for row in ids]
 

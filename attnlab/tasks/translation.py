@@ -4,7 +4,7 @@ exact matches.
 
 from __future__ import annotations
 
-from attnlab.data import corpus
+from attnlab.data.corpus import Corpus
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks import schemas
 from attnlab.tasks.pairs import PairTask
@@ -13,7 +13,7 @@ from attnlab.tasks.written import ScoredAsText
 
 
 class Translation(
-    ScoredAsText[schemas.Translation, corpus.Corpus, Seq2Seq], PairTask[schemas.Translation]
+    ScoredAsText[schemas.Translation, Corpus, Seq2Seq], PairTask[schemas.Translation]
 ):
     """Translation of sentences; see `configs/translation.py`."""
 
@@ -22,9 +22,9 @@ class Translation(
 
     def references(self, split: str) -> list[str]:
         """See `ScoredAsText.references`."""
-        return [self.vocabularies[1].normalize(target) for _, target in self.data.pairs[split]]
+        return [self.vocabularies[1].normalize(target) for _, target in self.data.rows[split]]
 
     def hypotheses(self, params: Params, split: str) -> list[str]:
         """See `ScoredAsText.hypotheses`; targets say nothing of the batches."""
-        written = self.translate(params, [source for source, _ in self.data.pairs[split]])
+        written = self.translate(params, [source for source, _ in self.data.rows[split]])
         return [self.text(best[0]) for best in written]

@@ -27,9 +27,9 @@ from attnlab.attention.protocol import MAPS
 from attnlab.data.asked import CHANCE, MAJORITY
 from attnlab.data.batching import Batches, TrainBatches
 from attnlab.data.columns import Declared, Examples, Shared
-from attnlab.data.images import labelled, questions
 from attnlab.data.images.folder import read_images
 from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData, together
+from attnlab.data.learned import Shape
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -81,7 +81,7 @@ def build_system(
     config: schemas.VisualQuestions,
     vocabulary: int,
     answers: int,
-    shape: labelled.Shape | None,
+    shape: Shape | None,
     special: Special = OURS,
 ) -> VisualAnswerer:
     """The system of a config, for images of this shape where that is known.
@@ -114,9 +114,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     systems: ClassVar[type[VisualAnswerer]] = VisualAnswerer
     schema = schemas.VisualQuestions
-    reads: ClassVar[str] = "visual_questions"
     loads = QuestionData
-    load_data = staticmethod(questions.load)
     columns: ClassVar[Mapping[str, Declared]] = {
         "image": Declared("uint8", ("H", "W", "C")),
         "question": Declared("int32", None),  # [B,T], or [B,Q,T] of Q about an image
@@ -159,7 +157,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """Build the system with a stand-in vocabulary, for the size of images where the source
         knows it, so that a bad config fails before data is read.
         """
-        source = questions.source(config.data)
+        source = QuestionData.of_config(config.data)
         build_system(config, 8, 2, getattr(source, "shape", None))
 
     # --- training ---

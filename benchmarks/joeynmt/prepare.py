@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from attnlab import config as configs
-from attnlab.data import corpus
+from attnlab.data.corpus import Corpus
 from attnlab.data.vocabulary import SPECIAL
 from attnlab.tasks.schemas import TextSettings
 
@@ -23,11 +23,11 @@ def main(multi30k: str, folder: str) -> None:
     """Write all files."""
     config = configs.load("configs/multi30k.py:rnnsearch", [f"data.directory={multi30k}"])
     assert isinstance(config, TextSettings)
-    texts = corpus.load(config.data, config.vocabulary, None, ("train", "valid", "test"))
-    vocabulary = texts.source_vocabulary
+    texts = Corpus.load(config.data, config.vocabulary, None, ("train", "valid", "test"))
+    vocabulary = texts.vocabulary
     data = Path(folder) / "data"
     data.mkdir(parents=True, exist_ok=True)
-    for split, pairs in texts.pairs.items():
+    for split, pairs in texts.rows.items():
         for side, language in enumerate((config.data.source, config.data.target)):
             lines = [
                 " ".join(vocabulary.tokens(ids))
@@ -38,7 +38,7 @@ def main(multi30k: str, folder: str) -> None:
     write(data / "vocab.txt", ["<unk>", "<pad>", "<s>", "</s>", *pieces])  # in JoeyNMT's order
     write(
         Path(folder) / "reference.en",
-        [vocabulary.normalize(target) for _, target in texts.pairs["test"]],
+        [vocabulary.normalize(target) for _, target in texts.rows["test"]],
     )
 
 

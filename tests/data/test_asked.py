@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from attnlab.data import asked
 from attnlab.data.asked import Row
-from attnlab.data.corpus import fingerprint_of_rows
+from attnlab.data.dataset import fingerprint_of_rows
 from attnlab.errors import UserError
 
 SPACED = {"kind": "spaced", "size": 100, "min_frequency": 1}
@@ -41,8 +39,8 @@ class Fixed:
 NODE = {"name": f"{__name__}:Fixed"}
 
 
-def test_answers_stand_at_their_words_and_padding_elsewhere(tmp_path: Path) -> None:
-    data = asked.load(NODE, SPACED)
+def test_answers_stand_at_their_words_and_padding_elsewhere() -> None:
+    data = asked.AskedTexts.load(NODE, SPACED)
     read, special = data.examples["train"], data.vocabulary.special
     for row, source, target in zip(ROWS, read.packed("source"), read.packed("target"), strict=True):
         assert data.vocabulary.decode(source[1:]).split() == list(row.words)
@@ -50,26 +48,19 @@ def test_answers_stand_at_their_words_and_padding_elsewhere(tmp_path: Path) -> N
         said = [data.vocabulary.decode([one]) for one in target]
         assert said == ["", *row.answers]
     assert data.questions("valid") == 4 and data.size("train") == 3 and data.group == "place"
-    assert data.guesses["valid"] == {"chance": 0.5, "majority": 0.75, "always x": 0.75}
+    assert data.beside["valid"] == {"chance": 0.5, "majority": 0.75, "always x": 0.75}
     assert "3 texts, 6 words, 4 questions" in data.about("valid")
-    assert not data.saved(tmp_path)
-    data.save(tmp_path)
-    again = asked.load(NODE, SPACED, tmp_path, ("test",))
-    assert again.splits == ("test",) and again.vocabulary.size == data.vocabulary.size
-    ids = [one.packed("source").ids for one in (again.examples["test"], read)]
-    np.testing.assert_array_equal(*ids)
-    assert again.fingerprints["test"] == data.fingerprints["train"] == fingerprint_of_rows(ROWS)
+    assert data.fingerprints["train"] == fingerprint_of_rows(ROWS)
 
 
 def test_an_answer_that_training_never_asks_for_is_no_chance() -> None:
-    found = asked.guesses(Counter(x=3, y=1), [Row(("a", "b"), ("z", "y"))])
+    found = asked.guesses(Counter(x=3, y=1), ["z", "y"])
     assert found == {"chance": 0.25, "majority": 0.0}
 
 
 @pytest.mark.parametrize(
     ("data", "vocabulary", "words"),
     [
-        ({"name": "copying"}, SPACED, r"needs a method asked\(split\)"),
         ({**NODE, "broken": "short"}, SPACED, "has 2 words and 1 answers"),
         ({**NODE, "broken": "silent"}, SPACED, "asks for no answer"),
         ({"name": "mqar", "examples": 50}, {**SPACED, "kind": "char"}, "into . pieces, but"),
@@ -79,4 +70,4 @@ def test_what_does_not_fit_is_one_line(
     data: dict[str, object], vocabulary: dict[str, object], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        asked.load(data, vocabulary)
+        asked.AskedTexts.load(data, vocabulary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attnlab.data import SOURCES
-from attnlab.data.corpus import fingerprint
+from attnlab.data.dataset import fingerprint_of_texts
 from attnlab.data.generated import Generated
 
 
@@ -21,7 +21,7 @@ def test_count_and_the_base_itself() -> None:
 def test_the_pairs_are_the_same_on_every_machine() -> None:
     """A number measured on generated data means something elsewhere only as long as these hold."""
     found = {
-        name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12]
+        name: fingerprint_of_texts(SOURCES.resolve(name)(examples=500).pairs("train"))[:12]
         for name in ("dates", "grammar", "copying")
     }
     assert found == {"dates": "45fefdca87af", "grammar": "e83733ae9e36", "copying": "b3a2f43c733b"}

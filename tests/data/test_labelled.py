@@ -4,7 +4,6 @@ named.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from attnlab.data import labelled
 from attnlab.data.files import TabFiles
-from attnlab.data.vocabulary import EOS, UNK
+from attnlab.data.vocabulary import EOS
 from attnlab.errors import UserError
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
@@ -40,68 +39,26 @@ def node(folder: Path, **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.quick
 def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
-    pairs = labelled.load(node(folder), WORDS)
+    pairs = labelled.LabelledTexts.load(node(folder), WORDS)
     assert pairs.rows["train"] == [
         (("a dog", "it barks"), "yes"),
         (("a cat sleeps", "it barks"), "no"),
         (("a cow", "it moos"), "yes"),
     ]
-    assert pairs.classes == labelled.Classes(("no", "yes"), 2)
+    assert (pairs.learned.classes, pairs.learned.sentences) == (("no", "yes"), 2)
     batch = pairs.examples["train"].batch(np.array([1, -1, 0]), 5)
     assert batch["label"].tolist() == [1, 0, 2] and batch["label"].dtype == np.int32
     decode = pairs.vocabulary.decode
     assert [decode(batch[side][0]) for side in ("source", "target")] == ["a cat sleeps", "it barks"]
     assert batch["source"][2].tolist()[2:] == [EOS, 0, 0] and not batch["source"][1].any()
-    one = labelled.load(node(folder, target=0), WORDS)
-    assert one.rows["valid"][0] == (("a dog",), "yes") and one.classes.sentences == 1
+    one = labelled.LabelledTexts.load(node(folder, target=0), WORDS)
+    assert one.rows["valid"][0] == (("a dog",), "yes") and one.learned.sentences == 1
     assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
     assert one.examples["valid"].lengths.tolist() == [3, 4, 3]
     assert pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
-    assert one.fingerprints["train"] != pairs.fingerprints["train"]
+    numbered = labelled.LabelledTexts.load(node(folder, label=1), WORDS)
+    assert len({data.fingerprints["train"] for data in (one, pairs, numbered)}) == 3
     assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
-
-
-def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -> None:
-    data = labelled.load(node(folder), WORDS)
-    workdir = tmp_path / "run"
-    assert not data.saved(workdir)
-    data.save(workdir)
-    assert data.saved(workdir)
-    for split in ("train", "valid"):
-        (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
-    again = labelled.load(node(folder), WORDS, workdir, ("test",))
-    assert again.classes == data.classes
-    assert again.vocabulary.size == data.vocabulary.size
-    assert set(again.rows) == {"test"}
-    assert [ids.tolist() for ids in again.examples["test"].packed("source")] == [
-        ids.tolist() for ids in data.examples["train"].packed("source")
-    ]
-    (workdir / "vocabulary" / "labels.json").write_text(
-        json.dumps({"labels": ["a", "b"], "sentences": 2, "sha256": "0"})
-    )
-    with pytest.raises(UserError, match=r"labels.json are damaged \(their checksum"):
-        labelled.load(node(folder), WORDS, workdir, ())
-    (workdir / "vocabulary" / "labels.json").write_text('{"labels"')
-    with pytest.raises(UserError, match="are damaged .*put back a good copy"):
-        labelled.Classes.load(workdir)
-
-
-def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder: Path) -> None:
-    """What only other splits say is unknown, whether or not they are read beside it."""
-    table = (folder / "train.tsv").read_text()
-    (folder / "valid.tsv").write_text(f"{table}4\tan emu\tit runs\tyes\n")
-    (folder / "test.tsv").write_text(f"{table}5\ta yak\tit waits\tmaybe\n")
-    alone = labelled.load(node(folder), WORDS, splits=("train",))
-    every = labelled.load(node(folder), WORDS, splits=("train", "valid", "test"))
-    assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
-    pieces = [data.vocabulary.tokens(range(data.vocabulary.size)) for data in (every, alone)]
-    assert pieces[0] == pieces[1]
-    emu, yak = (ids.tolist() for ids in every.vocabulary.encode_all(["emu", "yak"]))
-    assert emu == yak == [UNK]
-    assert every.examples["valid"].packed("source")[3].tolist() == [UNK, UNK, EOS]
-    # "train" is read for it, and not returned
-    only = labelled.load(node(folder), WORDS, splits=("test",))
-    assert only.vocabulary.size == alone.vocabulary.size and set(only.rows) == {"test"}
 
 
 @pytest.mark.parametrize(
@@ -111,14 +68,11 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         ({"label": 3}, "are different columns"),
         ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
         ({"header": -1}, "config.data.header=-1 is a number of lines"),
-        ({"name": "dates"}, "data=dates: a data source for this task needs a method labelled"),
     ],
 )
 def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
-    given = {**node(folder), **change}
-    given = {"name": "dates"} if given["name"] == "dates" else given
     with pytest.raises(UserError, match=words):
-        labelled.load(given, WORDS)
+        labelled.LabelledTexts.load({**node(folder), **change}, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +93,7 @@ def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder
     (folder / f"{split}.tsv").write_text(table)
     columns = {"source": 1, "target": 2, "label": 3} if split == "train" else {}
     with pytest.raises(UserError, match=words):
-        labelled.load(node(folder, **columns), WORDS)
+        labelled.LabelledTexts.load(node(folder, **columns), WORDS)
 
 
 def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
@@ -149,9 +103,9 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
     said = enumerate(("maybe", "no", "yes", "perhaps"), 1)
     lines = ["-\t-\t-\t-", *(f"{number}\ta\tb\t{label}" for number, label in said)]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
-    data = labelled.load(node(folder), WORDS, splits=("train", "test"))
+    data = labelled.LabelledTexts.load(node(folder), WORDS, splits=("train", "test"))
     assert data.examples["test"]["label"].values.tolist() == [3, 1, 2, 3]  # type: ignore[union-attr]
-    assert data.classes.names == ("no", "yes")
+    assert data.learned.classes == ("no", "yes")
     words = (
         "2 of 4 examples of the test split have a label that the training split does not have"
         " (maybe, perhaps): wrong whatever"
@@ -162,20 +116,22 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
         rows = [*data.rows["test"]] if split == "train" else data.rows["test"][:1]
         expected = "the label 'maybe', which the training split does not have; choose"
         with pytest.raises(UserError, match=f"the {split} split has {expected}"):
-            labelled.encode(data.vocabulary, data.classes, rows, split)
+            labelled.encode(data.learned, rows, split)
 
 
 @pytest.mark.parametrize("texts", [1, 2])
 def test_another_number_of_texts_is_refused(texts: int, folder: Path, tmp_path: Path) -> None:
     """`evaluate` with another column asked for: neither dropped nor missed."""
     fields = [{"target": 0}, {"target": 3}]
-    labelled.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
+    labelled.LabelledTexts.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
     words = (
         rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as"
         r" many"
     )
     with pytest.raises(UserError, match=words):
-        labelled.load(node(folder, **fields[2 - texts]), WORDS, tmp_path / "run", ("test",))
+        labelled.LabelledTexts.load(
+            node(folder, **fields[2 - texts]), WORDS, tmp_path / "run", ("test",)
+        )
 
 
 def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
@@ -188,7 +144,7 @@ def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
 
 def test_two_vocabularies_for_one_reader_are_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="config.vocabulary.shared=False"):
-        labelled.load(node(folder), {**WORDS, "shared": False})
+        labelled.LabelledTexts.load(node(folder), {**WORDS, "shared": False})
 
 
 def test_examples_of_several_numbers_of_texts_are_refused(
@@ -197,19 +153,7 @@ def test_examples_of_several_numbers_of_texts_are_refused(
     monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
     with pytest.raises(UserError, match=words):
-        labelled.load(node(folder), WORDS)
-
-
-def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
-    rows = [
-        [(("ab", "c"), "x")],
-        [(("a", "bc"), "x")],
-        [(("ab",), "cx")],
-        [(("ab", "c"), "x")] * 2,
-        [(("ab", "c"), "y")],
-    ]
-    prints = {labelled.fingerprint(one) for one in rows}
-    assert len(prints) == 5
+        labelled.LabelledTexts.load(node(folder), WORDS)
 
 
 @pytest.mark.parametrize(
@@ -232,4 +176,4 @@ def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
 )
 def test_answers_are_finite_numbers_of_one_shape(folder: Path, answer: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        labelled.load(node(folder), WORDS, answer=answer)
+        labelled.LabelledTexts.load(node(folder), WORDS, answer=answer)

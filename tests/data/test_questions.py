@@ -41,7 +41,7 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     data = {"name": "squad", "directory": str(tmp_path)}
     words = {"kind": "word", "size": 100, "min_frequency": 1, "lowercase": True}
     for unanswerable, count in ((False, 1), (True, 2)):
-        found = questions.load(data, words, splits=("train",), unanswerable=unanswerable)
+        found = questions.Questions.load(data, words, splits=("train",), unanswerable=unanswerable)
         assert found.size("train") == count
     for answers, message in (
         ([{"text": "dog", "answer_start": 3}], "'dog' does not stand at character 3"),
@@ -62,7 +62,7 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
         source.questions("train")
     squad(tmp_path, [])
     with pytest.raises(UserError, match=r"no question of the split 'train' .*unanswerable=true"):
-        questions.load(data, words, splits=("train",))
+        questions.Questions.load(data, words, splits=("train",))
 
 
 def test_made_up_passages_have_one_answer() -> None:

@@ -61,7 +61,7 @@ def test_a_damaged_folder(tmp_path: Path, harm: Callable[[Path], object], messag
     (tmp_path / "alt").mkdir()
     harm(tmp_path / "all")
     with pytest.raises(UserError, match=message) as caught:
-        text.load(node, LEARNED, None, ("train",))
+        text.Texts.load(node, LEARNED, None, ("train",))
     assert "\n" not in str(caught.value)
 
 
@@ -77,7 +77,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(folder: Path, split: str, part: str = "") -> text.Texts:
     node = {"name": "shards", "directory": str(folder.parent), split: folder.name + part}
-    return text.load(node, LEARNED, None, (split,))
+    return text.Texts.load(node, LEARNED, None, (split,))
 
 
 def overwrite(path: Path, **seal: bool) -> None:

@@ -43,7 +43,7 @@ def both(folder: Path) -> tuple[text.Texts, text.Texts]:
     """The shards, and the same lines read by the source `text`, whose vocabulary is equal."""
     plain = {"train": "all.txt", "valid": "other.txt", "test": "all.txt[50%:60%]"}
     return tuple(
-        text.load(one, LEARNED, None, SPLITS)
+        text.Texts.load(one, LEARNED, None, SPLITS)
         for one in (node(folder), {"name": "text", "directory": str(folder), **plain})
     )  # type: ignore[return-value]
 
@@ -63,8 +63,8 @@ def test_they_are_what_text_in_memory_is(folder: Path) -> None:
         assert len(mine) == len(theirs) and mine.pad == theirs.pad
         for index in (0, 7, len(mine) - 1, -1):
             np.testing.assert_array_equal(mine[index], theirs[index])
-        assert stored.texts[split][3] == stored.vocabulary.normalize(plain.texts[split][3])
-        assert list(stored.texts[split])[:9] == stored.texts[split][:9]
+        assert stored.rows[split][3] == stored.vocabulary.normalize(plain.rows[split][3])
+        assert list(stored.rows[split])[:9] == stored.rows[split][:9]
         rows = np.array([5, -1, 2])
         np.testing.assert_array_equal(mine.block(rows, 9), theirs.block(rows, 9))
     assert len(set(stored.fingerprints.values())) == 3
@@ -110,22 +110,22 @@ def test_batches_are_those_of_memory(folder: Path, texts: str) -> None:
 
 def test_the_beginning_is_read_without_the_rest(folder: Path) -> None:
     """Nothing asks for the offsets of all documents on the way to batches and pictures."""
-    stored = text.load(node(folder), LEARNED, None, ("train",))
+    stored = text.Texts.load(node(folder), LEARNED, None, ("train",))
     ids = stored.ids["train"]
     lanes("joined", ids, size=4, length=9)(3)
-    next(iter(stored.texts["train"]))
+    next(iter(stored.rows["train"]))
     assert isinstance(ids, Stored) and "offsets" not in vars(ids)
     assert len([one for one in ids.ids._files if one is not None]) < len(ids.ids._files)
 
 
 def test_a_vocabulary_of_the_run(folder: Path, tmp_path: Path) -> None:
-    loaded = text.load(node(folder), LEARNED, None, ("train",))
+    loaded = text.Texts.load(node(folder), LEARNED, None, ("train",))
     loaded.save(tmp_path)
-    again = text.load(node(folder), LEARNED, tmp_path, SPLITS)
+    again = text.Texts.load(node(folder), LEARNED, tmp_path, SPLITS)
     assert again.fingerprints["train"] == loaded.fingerprints["train"]
     shards(tmp_path / "s", written(tmp_path / "a.txt", 90, seed=5))
     with pytest.raises(UserError, match="another vocabulary than that of this run"):
-        text.load(node(folder, test=str(tmp_path / "s")), LEARNED, tmp_path, SPLITS)
+        text.Texts.load(node(folder, test=str(tmp_path / "s")), LEARNED, tmp_path, SPLITS)
 
 
 @pytest.mark.parametrize("settings", [{"kind": "word"}, {"size": 91}, {"reserved": 1}])
@@ -133,9 +133,9 @@ def test_the_vocabulary_is_that_of_the_folder(
     folder: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     """Whatever the config says, for a new run and for one that goes on."""
-    loaded = text.load(node(folder), LEARNED | settings, None, ("train",))
+    loaded = text.Texts.load(node(folder), LEARNED | settings, None, ("train",))
     loaded.save(tmp_path)
-    again = text.load(node(folder), LEARNED | settings, tmp_path, ("train",))
+    again = text.Texts.load(node(folder), LEARNED | settings, tmp_path, ("train",))
     assert loaded.vocabulary.settings == again.vocabulary.settings == LEARNED
     assert loaded.about("train").endswith(
         f", the shards' vocabulary: bpe, {loaded.vocabulary.size}"
@@ -145,10 +145,10 @@ def test_the_vocabulary_is_that_of_the_folder(
 def test_the_tokenizer_of_a_model_must_be_that_of_the_folder(folder: Path, tmp_path: Path) -> None:
     settings = {**LEARNED, "kind": "tokenizer", "file": str(byte_level(tmp_path))}
     with pytest.raises(UserError, match="another vocabulary than that of this run"):
-        text.load(node(folder), settings, None, ("train",))
+        text.Texts.load(node(folder), settings, None, ("train",))
 
 
 def test_parts_that_are_none(folder: Path) -> None:
     for part, message in (("other[0%:1%]", "no document of the 30"), ("all[9%:3%]", "expected 0")):
         with pytest.raises(UserError, match=message):
-            text.load(node(folder, test=part), LEARNED, None, ("test",))
+            text.Texts.load(node(folder, test=part), LEARNED, None, ("test",))

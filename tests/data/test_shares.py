@@ -64,4 +64,4 @@ def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named(maker: str
         make(size=4, multiple=3)
     if maker in ("lanes", "in turn", "blocks"):
         with pytest.raises(UserError, match="no text to read"):
-            make.func(make.args[0][:0], size=4, length=4)
+            make.func(Packed([]) if maker == "in turn" else [], size=4, length=4)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from attnlab.data.labelled import Classes
-from attnlab.data.tagged import ROOT, Sentence, encode, load
+from attnlab.data.learned import Learned
+from attnlab.data.tagged import ROOT, Sentence, TaggedTexts, encode
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.errors import UserError
 
 
 def test_the_first_piece_of_a_word_has_its_tag_and_its_head() -> None:
     vocabulary = Vocabulary.train(["it is no dog"], kind="char", min_frequency=1)
     rows = [Sentence(("is", "dog"), ("AUX", "NOUN"), (1, ROOT)), Sentence(("no",), ("X",), (ROOT,))]
-    found = encode(vocabulary, Classes(("AUX", "NOUN"), 1), rows)
+    found = encode(Learned.of_vocabulary(vocabulary, classes=("AUX", "NOUN")), rows)
     source, target, heads = (found.packed(name) for name in ("source", "target", "heads"))
     tokens = vocabulary.tokens(source[0])
     assert [tokens[1:3], tokens[4:7]] == [["i", "s"], ["d", "o", "g"]]  # a blank is the word's
@@ -24,15 +19,8 @@ def test_the_first_piece_of_a_word_has_its_tag_and_its_head() -> None:
     assert target[1][1] == 3  # a tag that training does not have
 
 
-def test_what_is_learned_is_kept_and_read_again(tmp_path: Path) -> None:
+def test_a_line_tells_sizes_and_trees() -> None:
     node = {"name": "agreement", "examples": 30, "valid": 5, "test": 5, "seed": 0, "depth": 1}
     words = {"kind": "spaced", "size": 100, "min_frequency": 1, "lowercase": False, "file": ""}
-    found = load(node, words)
-    found.save(tmp_path)
-    again = load(node, words, tmp_path, ("valid",))
-    assert again.classes == found.classes and again.splits == ("valid",)
-    assert again.fingerprints["valid"] == found.fingerprints["valid"]
+    found = TaggedTexts.load(node, words)
     assert "with trees" in found.about("train") and found.size("train") == 30
-    expected = r"a data source for this task needs a method tagged\(split"
-    with pytest.raises(UserError, match=expected):
-        load({"name": "dates"}, words)

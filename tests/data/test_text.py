@@ -5,12 +5,10 @@ recalled.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
-from attnlab.data.corpus import save_vocabularies
-from attnlab.data.text import load
+from attnlab.data.text import Texts
 from attnlab.data.vocabulary import EOS, UNK
 from attnlab.errors import UserError
 
@@ -39,7 +37,7 @@ FEW, TELLING = {"name": f"{__name__}:Few"}, {"name": f"{__name__}:Telling"}
 
 @pytest.mark.quick
 def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
-    data = load(FEW, WORDS, splits=("train", "valid", "test"))
+    data = Texts.load(FEW, WORDS, splits=("train", "valid", "test"))
     a, b = (int(data.vocabulary.encode_all([word])[0][0]) for word in "ab")
     wanted = [[a, b, EOS], [EOS], [b, b, EOS], [a, UNK, b, EOS]]
     assert [ids.tolist() for ids in data.ids["valid"]] == wanted
@@ -52,32 +50,17 @@ def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
 
 
 def test_characters_are_counted_as_they_are_read() -> None:
-    data = load(FEW, {**WORDS, "kind": "char"})
+    data = Texts.load(FEW, {**WORDS, "kind": "char"})
     assert data.counts("train") == {"texts": 3, "tokens": 9, "unknown": 0, "characters": 9}
 
 
-def test_a_run_keeps_its_vocabulary(tmp_path: Path) -> None:
-    data = load(FEW, WORDS)
-    save_vocabularies((data.vocabulary, data.vocabulary), tmp_path)
-    again = load(FEW, WORDS, tmp_path, ("valid",))
-    assert set(again.ids) == {"valid"} and again.vocabulary.size == data.vocabulary.size
-    with pytest.raises(UserError, match="other settings"):
-        load(FEW, {**WORDS, "size": 40}, tmp_path)
-
-
 def test_what_can_be_recalled_goes_with_the_ids() -> None:
-    data = load(TELLING, WORDS, splits=("valid",))
+    data = Texts.load(TELLING, WORDS, splits=("valid",))
     wanted = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
     assert [marks.tolist() for marks in data.recalled["valid"]] == wanted
     words = "word by word what can be recalled: set config.vocabulary.kind=word"
     with pytest.raises(UserError, match=words):
-        load(TELLING, {**WORDS, "kind": "char"})
-
-
-def test_a_source_of_pairs_is_refused() -> None:
-    words = "config.data=dates: language modelling needs a source with texts"
-    with pytest.raises(UserError, match=words):
-        load({"name": "dates"}, WORDS)
+        Texts.load(TELLING, {**WORDS, "kind": "char"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,10 +75,10 @@ def test_blanks_that_no_token_stands_for_are_no_characters() -> None:
     """Words are scored by the characters of what the vocabulary sees, not of what is in the
     file.
     """
-    data, loose = (load({"name": f"{__name__}:{name}"}, WORDS) for name in ("Few", "Blank"))
+    data, loose = (Texts.load({"name": f"{__name__}:{name}"}, WORDS) for name in ("Few", "Blank"))
     assert data.counts("valid") == loose.counts("valid")
 
 
 def test_a_split_with_an_unknown_character_is_not_spelt() -> None:
-    data = load(FEW, {**WORDS, "kind": "char"})
+    data = Texts.load(FEW, {**WORDS, "kind": "char"})
     assert data.spelt("train") and not data.spelt("valid") and data.counts("valid")["unknown"] == 3

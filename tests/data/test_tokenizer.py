@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from attnlab.data import corpus
 from attnlab.data.passages import located
-from attnlab.data.text import load as load_texts
+from attnlab.data.text import Texts
 from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
@@ -231,14 +231,14 @@ def test_no_text_is_read_for_its_sake(tmp_path: Path) -> None:
     """Where no split is asked for, the data need not be there."""
     vocabulary = {"kind": "tokenizer", "file": str(byte_level(tmp_path / "in"))}
     nowhere = {"name": "text", "directory": str(tmp_path / "nowhere")}
-    found = load_texts(nowhere, vocabulary, splits=())
+    found = Texts.load(nowhere, vocabulary, splits=())
     mine, theirs = (one.packed(["A dog"]) for one in (found.vocabulary, adopted(tmp_path / "in")))
     assert found.splits == () and mine.ids[:].tolist() == theirs.ids[:].tolist() != []
     with pytest.raises(UserError, match="nowhere"):
-        load_texts(nowhere, {"kind": "bpe"}, splits=())
+        Texts.load(nowhere, {"kind": "bpe"}, splits=())
     pairs = {"name": "files", "directory": str(tmp_path / "nowhere")}
-    both = corpus.load(pairs, {**vocabulary, "shared": True}, splits=())
-    assert both.source_vocabulary is both.target_vocabulary
+    both = corpus.Corpus.load(pairs, {**vocabulary, "shared": True}, splits=())
+    assert both.learned.source is both.learned.target
 
 
 def test_a_text_goes_on_without_a_blank_of_ours(tmp_path: Path) -> None:

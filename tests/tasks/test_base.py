@@ -20,6 +20,7 @@ import pytest
 from attnlab.attention.protocol import MAPS
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.corpus import Corpus, encode
+from attnlab.data.learned import Learned
 from attnlab.data.settings import Buckets
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
@@ -226,9 +227,9 @@ class Elsewhere(Vocabulary):
 
 def under(task: Translation, one: Vocabulary) -> Translation:
     """The same texts with another vocabulary."""
-    pairs = task.data.pairs
+    pairs = task.data.rows
     of_splits = {split: encode((one, one), texts) for split, texts in pairs.items()}
-    return Translation(task.config, Corpus(pairs, of_splits, one, one))
+    return Translation(task.config, Corpus(pairs, of_splits, Learned.of_vocabulary(one)))
 
 
 @pytest.mark.parametrize(
@@ -266,6 +267,8 @@ def test_two_vocabularies_that_are_padded_otherwise_are_refused() -> None:
     task = tiny.load("rnnsearch")
     source = task.vocabularies[0]
     both = source, Elsewhere(source, -1)
-    examples = {split: encode(both, texts) for split, texts in task.data.pairs.items()}
+    examples = {split: encode(both, texts) for split, texts in task.data.rows.items()}
     with pytest.raises(UserError, match="padded with different ids, 0 and -1"):
-        Translation(task.config, Corpus(task.data.pairs, examples, *both))
+        Translation(
+            task.config, Corpus(task.data.rows, examples, Learned(source=both[0], target=both[1]))
+        )

@@ -65,13 +65,13 @@ def plain() -> Classification:
 @of_models
 def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model) -> None:
     task, batch = changed(model.task, auxiliary__hops=None), batch_of(model.task, 3)
-    names, found = task.data.classes.names, dict.fromkeys(("hard", "soft"), 0.0)
+    names, found = task.data.learned.classes, dict.fromkeys(("hard", "soft"), 0.0)
     real = np.flatnonzero(batch["label"])
     assert 0 < len(real) <= 3
     for row in real:
         texts = [
             task.data.vocabulary.decode(batch[side][row])
-            for side in ("source", "target")[: task.data.classes.sentences]
+            for side in ("source", "target")[: task.data.learned.sentences]
         ]
         every = model.log_probs(*texts)
         found["hard"] -= every[batch["label"][row] - 1]
@@ -90,7 +90,7 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
         assert int(sums["tokens"]) == sum(
             (batch[side] != PAD).sum() for side in ("source", "target") if side in batch
         )
-    assert len(names) == (4 if task.data.classes.sentences == 1 else 2)
+    assert len(names) == (4 if task.data.learned.sentences == 1 else 2)
 
 
 @of_models
@@ -114,8 +114,8 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
     losses, answers, labels = [], [], []
     for texts, label in model.task.data.rows["valid"]:
         every = model.log_probs(*texts)
-        losses.append(-every[model.task.data.classes.names.index(label)])
-        answers.append(model.task.data.classes.names[int(every.argmax())])
+        losses.append(-every[model.task.data.learned.classes.index(label)])
+        answers.append(model.task.data.learned.classes[int(every.argmax())])
         labels.append(label)
     f1 = []
     for name in sorted({*labels, *answers}):
@@ -131,7 +131,7 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
     stacked = jax.tree.map(lambda leaf: np.stack([leaf, 0 * leaf]), model.params)
     first, second = model.task.evaluate_stacked(stacked, "valid")
     assert first == pytest.approx(expected, rel=1e-5)
-    assert second["loss"] == pytest.approx(math.log(len(model.task.data.classes.names)), rel=1e-5)
+    assert second["loss"] == pytest.approx(math.log(len(model.task.data.learned.classes)), rel=1e-5)
 
 
 @of_models
@@ -140,7 +140,7 @@ def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
     """Also where a label is not known, which the loss leaves out."""
     data = model.task.data
     rows = [*data.rows["test"], *[(data.rows["test"][0][0], "ends in z")] * strange]
-    examples = {"test": labelled.encode(data.vocabulary, data.classes, rows, "test")}
+    examples = {"test": labelled.encode(data.learned, rows, "test")}
     data = dataclasses.replace(data, rows={"test": rows}, examples=examples)
     task = Classification(model.task.config, data)
     items = check_items(task, model.params, "test", {"loss", "accuracy", "macro_f1"})
@@ -154,7 +154,7 @@ def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
 def test_answers_confusion_and_measures(model: Model) -> None:
     """Rows of the confusion are labels; answers come in the order of the lines."""
     task, data = model.task, model.task.data
-    names, rows = data.classes.names, data.rows["test"]
+    names, rows = data.learned.classes, data.rows["test"]
     scores, lines = task.score(model.params, "test")
     pairs = [tuple(line.split("\t")) for line in lines]
     labels, answers = map(list, zip(*pairs, strict=True))
@@ -175,7 +175,7 @@ def test_answers_confusion_and_measures(model: Model) -> None:
 
 @of_models
 def test_maps_go_with_their_tokens(model: Model) -> None:
-    texts = ("abcd", "b")[: model.task.data.classes.sentences]
+    texts = ("abcd", "b")[: model.task.data.learned.sentences]
     source, target = (*texts, None)[:2]
     maps, tokens = looked(model.task, model.params, str(source), target)
     assert tokens["source"] == [*"abcd", "</s>"]
@@ -190,7 +190,7 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
 
 @of_models
 def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
-    pairs = model.task.data.classes.sentences == 2
+    pairs = model.task.data.learned.sentences == 2
     line, words = ("a\tb", r"'a\\tb': expected one text")
     if pairs:
         line, words = ("ab", "'ab': expected two texts with a tab")

@@ -114,8 +114,6 @@ def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name
 
 
 def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_path: Path) -> None:
-    task.save(tmp_path)
-    assert Detection.load(task.config, tmp_path, ("test",)).data.learned == task.data.learned
     (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
     ((best,),) = task.respond(params, [name])
     found = task.detections(params, task.of_split("valid"))[0]

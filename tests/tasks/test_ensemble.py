@@ -43,7 +43,7 @@ def test_every_way_of_decoding_takes_it(method: str) -> None:
         configs.from_dict(configs.to_dict(task.config)), [f"decoding.method={method}"]
     )
     task._decoder.cache_clear()
-    text = task.data.pairs["test"][0][0]
+    text = task.data.rows["test"][0][0]
     best = task.translate(params, [text], alignment=True)[0][0]
     ids = np.asarray([*task.vocabularies[0].encode_all([text])[0], EOS])[None]
     # padding reaches no step before it

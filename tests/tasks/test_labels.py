@@ -26,18 +26,18 @@ def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
         (texts, {0: "new", 4: "newer"}.get(number, label))
         for number, (texts, label) in enumerate(data.rows["test"])
     ]
-    examples = {"test": labelled.encode(data.vocabulary, data.classes, test, "test")}
+    examples = {"test": labelled.encode(data.learned, test, "test")}
     changed = dataclasses.replace(data, rows={"test": test}, examples=examples)
     task = Classification(model.task.config, changed)
     scores, lines = task.score(model.params, "test")
     labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
     known = [number for number in range(9) if number not in (0, 4)]
     losses = [
-        -model.log_probs(*test[number][0])[data.classes.names.index(labels[number])]
+        -model.log_probs(*test[number][0])[data.learned.classes.index(labels[number])]
         for number in known
     ]
     f1 = []
-    for name in {*labels, *answers} & {*data.classes.names}:
+    for name in {*labels, *answers} & {*data.learned.classes}:
         hits = sum(one == other == name for one, other in zip(labels, answers, strict=True))
         f1.append(2 * hits / (labels.count(name) + answers.count(name)))
     found = task.evaluate(model.params, "test")
@@ -49,7 +49,7 @@ def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
     assert found == pytest.approx(expected, rel=1e-5) and found["accuracy"] > 0
     stacked = jax.tree.map(lambda leaf: leaf[None], model.params)
     assert task.evaluate_stacked(stacked, "test")[0] == pytest.approx(expected, rel=1e-5)
-    assert list(scores["confusion"]) == [*data.classes.names, "new", "newer"]
+    assert list(scores["confusion"]) == [*data.learned.classes, "new", "newer"]
     assert sum(scores["confusion"]["new"].values()) == scores["confusion"]["newer"][answers[4]] == 1
 
 

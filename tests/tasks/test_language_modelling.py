@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.data.columns import Packed
+from attnlab.data.columns import Examples, Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
@@ -80,7 +79,7 @@ def test_scores_are_those_of_a_loop_over_tokens(how: list[str]) -> None:
     other, scores = task.evaluate_stacked(both, "valid")
     assert scores == pytest.approx(wanted, rel=1e-5) and other["loss"] != scores["loss"]
     items = check_items(task, params, "valid", {*wanted})
-    assert items.rows["loss"][:, 1].tolist() == [len(text) + 1 for text in task.data.texts["valid"]]
+    assert items.rows["loss"][:, 1].tolist() == [len(text) + 1 for text in task.data.rows["valid"]]
     if task.config.batch.texts != "joined":
         assert ([BOS], [EOS]) in texts
         rows = np.stack([items.rows[name][:, 0] for name in ("loss", "accuracy")], axis=1)
@@ -94,7 +93,7 @@ def test_bits_per_character_of_words() -> None:
     task = load(*JOINED, "vocabulary.kind=word")
     found = task.evaluate(drawn(task), "train")
     tokens = len(task.data.ids["train"].ids)
-    characters = sum(len(text) + 1 for text in task.data.texts["train"])
+    characters = sum(len(text) + 1 for text in task.data.rows["train"])
     assert characters > tokens and found["bits_per_character"] == pytest.approx(
         found["loss"] * tokens / characters / math.log(2)
     )
@@ -161,8 +160,8 @@ def test_long_texts_are_read_in_windows_that_predict_each_token_once() -> None:
 
 def test_a_single_text_is_not_drawn_from() -> None:
     task = load(*JOINED)
-    ids = {"valid": Packed([task.data.ids["valid"][1]])}
-    alone = dataclasses.replace(task.data, texts={"valid": ["abc"]}, ids=ids)
+    examples = {"valid": Examples(ids=Packed([task.data.ids["valid"][1]]))}
+    alone = dataclasses.replace(task.data, rows={"valid": ["abc"]}, examples=examples)
     assert LanguageModelling(task.config, alone).items(None, "valid", []) is None
 
 
@@ -198,7 +197,7 @@ def test_the_output_bias_begins_at_the_frequencies() -> None:
     assert counts[EOS] == SIZES["train"] + 1 and counts[PAD] == 1
     zeros = load(*JOINED, "training.output_bias=zeros")
     assert not zeros.init(jax.random.key(0))["out"]["bias"].any()
-    bare = LanguageModelling(task.config, type(task.data)({}, {}, task.data.vocabulary))
+    bare = LanguageModelling(task.config, type(task.data)({}, {}, task.data.learned))
     assert bare.init(jax.random.key(0)).keys() == params.keys()
 
 
@@ -267,7 +266,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
 
 def test_notes() -> None:
     task, _ = joined()
-    letters = {split: sum(len(text) + 1 for text in task.data.texts[split]) for split in SIZES}
+    letters = {split: sum(len(text) + 1 for text in task.data.rows[split]) for split in SIZES}
     notes = task.notes(task.batches(1))
     assert notes[0] == f"train: 40 texts, {letters['train']} tokens (0.0% unknown)"
     assert notes[3:] == [
@@ -280,22 +279,11 @@ def test_notes() -> None:
         f"train: texts in turn in 8 lanes, 5 tokens of each at a time, {steps} steps an epoch"
     ]
     short = changed(apart()[0], batch__max_length=4, batch__longer="score")
-    longer = sum(len(text) > 3 for text in task.data.texts["train"])
+    longer = sum(len(text) > 3 for text in task.data.rows["train"])
     assert short.notes(short.batches(1))[3:] == [
         f"train: {longer} texts longer than batch.max_length=4 tokens are left out, none is cut"
     ]
     assert len(apart()[0].notes(apart()[0].batches(1))) == 3
-
-
-def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
-    task, _ = joined()
-    with pytest.raises(UserError, match="data=dates: language modelling needs a source with texts"):
-        load("data=dates")
-    task.save(tmp_path)
-    assert LanguageModelling.saved(tmp_path)
-    again = LanguageModelling.load(task.config, tmp_path, ("valid",))
-    assert again.data.vocabulary.size == task.data.vocabulary.size
-    assert list(again.data.ids) == ["valid"]
 
 
 def test_a_window_may_be_longer_than_a_piece_if_it_is_carried() -> None:

@@ -42,8 +42,8 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
     """
     task = load("rnnsearch", "vocabulary.shared=false")
     vocabulary = task.vocabularies[1]
-    tokens = [EOS for _ in task.data.pairs["train"]]
-    for _, target in task.data.pairs["train"]:
+    tokens = [EOS for _ in task.data.rows["train"]]
+    for _, target in task.data.rows["train"]:
         tokens += vocabulary.encode_all([target])[0].tolist()
     ids, size = task.target_ids()  # type: ignore[misc]
     assert sorted(ids.tolist()) == sorted(tokens) and size == vocabulary.size

@@ -4,11 +4,8 @@ checked against what its mechanism declares.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from attnlab.data.corpus import load_vocabularies
 from attnlab.errors import UserError
 from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
@@ -23,19 +20,19 @@ def plain() -> Translation:
 
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     notes = plain.notes(plain.batches(1))
-    letters = sum(len(source) + 1 for source, _ in plain.data.pairs["train"])
+    letters = sum(len(source) + 1 for source, _ in plain.data.rows["train"])
     each = f"{letters} tokens (0 unknown)"
     assert notes[0] == f"train: 64 pairs, source {each}, target {each}"
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
     task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
-    longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
+    longer = sum(len(source) + 1 > 5 for source, _ in task.data.rows["train"])
     assert task.notes(task.batches(1))[3:] == [
         f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"
     ]
     assert task.longer_than(5, ["abcd", "abcde", "", "abcdea"]) == [1, 3]
 
 
-def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> None:
+def test_each_side_has_its_vocabulary() -> None:
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = noisy(task)
@@ -44,13 +41,6 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     assert tokens == wanted
     written = [task.text(best[0]) for best in task.translate(params, ["abcde", "e"])]
     assert not {*"".join(written)} & {*"abcde"}
-    assert not Translation.saved(tmp_path)
-    task.save(tmp_path)
-    assert Translation.saved(tmp_path)
-    source, target = load_vocabularies(tmp_path)
-    assert (source.decode([4, 5]), target.decode([4, 5])) == tuple(
-        one.decode([4, 5]) for one in task.vocabularies
-    )
 
 
 def test_a_slot_is_checked_against_what_the_mechanism_declares(

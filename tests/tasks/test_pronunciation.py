@@ -11,6 +11,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data import corpus
+from attnlab.data.learned import Learned, VocabularySettings
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks import TASKS
 from attnlab.tasks.pronunciation import Pronunciation
@@ -26,10 +27,11 @@ SMALL = [
 @functools.cache
 def task() -> Pronunciation:
     config = configs.load("configs/g2p.py:rnnsearch", SMALL)
-    settings = corpus.VocabularySettings.read(config.vocabulary)
+    settings = VocabularySettings.read(config.vocabulary)
     source = Vocabulary.train((word for word, _ in PAIRS), **settings.of_one)
-    both = (source, Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target))
-    data = corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both)
+    target = Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target)
+    examples = {"test": corpus.encode((source, target), PAIRS)}
+    data = corpus.Corpus({"test": PAIRS}, examples, Learned(source=source, target=target))
     return Pronunciation(config, data)
 
 

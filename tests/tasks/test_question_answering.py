@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -226,8 +225,9 @@ def test_answers_that_are_too_long_or_cut_by_every_window_cannot_be_reached(unit
     data = {"name": f"{__name__}:Given"}
     words = {"kind": "word", "size": 100, "min_frequency": 1}
     for windows, share in ((None, 0.25), (Windows(13, 9, 2), 0.75), (Windows(13, 4, 2), 0.5)):
-        found = questions.load(data, words, None, ("train",), None, True, windows, units)
-        assert found.unreachable == {"train": share}
+        options: dict[str, Any] = {"unanswerable": True, "windows": windows, "units": units}
+        found = questions.Questions.load(data, words, None, ("train",), **options)
+        assert found.beside == {"train": share}
 
 
 def test_texts_are_compared_as_squad_compares_them() -> None:
@@ -238,7 +238,7 @@ def test_texts_are_compared_as_squad_compares_them() -> None:
     assert (exact("", ""), exact("dog", ""), f1("", ""), f1("", "dog")) == (True, False, 1.0, 0.0)
 
 
-def test_lines_and_maps(task: QuestionAnswering, params: Any, tmp_path: Path) -> None:
+def test_lines_and_maps(task: QuestionAnswering, params: Any) -> None:
     typed = ("whom does the king meet ?", "the king sees the fox .")
     (example,) = task.examples_from_text(params, [typed])
     (one,) = attention_maps(task, params, example).values()
@@ -248,9 +248,3 @@ def test_lines_and_maps(task: QuestionAnswering, params: Any, tmp_path: Path) ->
     for line in ("no tab", "\tpassage", "question\t "):
         with pytest.raises(UserError, match="expected a question and a passage"):
             task.respond(params, [line])
-    task.save(tmp_path)
-    again = QuestionAnswering.load(task.config, tmp_path, ("test",))
-    assert again.data.vocabulary.special == task.special and again.size("test") == 5
-    other = configs.load(FILE, ["data=markers"])
-    with pytest.raises(UserError, match=r"needs a method questions\(split\)"):
-        QuestionAnswering.read(other, None, ("train",))

@@ -112,12 +112,7 @@ def test_a_mask_is_changed_with_its_image(task: Segmentation, params: Any) -> No
     assert (np.asarray(mask) != batch["mask"]).any() and (np.asarray(mask) == 0).any()
 
 
-def test_files_are_answered_and_the_run_keeps_its_classes(
-    task: Segmentation, params: Any, tmp_path: Path
-) -> None:
-    task.save(tmp_path)
-    other = Segmentation.load(task.config, tmp_path, ("test",))
-    assert other.data.learned == task.data.learned and other.size("test") == 3
+def test_files_are_answered(task: Segmentation, params: Any, tmp_path: Path) -> None:
     (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
     mask = task.masks(params, task.examples_from_lines([name]))[0]
     ((best,),) = task.respond(params, [name])

@@ -123,8 +123,6 @@ def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> N
     assert "1.0" not in again.notes(again.batches(1))[0]
     with pytest.raises(UserError, match="expected one text"):
         again.respond(params, ["1\t2"])
-    with pytest.raises(UserError, match="has lost its vocabulary"):
-        load(folder, workdir=tmp_path)
 
 
 def test_measures_that_say_nothing_are_named_before_data_is_read(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.corpus import Corpus, encode
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding.generate import Decoded
 from attnlab.decoding.metrics import corpus_scores
@@ -33,7 +34,7 @@ class Model:
         self.task = load(system, "training.label_smoothing=0.2", "decoding.method=greedy")
         self.params = noisy(self.task)
         self.logits = jax.jit(lambda *ids: self.task.system.apply({"params": self.params}, *ids))
-        self.texts = [source for source, _ in self.task.data.pairs["test"]]
+        self.texts = [source for source, _ in self.task.data.rows["test"]]
 
     @functools.cache  # noqa: B019 - lives as long as the module's tests
     def decoding(self, **changes: Any) -> Translation:
@@ -185,7 +186,7 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     """As `generate --score` prints it: the sum over all tokens of the target and EOS, whoever is
     beside it in the batch.
     """
-    pairs = [*model.task.data.pairs["test"], ("abc", "a"), ("abc", "edc")]
+    pairs = [*model.task.data.rows["test"], ("abc", "a"), ("abc", "edc")]
     ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
     ends = [(np.append(one, EOS), np.append(other, EOS)) for one, other in zip(*ids, strict=True)]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
@@ -231,7 +232,7 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
 @of_models
 def test_scores_of_a_split_are_made_of_its_sentences(model: Model) -> None:
     """Nine translations, in the order of the data; the loss of each alone is that of its row."""
-    pairs = model.task.data.pairs["test"]
+    pairs = model.task.data.rows["test"]
     scores, hypotheses = model.task.score(model.params, "test")
     assert hypotheses == [model.task.text(best[0]) for best in model.translate()]
     hits = sum(mine == target for mine, (_, target) in zip(hypotheses, pairs, strict=True))
@@ -260,7 +261,10 @@ def test_references_are_lower_cased_and_so_is_bleu(
     )
     config = changed(plain.config, vocabulary__lowercase=True)
     both = (vocabulary, vocabulary)
-    task = Translation(config, Corpus({"test": pairs}, {"test": encode(both, pairs)}, *both))
+    task = Translation(
+        config,
+        Corpus({"test": pairs}, {"test": encode(both, pairs)}, Learned.of_vocabulary(vocabulary)),
+    )
     found = [
         [Decoded(np.append(ids, EOS), 0.0, 0.0, None)]
         for ids in vocabulary.encode_all([target for _, target in pairs])

@@ -18,6 +18,7 @@ from attnlab import config as configs
 from attnlab.analysis.results import resampled, scores
 from attnlab.data.columns import Batch
 from attnlab.data.corpus import Corpus, encode
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
@@ -69,10 +70,9 @@ def load(system: str, *overrides: str) -> Translation:
         }
     of_sides = [[pair[side] for pair in pairs["train"]] for side in (0, 1)]
     source, target = (Vocabulary.train(texts, kind="char", min_frequency=1) for texts in of_sides)
-    both = (source, source if config.vocabulary.shared else target)
-    return Translation(
-        config, Corpus(pairs, {split: encode(both, texts) for split, texts in pairs.items()}, *both)
-    )
+    learned = Learned(source=source, target=source if config.vocabulary.shared else target)
+    examples = {split: encode(learned.both, texts) for split, texts in pairs.items()}
+    return Translation(config, Corpus(pairs, examples, learned))
 
 
 def changed(task: Any, **changes: Any) -> Any:

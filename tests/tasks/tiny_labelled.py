@@ -9,6 +9,7 @@ import numpy as np
 from attnlab import config as configs
 from attnlab.data import labelled
 from attnlab.data.columns import Batch
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks.classification import Classification
 
@@ -47,9 +48,10 @@ def load(system: str, texts: int = 1, *overrides: str) -> Classification:
     vocabulary = Vocabulary.train(
         (text for each, _ in data["train"] for text in each), kind="char", min_frequency=1
     )
-    classes = labelled.Classes(tuple(sorted({label for _, label in data["train"]})), texts)
-    examples = {split: labelled.encode(vocabulary, classes, x, split) for split, x in data.items()}
-    return Classification(config, labelled.LabelledTexts(data, examples, vocabulary, classes))
+    classes = tuple(sorted({label for _, label in data["train"]}))
+    learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=texts)
+    examples = {split: labelled.encode(learned, x, split) for split, x in data.items()}
+    return Classification(config, labelled.LabelledTexts(data, examples, learned))
 
 
 def batch_of(task: Classification, count: int = 13) -> Batch:

@@ -84,7 +84,7 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     """
     workdir = tmp_path / "run"
     run, other = (prepared(config(files), workdir) for _ in range(2))
-    assert set(run.task.data.pairs) == {"train", "valid"} and not workdir.exists()
+    assert set(run.task.data.rows) == {"train", "valid"} and not workdir.exists()
     workdir.mkdir()
     run.describe(progress())
     with pytest.raises(UserError, match="another process has trained .* meanwhile"):

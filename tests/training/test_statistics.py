@@ -16,6 +16,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data import labelled
+from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification
@@ -42,11 +43,10 @@ def classification(*overrides: str) -> Classification:
     data = {split: tiny_labelled.rows(split, 1) for split in tiny_labelled.SIZES}
     words = (text for each, _ in data["train"] for text in each)
     vocabulary = Vocabulary.train(words, kind="char", min_frequency=1)
-    classes = labelled.Classes(tuple(sorted({label for _, label in data["train"]})), 1)
-    examples = {
-        split: labelled.encode(vocabulary, classes, found, split) for split, found in data.items()
-    }
-    return Classification(config, labelled.LabelledTexts(data, examples, vocabulary, classes))
+    classes = tuple(sorted({label for _, label in data["train"]}))
+    learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=1)
+    examples = {split: labelled.encode(learned, found, split) for split, found in data.items()}
+    return Classification(config, labelled.LabelledTexts(data, examples, learned))
 
 
 def translation() -> Any:

@@ -23,7 +23,7 @@ from attnlab import config as configs
 from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.data.images.folder import ImageFolder, read_images
-from attnlab.data.images.labelled import Learned
+from attnlab.data.learned import Learned
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
@@ -134,7 +134,7 @@ def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Pat
     node = {key: value for key, value in read.run()["data"].items() if key != "name"}
     source = ImageFolder(**node)
     assert source.shape == read.shape
-    learned = Learned(read.classes, read.shape, read.mean, read.deviation)
+    learned = Learned(shape=read.shape, mean=read.mean, deviation=read.deviation)
     (image,) = learned.normalised(read_images([str(path)], read.shape, source.fitted))
     assert np.array_equal(learned.normalised(source.read(path)), image)
     along = (image * rule.uniform("along", image.shape)).sum(dtype=np.float64)

@@ -11,7 +11,8 @@ from typing import ClassVar
 from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two, within
+from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two
+from attnlab.data.generated import within
 
 SAY, END, BLANK, TRIGGER = "=", ".", "_", "!"
 

@@ -55,17 +55,6 @@ def apart(drawn: Callable[[], Row], split: str, count: int) -> list[Row]:
     )
 
 
-def within(where: str, value: int, least: int, most: int | None = None) -> None:
-    """Refuses a setting out of range.
-
-    Raises:
-      UserError: `value` is below `least` or above `most`.
-    """
-    if value < least or (most is not None and value > most):
-        limits = f"at least {least}" if most is None else f"in {least} ... {most}"
-        raise UserError(f"config.data.{where}={value} must be {limits}")
-
-
 def power_of_two(number: int) -> int:
     """The least power of 2 that is not below a number of at least 1."""
     return 1 << (number - 1).bit_length()

@@ -6,16 +6,14 @@ Axis letters: N images, H height, W width, C channels, K objects of an image.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from attnlab.data import read_splits
-from attnlab.data.columns import Examples
-from attnlab.data.images.labelled import Learned, Pictures, check_images, fingerprint, moments
+from attnlab.data.dataset import Row
+from attnlab.data.images.labelled import Pictures
+from attnlab.data.learned import Learned
 from attnlab.errors import UserError
 
 
@@ -83,78 +81,26 @@ class Segmented(NamedTuple):
     classes: Sequence[str]
 
 
-Given = TypeVar("Given", bound=Boxed | Segmented)
-
-
-@dataclasses.dataclass(frozen=True)
-class AnnotatedData(Pictures, Generic[Given]):
-    """Base of the data of runs that learn what is where in an image. Not the data of one by itself.
+class AnnotatedData(Pictures[Row]):
+    """Base of the data of runs that learn what is where in an image: a source gives `Boxed` or
+    `Segmented`. Not the data of one by itself.
 
     Attributes:
       ground: classes that stand before those of the source.
-      judged: split to what scores need of each image beside the columns, if anything.
     """
 
     ground: ClassVar[tuple[str, ...]] = ()
-    judged: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def load(
-        cls,
-        data: Mapping[str, Any],
-        workdir: Path | None = None,
-        splits: Sequence[str] = ("train", "valid"),
-    ) -> Self:
-        """Read the splits of a source. Classes, mean and deviation of the images come from
-        `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split and
-        nothing else; `save` keeps them.
+    def learn(self, given: Mapping[str, Boxed | Segmented]) -> Learned:
+        """See `Dataset.learn`."""
+        train = given["train"]
+        return Learned().with_images(train.images, (*self.ground, *train.classes))
 
-        Raises:
-          UserError: bad config, unreadable data, what `checked` refuses, other classes or sizes
-            than those of training, or what was saved is damaged.
-        """
-        of, where = cls.source(data), f"config.data={data['name']}"
-        folder = workdir if workdir is not None and cls.saved(workdir) else None
-        parts: dict[str, Given] = read_splits(getattr(of, cls.asks), splits, learn=folder is None)
-        for split, part in parts.items():
-            check_images(part.images, f"{where}: the {split} split")
-            cls.checked(part, f"{where}: the {split} split")
-        if folder is not None:
-            learned = Learned.load(folder)
-        else:
-            images, classes = parts["train"].images, parts["train"].classes
-            learned = Learned((*cls.ground, *classes), images.shape[1:], *moments(images))
-        for split, part in parts.items():
-            learned.check(part.images, f"{where}: the {split} split")
-            if (*cls.ground, *part.classes) != learned.classes:
-                raise UserError(
-                    f"{where}: the {split} split has the classes {', '.join(part.classes)},"
-                    f" training {', '.join(learned.classes[len(cls.ground) :])}"
-                )
-        chosen = {split: parts[split] for split in splits}
-        return cls(
-            {split: cls.encoded(part) for split, part in chosen.items()},
-            learned,
-            {split: fingerprint(part.images, [cls.digest(part)]) for split, part in chosen.items()},
-            {split: cls.judging(part) for split, part in chosen.items()},
-        )
-
-    @classmethod
-    def checked(cls, given: Given, where: str) -> None:
-        """`UserError` unless what a source gave is as agreed; its images are."""
-        raise NotImplementedError
-
-    @classmethod
-    def encoded(cls, given: Given) -> Examples:
-        """The columns of a split."""
-        raise NotImplementedError
-
-    @classmethod
-    def judging(cls, given: Given) -> Sequence[Any]:
-        """What `judged` has of a split."""
-        return ()
-
-    @classmethod
-    def digest(cls, given: Given) -> str:
-        """What is told of the images, for their fingerprint."""
-        raise NotImplementedError
+    def check_learned(self, given: Boxed | Segmented, split: str) -> None:
+        """`UserError` for a split with images or classes unlike those of training."""
+        self.learned.check(given.images, self.where(split))
+        if (*self.ground, *given.classes) != self.learned.classes:
+            raise UserError(
+                f"{self.where(split)} has the classes {', '.join(given.classes)},"
+                f" training {', '.join(self.learned.classes[len(self.ground) :])}"
+            )

@@ -1,4 +1,4 @@
-"""From config to images with all of their objects: a box and a class for each.
+"""Images with all of their objects: a box and a class for each.
 
 In a batch an image has M rows for objects, M the most that an image of its split has: `boxes` are
 (row, column, height, width), the middle and the sides as shares of the image, and `labels` k + 1 for
@@ -14,14 +14,21 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.columns import Examples
+from attnlab.data.dataset import Split
 from attnlab.data.images.annotated import AnnotatedData, Boxed
+from attnlab.data.images.labelled import check_images, fingerprint
 from attnlab.errors import UserError, nearest
 
+Judged = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-class BoxedData(AnnotatedData[Boxed]):
-    """The data of a run of detection; the columns are "image", "boxes", "labels" and "real"."""
 
-    asks = "objects"
+class BoxedData(AnnotatedData[Judged]):
+    """The data of a run of detection; the columns are "image", "boxes", "labels" and "real", rows
+    have all M objects and crowd regions of an image: boxes [M,4] as in a batch but in float64, class
+    [M] from 0, and which are crowd regions [M] bool.
+    """
+
+    method = "objects"
     such_as = "scenes or coco_boxes"
 
     def about(self, split: str) -> str:
@@ -42,10 +49,10 @@ class BoxedData(AnnotatedData[Boxed]):
         """How many objects an image of the split has at most."""
         return int((self.labels(split) > 0).sum(axis=1).max())
 
-    @classmethod
-    def checked(cls, given: Boxed, where: str) -> None:
-        """See `AnnotatedData.checked`."""
-        images, labels, boxes, classes, unlearned = given
+    def checked(self, given: Boxed, split: str) -> Boxed:
+        """See `Dataset.checked`."""
+        where, (images, labels, boxes, classes, unlearned) = self.where(split), given
+        check_images(images, where)
         if not classes or not any(len(names) for names in labels):
             raise UserError(f"{where} has no object; there is nothing to find")
         if not len(images) == len(labels) == len(boxes) == len(unlearned or images):
@@ -74,10 +81,11 @@ class BoxedData(AnnotatedData[Boxed]):
                     raise UserError(
                         f"{where}: image {number} has the label {label!r}; {nearest(label, classes)}"
                     )
+        return given
 
-    @classmethod
-    def encoded(cls, given: Boxed) -> Examples:
-        """See `AnnotatedData.encoded`."""
+    def encoded(self, given: Boxed, split: str) -> Split:
+        """See `Dataset.encoded`."""
+        self.check_learned(given, split)
         count, most = len(given.images), max(map(len, given.labels))
         numbers = {label: number for number, label in enumerate(given.classes, 1)}
         labels, boxes = np.zeros((count, most), np.int32), np.zeros((count, most, 4), np.float32)
@@ -87,41 +95,40 @@ class BoxedData(AnnotatedData[Boxed]):
             shares = np.asarray(mine, np.float64).reshape(-1, 4) / sides
             boxes[row, : len(names), :2] = shares[:, :2] + shares[:, 2:] / 2
             boxes[row, : len(names), 2:] = shares[:, 2:]
-        return Examples(
+        examples = Examples(
             image=given.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
         )
+        return Split(_judged(given), examples, fingerprint(given.images, [_digest(given)]))
 
-    @classmethod
-    def judging(cls, given: Boxed) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Of each image all M objects and crowd regions: boxes [M,4] as in a batch but in float64,
-        class [M] from 0, and which are crowd regions [M] bool.
-        """
-        numbers = {label: number for number, label in enumerate(given.classes)}
-        sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
-        for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
-            more = given.unlearned[row] if given.unlearned else ()
-            boxes = np.concatenate(
-                [
-                    np.asarray(part, np.float64).reshape(-1, 4)
-                    for part in (mine, *(box for _, box, _ in more))
-                ]
-            )
-            boxes[:, :2] += boxes[:, 2:] / 2
-            of = [numbers[name] for name in (*names, *(name for name, _, _ in more))]
-            crowd = [*(False for _ in names), *(crowd for _, _, crowd in more)]
-            judged.append((boxes / sides, np.array(of, int), np.array(crowd, bool)))
-        return judged
 
-    @classmethod
-    def digest(cls, given: Boxed) -> str:
-        """See `AnnotatedData.digest`."""
-        content: list[Any] = [
-            (list(names), np.asarray(mine, np.float64).tolist())
-            for names, mine in zip(given.labels, given.boxes, strict=True)
-        ]
-        if any(given.unlearned):
-            content += [
-                [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
-                for image in given.unlearned
+def _judged(given: Boxed) -> list[Judged]:
+    """The rows of `BoxedData`."""
+    numbers = {label: number for number, label in enumerate(given.classes)}
+    sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
+    for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
+        more = given.unlearned[row] if given.unlearned else ()
+        boxes = np.concatenate(
+            [
+                np.asarray(part, np.float64).reshape(-1, 4)
+                for part in (mine, *(box for _, box, _ in more))
             ]
-        return hashlib.sha256(repr(content).encode()).hexdigest()
+        )
+        boxes[:, :2] += boxes[:, 2:] / 2
+        of = [numbers[name] for name in (*names, *(name for name, _, _ in more))]
+        crowd = [*(False for _ in names), *(crowd for _, _, crowd in more)]
+        judged.append((boxes / sides, np.array(of, int), np.array(crowd, bool)))
+    return judged
+
+
+def _digest(given: Boxed) -> str:
+    """A hash of what is told of the images."""
+    content: list[Any] = [
+        (list(names), np.asarray(mine, np.float64).tolist())
+        for names, mine in zip(given.labels, given.boxes, strict=True)
+    ]
+    if any(given.unlearned):
+        content += [
+            [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
+            for image in given.unlearned
+        ]
+    return hashlib.sha256(repr(content).encode()).hexdigest()

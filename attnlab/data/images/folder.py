@@ -11,7 +11,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from attnlab.data.files import HERE, alike
-from attnlab.data.images.labelled import HeldOut, Labelled, Shape
+from attnlab.data.generated import within
+from attnlab.data.images.labelled import HeldOut, Labelled
+from attnlab.data.learned import Shape
 from attnlab.data.readers.images import read_image, resized
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
@@ -40,8 +42,7 @@ class ImageFiles(HeldOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.least <= self.side <= 4096:
-            raise UserError(f"config.data.side={self.side} must be in {self.least} ... 4096")
+        within("side", self.side, self.least, 4096)
 
     @property
     def shape(self) -> Shape | None:

@@ -1,33 +1,20 @@
-"""From config to images with labels: source, classes, mean and deviation, and a fingerprint of what
-was read.
-
-Images are uint8 [N,H,W,C], all of one size. Classes are the labels of the training split, numbers
-by size, names in alphabetical order; class k of C is k + 1 in a batch, 0 is a row of padding.
-"""
+"""Images with labels, uint8 [N,H,W,C], all of one size; and what all sources and data of images share."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from attnlab.data import read_splits
 from attnlab.data.columns import Examples
-from attnlab.data.corpus import giving
-from attnlab.errors import UserError, nearest
-from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, read
+from attnlab.data.dataset import Dataset, Row, Split
+from attnlab.data.learned import PART, Learned
+from attnlab.errors import UserError
 
-_FILE = Path("vocabulary") / "images.json"  # where a run keeps what it learned of its data
-PART = 1024  # images whose numbers are counted at a time
-
-Shape = tuple[int, int, int]
 Thing = TypeVar("Thing")
 
 
@@ -40,130 +27,12 @@ class Labelled(NamedTuple):
     labels: Sequence[str] | np.ndarray
 
 
-class _Saved(TypedDict):
-    """`images.json`."""
+class Pictures(Dataset[Row]):
+    """Base of the data of runs that read images alone; a column is "image"."""
 
-    classes: list[str]
-    shape: list[int]
-    mean: list[float]
-    deviation: list[float]
-    sha256: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Learned:
-    """What a run knows of its training split.
-
-    Attributes:
-      classes: the labels, in the order of their numbers; empty where images have none.
-      shape: H, W, C of every image.
-      mean, deviation: of each channel over all pixels, where 255 is 1; the deviation of a channel
-        that is the same everywhere is 1.
-    """
-
-    classes: tuple[str, ...]
-    shape: Shape
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-
-    @classmethod
-    def of(cls, images: np.ndarray, labels: Sequence[str]) -> Learned:
-        """From the training split; `UserError` where there is nothing to tell apart."""
-        classes = sorted({*labels}, key=_in_order)
-        if len(classes) < 2:
-            raise UserError(
-                f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
-                " to tell apart"
-            )
-        mean, deviation = moments(images)
-        return cls(tuple(classes), images.shape[1:], mean, deviation)
-
-    @classmethod
-    def of_images(cls, images: np.ndarray) -> Learned:
-        """From the images of a training split without labels."""
-        return cls((), images.shape[1:], *moments(images))
-
-    def check(self, images: np.ndarray, where: str) -> None:
-        """`UserError` unless the images of a split have the size of those of training."""
-        if images.shape[1:] != self.shape:
-            mine, theirs = (" x ".join(map(str, axes)) for axes in (images.shape[1:], self.shape))
-            raise UserError(f"{where} has images of {mine}, the training split of {theirs}")
-
-    def normalised(self, images: Any) -> Any:
-        """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
-        mean, deviation = (np.asarray(values, np.float32) for values in (self.mean, self.deviation))
-        return (images.astype(np.float32) / 255 - mean) / deviation
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return (workdir / _FILE).exists()
-
-    def save(self, workdir: Path) -> None:
-        """Write `<workdir>/vocabulary/images.json`, whole or not at all."""
-        body, path = dataclasses.asdict(self), workdir / _FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
-
-    @classmethod
-    def load(cls, workdir: Path) -> Learned:
-        """What `save` wrote; `UserError` where it is missing or damaged."""
-        path = workdir / _FILE
-        try:
-            content: dict[str, Any] = dict(read(path.read_bytes(), _Saved))
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-        except Damaged as error:
-            raise UserError(f"{path} is damaged ({error}); put back a good copy") from error
-        if content.pop("sha256") != _digest(content):
-            raise UserError(
-                f"{path} is damaged (its checksum does not match); put back a good copy"
-            )
-        height, width, channels = content["shape"]
-        mean, deviation = tuple(content["mean"]), tuple(content["deviation"])
-        return cls(tuple(content["classes"]), (height, width, channels), mean, deviation)
-
-
-@dataclasses.dataclass(frozen=True)
-class Pictures:
-    """The data of a run that reads images alone.
-
-    Attributes:
-      asks: the method of a source that gives them.
-      such_as: names of sources that have it.
-      examples: split to its columns, "image" among them.
-      learned: classes, size, mean and deviation.
-      fingerprints: split to the hash of its images and what is told of them, for the manifest.
-    """
-
-    kept: ClassVar[str] = "classes, mean and deviation"
-    things: ClassVar[str] = "images"
-    asks: ClassVar[str]
-    such_as: ClassVar[str]
-
-    examples: Mapping[str, Examples]
-    learned: Learned
-    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def source(cls, data: Mapping[str, Any]) -> Any:
-        """The source of a config node; `UserError` unless it has what is asked for."""
-        return giving(data, cls.asks, cls.such_as)
-
-    @classmethod
-    def load(
-        cls,
-        data: Mapping[str, Any],
-        workdir: Path | None = None,
-        splits: Sequence[str] = ("train", "valid"),
-    ) -> Self:
-        """Read the splits of a source; `UserError`."""
-        raise NotImplementedError
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """Those that were read."""
-        return tuple(self.examples)
+    things = "images"
+    kept = "classes, mean and deviation"
+    parts = ("images",)
 
     def size(self, split: str) -> int:
         """The number of images."""
@@ -171,76 +40,59 @@ class Pictures:
 
     def about(self, split: str) -> str:
         """Number, size and classes, in a line."""
-        height, width, channels = self.learned.shape
-        return (
-            f"{self.size(split):,} images of {height} x {width} x {channels};"
-            f" {len(self.learned.classes)} classes"
-        )
-
-    def save(self, workdir: Path) -> None:
-        """Keep classes, size, mean and deviation with a run."""
-        self.learned.save(workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether `save` has been there."""
-        return (workdir / _FILE).exists()
+        count, learned = self.size(split), self.learned
+        return f"{count:,} images of {learned.size}; {len(learned.classes)} classes"
 
 
-class ImageData(Pictures):
-    """The data of a run of classification; the columns are "image" and "label"."""
+@dataclasses.dataclass(frozen=True)
+class ImageData(Pictures[str]):
+    """The data of a run of classification; rows are labels, the columns "image" and "label".
 
-    asks = "images"
+    Classes are the labels of the training split, numbers by size, names in alphabetical order; class k
+    of C is k + 1 in a batch, 0 is a row of padding.
+
+    Attributes:
+      before: what another model has learned, taken instead; images need not be of its size.
+    """
+
+    method = "images"
     such_as = "shapes, idx, npz, image_folder or tfds_images"
 
-    @classmethod
-    def load(
-        cls,
-        data: Mapping[str, Any],
-        workdir: Path | None = None,
-        splits: Sequence[str] = ("train", "valid"),
-        before: Learned | None = None,
-    ) -> Self:
-        """Read the splits of a source.
+    before: Learned | None = None
 
-        Classes, mean and deviation come from `<workdir>/vocabulary/` if they are there, else from
-        `before`, of whose size images need not be. Else they are learned, on the training split and
-        nothing else; `ImageData.save` keeps them.
+    def checked(self, given: Labelled, split: str) -> Labelled:
+        """See `Dataset.checked`; labels as names."""
+        where, images, labels = self.where(split), given.images, list(map(str, given.labels))
+        check_images(images, where)
+        if len(images) != len(labels):
+            raise UserError(f"{where} has {len(images)} images and {len(labels)} labels")
+        return Labelled(images, labels)
 
-        Raises:
-          UserError: bad config, unreadable data, images of another size or a label that the training
-            split does not have, fewer than two classes, or what was saved is damaged.
-        """
-        of, where = cls.source(data), f"config.data={data['name']}"
-        folder = workdir if workdir is not None and cls.saved(workdir) else None
-        by_split = read_splits(
-            lambda split: _checked(of.images(split), f"{where}: the {split} split"),
-            splits,
-            learn=folder is None and before is None,
-        )
-        if folder is not None:
-            learned = Learned.load(folder)
-        elif before is not None:
-            shapes = [images.shape[1:] for images, _ in by_split.values()]
-            learned = dataclasses.replace(before, shape=shapes[0] if shapes else before.shape)
-        else:
-            learned = Learned.of(*by_split["train"])
+    @property
+    def learns(self) -> bool:
+        """See `Dataset.learns`."""
+        return self.before is None
+
+    def learn(self, given: Mapping[str, Labelled]) -> Learned:
+        """See `Dataset.learn`; at least two classes."""
+        if self.before is not None:
+            shapes = [images.shape[1:] for images, _ in given.values()]
+            return dataclasses.replace(self.before, shape=(*shapes, self.before.shape)[0])
+        images, labels = given["train"]
+        return Learned().with_images(images, classes_of(labels))
+
+    def encoded(self, given: Labelled, split: str) -> Split:
+        """See `Dataset.encoded`; `UserError` for a label that training does not have."""
+        where, images, labels = self.where(split), given.images, list(given.labels)
+        self.learned.check(images, where)
         origin = (
             "the training split"
-            if before is None
-            else (
-                "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
-            )
+            if self.before is None
+            else "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
         )
-        chosen = {split: by_split[split] for split in splits}
-        return cls(
-            {
-                split: _encoded(learned, *part, f"{where}: the {split} split", origin)
-                for split, part in chosen.items()
-            },
-            learned,
-            {split: fingerprint(*part) for split, part in chosen.items()},
-        )
+        refused = f"{where} has the label ", f", which {origin} does not have"
+        numbers = self.learned.numbers(labels, "", refused, strict=True)
+        return Split(labels, Examples(image=images, label=numbers), fingerprint(images, labels))
 
     def labels(self, split: str) -> np.ndarray:
         """The class of each image, [N] from 0."""
@@ -248,12 +100,8 @@ class ImageData(Pictures):
 
     def about(self, split: str) -> str:
         """Number, size and classes, in a line."""
-        height, width, channels = self.learned.shape
         counts = np.bincount(self.labels(split), minlength=len(self.learned.classes))
-        return (
-            f"{self.size(split):,} images of {height} x {width} x {channels};"
-            f" {len(counts)} classes of {counts.min():,} to {counts.max():,}"
-        )
+        return f"{super().about(split)} of {counts.min():,} to {counts.max():,}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,49 +183,18 @@ def check_images(images: np.ndarray, where: str) -> None:
         )
 
 
-def _checked(given: Labelled, where: str) -> tuple[np.ndarray, list[str]]:
-    """What a source gave, labels as names."""
-    images, labels = given.images, [str(label) for label in given.labels]
-    check_images(images, where)
-    if len(images) != len(labels):
-        raise UserError(f"{where} has {len(images)} images and {len(labels)} labels")
-    return images, labels
-
-
-def _encoded(
-    learned: Learned, images: np.ndarray, labels: Sequence[str], where: str, origin: str
-) -> Examples:
-    """The columns of a split; `origin`: what the classes are from."""
-    learned.check(images, where)
-    numbers = {name: number for number, name in enumerate(learned.classes, 1)}
-    for label in labels:
-        if label not in numbers:
-            raise UserError(
-                f"{where} has the label {label!r}, which {origin} does not have;"
-                f" {nearest(label, learned.classes)}"
-            )
-    return Examples(image=images, label=np.array([numbers[label] for label in labels], np.int32))
-
-
-def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel of images [N,H,W,C], exact but for the last rounding."""
-    channels, values = images.shape[-1], np.arange(256) / 255
-    counts = np.zeros((channels, 256))
-    for begin in range(0, len(images), PART):
-        part = images[begin : begin + PART]
-        for channel in range(channels):
-            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
-    share = counts / counts.sum(axis=1, keepdims=True)
-    mean = share @ values
-    deviation = np.sqrt((share * np.square(values - mean[:, None])).sum(axis=1))
-    return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+def classes_of(labels: Iterable[str]) -> list[str]:
+    """The classes of training, in their order; `UserError` where there is nothing to tell apart."""
+    classes = sorted({*labels}, key=_in_order)
+    if len(classes) < 2:
+        raise UserError(
+            f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
+            " to tell apart"
+        )
+    return classes
 
 
 def _in_order(label: str) -> tuple[bool, int, str]:
     """Numbers by size, before names by the alphabet."""
     number = label.isascii() and label.isdecimal() and len(label) < 19
     return not number, int(label) if number else 0, label
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.files import contents, find_file, read_lines
+from attnlab.data.generated import within
 from attnlab.data.images.files import array_of, arrays_of
 from attnlab.data.images.folder import stacked
-from attnlab.data.images.labelled import HeldOut, Shape
+from attnlab.data.images.labelled import HeldOut
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.learned import Shape
 from attnlab.data.readers import tables
 from attnlab.data.readers.images import check_upright, opened, read_image, resized
 from attnlab.data.readers.json_text import parse_json
@@ -48,7 +50,7 @@ class EasyVqa(HeldOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_side(self.side)
+        within("side", self.side, 0, 4096)
 
     @property
     def shape(self) -> Shape | None:
@@ -128,7 +130,7 @@ class ImageQuestions:
     grey: bool = False
 
     def __post_init__(self) -> None:
-        _check_side(self.side)
+        within("side", self.side, 0, 4096)
 
     @property
     def shape(self) -> Shape | None:
@@ -204,11 +206,6 @@ def _is_box(value: Any) -> bool:
 def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
     """Image files as uint8 [N,H,W,C], see `folder.read_image` and `folder.stacked`."""
     return stacked([(str(path), read_image(path, side, grey)) for path in files])
-
-
-def _check_side(side: int) -> None:
-    if not 0 <= side <= 4096:
-        raise UserError(f"config.data.side={side} must be in 0 ... 4096")
 
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:

@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
-from attnlab.data.diagnostics.drawing import below, within
-from attnlab.data.generated import split_of
+from attnlab.data.diagnostics.drawing import below
+from attnlab.data.generated import split_of, within
 from attnlab.data.images.annotated import Boxed, Captioned, Segmented, Shown
 from attnlab.data.images.shapes import COLOURS, SHAPES, Painted, Scene, Size, Thing
 from attnlab.errors import UserError, nearest

@@ -1,4 +1,4 @@
-"""From config to images with the class of every pixel, and a folder of images with masks.
+"""Images with the class of every pixel, and a folder of images with masks.
 
 In a batch a mask is uint8: 1 for the ground, k + 2 for class k, and 0 for what counts for nothing:
 pixels that the source leaves open, and rows of padding. The ground is a class of its own, the first.
@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from attnlab.data.columns import Examples
+from attnlab.data.dataset import Split
 from attnlab.data.images.annotated import AnnotatedData, Segmented
 from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
+from attnlab.data.images.labelled import check_images, fingerprint
 from attnlab.data.readers.images import check_upright, opened
 from attnlab.errors import UserError
 
@@ -96,10 +98,10 @@ class MaskFolder(ImageFiles):
         return np.where(numbers == OPEN, -1, numbers)
 
 
-class SegmentedData(AnnotatedData[Segmented]):
-    """The data of a run of segmentation; the columns are "image" and "mask"."""
+class SegmentedData(AnnotatedData[int]):
+    """The data of a run of segmentation; the columns are "image" and "mask", rows are numbers."""
 
-    asks = "masks"
+    method = "masks"
     such_as = "scenes or mask_folder"
     ground = (GROUND,)
 
@@ -107,10 +109,10 @@ class SegmentedData(AnnotatedData[Segmented]):
         """See `Pictures.about`."""
         return super().about(split) + " of pixels"
 
-    @classmethod
-    def checked(cls, given: Segmented, where: str) -> None:
-        """See `AnnotatedData.checked`."""
-        images, masks, classes = given
+    def checked(self, given: Segmented, split: str) -> Segmented:
+        """See `Dataset.checked`."""
+        where, (images, masks, classes) = self.where(split), given
+        check_images(images, where)
         if masks.shape != images.shape[:3]:
             raise UserError(
                 f"{where} has masks {list(masks.shape)} for images {list(images.shape)}; expected"
@@ -125,17 +127,15 @@ class SegmentedData(AnnotatedData[Segmented]):
             )
         if masks.max() < 0:
             raise UserError(f"{where} has no pixel that counts: all are left open")
+        return given
 
-    @classmethod
-    def encoded(cls, given: Segmented) -> Examples:
-        """See `AnnotatedData.encoded`."""
-        return Examples(image=given.images, mask=(given.masks + 1).astype(np.uint8))
-
-    @classmethod
-    def digest(cls, given: Segmented) -> str:
-        """See `AnnotatedData.digest`."""
-        masks = np.ascontiguousarray(given.masks, np.int32)
-        return hashlib.sha256(masks.tobytes()).hexdigest()
+    def encoded(self, given: Segmented, split: str) -> Split:
+        """See `Dataset.encoded`."""
+        self.check_learned(given, split)
+        images, masks = given.images, np.ascontiguousarray(given.masks, np.int32)
+        digest = hashlib.sha256(masks.tobytes()).hexdigest()
+        examples = Examples(image=images, mask=(given.masks + 1).astype(np.uint8))
+        return Split(range(len(images)), examples, fingerprint(images, [digest]))
 
 
 def _images(folder: Path) -> list[Path]:

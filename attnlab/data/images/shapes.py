@@ -17,9 +17,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from attnlab.data import SPLITS
-from attnlab.data.diagnostics.drawing import below, within
-from attnlab.data.generated import Sized, split_of
-from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.data.diagnostics.drawing import below
+from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 SHAPES = ("circle", "square", "triangle", "star")

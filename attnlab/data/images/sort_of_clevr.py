@@ -30,11 +30,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlab.data import SPLITS
-from attnlab.data.diagnostics.drawing import below, within
-from attnlab.data.generated import Sized, split_of
-from attnlab.data.images.labelled import Shape
+from attnlab.data.diagnostics.drawing import below
+from attnlab.data.generated import Sized, split_of, within
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.images.shapes import check_size, stamp
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 COLOURS = {

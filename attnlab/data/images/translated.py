@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.data.diagnostics.drawing import below, within
-from attnlab.data.images.labelled import Labelled, Shape
+from attnlab.data.diagnostics.drawing import below
+from attnlab.data.generated import source_within, within
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.learned import Shape
 from attnlab.errors import UserError
 
 _BYTES = 2**35  # of a split
@@ -90,13 +92,8 @@ class Translated:
 
     @property
     def _source(self) -> Any:
-        source = made(SOURCES, self.of)()
-        if not callable(getattr(source, "images", None)):
-            raise UserError(
-                f"config.data.of: {type(source).__name__} has no images(split) that could be put"
-                " anywhere; take shapes, idx, npz or image_folder"
-            )
-        return source
+        purpose = "that could be put anywhere; take shapes, idx, npz or image_folder"
+        return source_within(self.of, "images", purpose)
 
     def _put(self, draw: random.Random, image: np.ndarray, small: np.ndarray) -> None:
         """Lay a small image anywhere within a large one."""

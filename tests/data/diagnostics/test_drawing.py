@@ -7,8 +7,8 @@ import random
 import pytest
 
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import apart, below, power_of_two, within
-from attnlab.data.generated import split_of
+from attnlab.data.diagnostics.drawing import apart, below, power_of_two
+from attnlab.data.generated import split_of, within
 from attnlab.errors import UserError
 
 

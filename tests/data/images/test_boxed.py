@@ -23,7 +23,7 @@ SCENES = {
 def test_columns_are_what_the_source_says() -> None:
     """Boxes as shares of the image by their middles, padded to as many as an image has."""
     data = BoxedData.load(SCENES)
-    given = BoxedData.source(SCENES).objects("train")
+    given = BoxedData.of_config(SCENES).objects("train")
     batch = data.examples["train"].batch(np.arange(-1, 12), 1)
     assert batch["image"].shape == (13, 20, 20, 3) and batch["real"].tolist() == [0] + [1] * 12
     assert not batch["labels"][0].any() and not batch["boxes"][0].any()
@@ -39,17 +39,12 @@ def test_columns_are_what_the_source_says() -> None:
     assert data.about("train") == words
 
 
-def test_a_run_keeps_what_it_learned(tmp_path: Path) -> None:
-    data = BoxedData.load(SCENES)
-    data.save(tmp_path)
-    again = BoxedData.load(SCENES, tmp_path, ("test",))
-    assert again.learned == data.learned and again.splits == ("test",)
+def test_other_sizes_and_classes_than_those_of_training(tmp_path: Path) -> None:
+    BoxedData.load(SCENES).save(tmp_path)
     with pytest.raises(UserError, match="images of 22 x 22 x 3, the training split of 20 x 20 x 3"):
-        BoxedData.load({**SCENES, "side": 22}, tmp_path, ("test",))
+        BoxedData.load({**SCENES, "side": 22}, None, tmp_path, ("test",))
     with pytest.raises(UserError, match="the test split has the classes red circle, .* training"):
-        BoxedData.load({**SCENES, "label": "colour_shape"}, tmp_path, ("test",))
-    with pytest.raises(UserError, match=r"needs a method objects\(split\), such as scenes"):
-        BoxedData.source({"name": "shapes"})
+        BoxedData.load({**SCENES, "label": "colour_shape"}, None, tmp_path, ("test",))
 
 
 GIVEN: dict[str, Any] = {
@@ -66,7 +61,7 @@ def given(**fields: Any) -> Any:
 
 
 def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BoxedData, "source", lambda data: given())
+    monkeypatch.setattr(BoxedData, "of_config", lambda data: given())
     batch = BoxedData.load({"name": "given"}).examples["train"].batch(np.arange(2), 1)
     assert batch["real"].tolist() == [1, 1] and batch["labels"].tolist() == [[1], [0]]
     np.testing.assert_allclose(batch["boxes"][0, 0], [2.5 / 8, 4 / 10, 3 / 8, 4 / 10])
@@ -93,6 +88,6 @@ def test_an_image_without_objects_is_an_image(monkeypatch: pytest.MonkeyPatch) -
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(BoxedData, "source", lambda data: given(**fields))
+    monkeypatch.setattr(BoxedData, "of_config", lambda data: given(**fields))
     with pytest.raises(UserError, match=words):
         BoxedData.load({"name": "given"})

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images.captioned import CaptionFolder, load
+from attnlab.data.images.captioned import CaptionData, CaptionFolder
+from attnlab.data.learned import moments
 from attnlab.errors import UserError
 
 WORDS = {"kind": "word", "min_frequency": 1}
@@ -86,23 +87,16 @@ def test_what_is_wrong_with_a_folder_is_one_line(folder: Path) -> None:
         made(folder, held_out=0.01).captions("valid")
 
 
-def test_what_is_learned_is_kept_and_used_again(tmp_path: Path) -> None:
-    data = load(SCENES, WORDS, None, ("train", "valid"))
-    images = data.examples["train"].batch(np.arange(12), 20)["source"].astype(np.float64) / 255
-    np.testing.assert_allclose(data.learned.mean, images.mean(axis=(0, 1, 2)), rtol=1e-9)
-    np.testing.assert_allclose(data.learned.deviation, images.std(axis=(0, 1, 2)), rtol=1e-9)
+def test_columns_are_what_the_source_says() -> None:
+    data = CaptionData.load(SCENES, WORDS, None, ("train", "valid"))
+    images = data.examples["train"].batch(np.arange(12), 20)["source"]
+    assert (data.learned.mean, data.learned.deviation) == moments(images)
     one = data.examples["valid"].batch(np.array([3, -1]), 20)
-    assert data.vocabulary.decode(one["target"][0]) == data.captions["valid"][3]
+    assert data.vocabulary.decode(one["target"][0]) == data.rows["valid"][3]
     assert (one["target"][1] == data.vocabulary.special.pad).all() and not one["source"][1].any()
-    assert not data.saved(tmp_path)
-    data.save(tmp_path)
-    again = load(SCENES, WORDS, tmp_path, ("test",))
-    assert again.learned == data.learned and again.splits == ("test",) and again.size("test") == 4
-    assert again.vocabulary.settings == data.vocabulary.settings
-    assert "4 images of 24 x 24 x 3" in again.about("test")
-    prints = {load({**SCENES, "noise": noise}, WORDS).fingerprints["valid"] for noise in (1, 2)}
+    assert "24 x 24 x 3" in data.about("valid")
+    prints = {
+        CaptionData.load({**SCENES, "noise": noise}, WORDS).fingerprints["valid"]
+        for noise in (1, 2)
+    }
     assert len(prints | {data.fingerprints["valid"]}) == 3
-    with pytest.raises(UserError, match=r"made with other settings than config.vocabulary"):
-        load(SCENES, {**WORDS, "lowercase": True}, tmp_path)
-    with pytest.raises(UserError, match=r"needs a method captions\(split\)"):
-        load({"name": "shapes"}, WORDS)

@@ -116,7 +116,7 @@ def test_a_run_reads_them(folder: Path) -> None:
     data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
     assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
     np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
-    (boxes, classes, crowd), _ = data.judged["test"]
+    (boxes, classes, crowd), _ = data.rows["test"]
     np.testing.assert_allclose(boxes[0], [0.5, 4 / 16, 0.5, 0.5])
     assert classes.tolist() == [2, 0, 2, 2] and crowd.tolist() == [False, False, True, False]
     assert (boxes[crowd] == [1 / 16, 1 / 32, 1 / 8, 1 / 16]).all() and boxes[3, 3] == 0

@@ -5,15 +5,14 @@ them is refused.
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from attnlab.data.images import labelled
-from attnlab.data.images.labelled import HeldOut, ImageData, Labelled, Learned
+from attnlab.data.images.labelled import HeldOut, ImageData, Labelled
+from attnlab.data.learned import moments
 from attnlab.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 3, 2)).astype(np.uint8)
@@ -37,30 +36,21 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Labelled]:
         "valid": Labelled(IMAGES[:3], [3, 10, 2]),
         "test": Labelled(IMAGES[3:7], ["4", "5", "6", "7"]),
     }
-    monkeypatch.setattr(ImageData, "source", lambda data: Given(splits))
+    monkeypatch.setattr(ImageData, "of_config", lambda data: Given(splits))
     return splits
 
 
 @pytest.mark.quick
-def test_classes_mean_and_deviation_are_those_of_training_and_kept(
-    given: dict[str, Labelled], tmp_path: Path
+def test_classes_mean_and_deviation_are_those_of_training(
+    given: dict[str, Labelled],
 ) -> None:
     data = ImageData.load({"name": "given"})
     assert data.learned.classes == tuple(map(str, range(11)))  # 10 after 9
-    wide = IMAGES / 255
-    np.testing.assert_allclose(data.learned.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
-    deviation = [wide[..., 0].std(), 1.0]  # a channel that never changes
-    np.testing.assert_allclose(data.learned.deviation, deviation, rtol=1e-12)
+    assert (data.learned.mean, data.learned.deviation) == moments(IMAGES)
     np.testing.assert_array_equal(data.labels("valid"), [3, 10, 2])
     batch = data.examples["valid"].batch(np.array([2, -1]), 1)
     assert batch["label"].tolist() == [3, 0] and not batch["image"][1].any()
     assert data.about("train") == "12 images of 2 x 3 x 2; 11 classes of 1 to 2"
-    assert not ImageData.saved(tmp_path)
-    data.save(tmp_path)
-    del given["train"]  # what was kept is enough
-    again = ImageData.load({"name": "given"}, tmp_path, ("valid", "test"))
-    assert again.learned == data.learned and again.splits == ("valid", "test")
-    assert again.fingerprints["valid"] == data.fingerprints["valid"]
 
 
 def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
@@ -93,23 +83,7 @@ def test_splits_that_do_not_fit(
         ImageData.load({"name": "given"})
 
 
-def test_what_was_kept_and_is_damaged(given: dict[str, Labelled], tmp_path: Path) -> None:
-    ImageData.load({"name": "given"}).save(tmp_path)
-    path = tmp_path / "vocabulary" / "images.json"
-    path.write_text(path.read_text().replace("0.", "1.", 1))
-    with pytest.raises(UserError, match=r"images.json is damaged \(its checksum does not match\)"):
-        Learned.load(tmp_path)
-    path.write_text(json.dumps({"classes": "ab"}))
-    with pytest.raises(UserError, match="images.json is damaged"):
-        Learned.load(tmp_path)
-    path.unlink()
-    with pytest.raises(UserError, match="cannot read .*images.json"):
-        Learned.load(tmp_path)
-
-
-def test_a_source_without_images_and_a_share_that_is_none() -> None:
-    with pytest.raises(UserError, match=r"config.data=dates: .*needs a method images\(split\)"):
-        ImageData.source({"name": "dates"})
+def test_a_share_that_is_none() -> None:
     with pytest.raises(UserError, match="config.data.held_out=1.0 must be above 0 and below 1"):
         HeldOut(1.0)
     with pytest.raises(UserError, match="config.data.seed=-1"):

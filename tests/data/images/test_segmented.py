@@ -80,14 +80,13 @@ def test_a_run_reads_masks_as_bytes_and_keeps_the_classes(folder: Path, tmp_path
     np.testing.assert_array_equal(batch["mask"][0], made(folder).masks("train").masks[0] + 1)
     assert data.about("valid") == "1 images of 6 x 6 x 3; 3 classes of pixels"
     data.save(tmp_path)
-    again = SegmentedData.load(node, tmp_path, ("test",))
-    assert again.learned == data.learned and again.splits == ("test",)
+    again = SegmentedData.load(node, None, tmp_path, ("test",))
     with pytest.raises(UserError, match="the test split has the classes car, road, training road"):
-        SegmentedData.load({**node, "classes": CLASSES[::-1]}, tmp_path, ("test",))
+        SegmentedData.load({**node, "classes": CLASSES[::-1]}, None, tmp_path, ("test",))
     with pytest.raises(UserError, match="images of 5 x 5 x 3, the training split of 6 x 6 x 3"):
-        SegmentedData.load({**node, "side": 5}, tmp_path, ("test",))
+        SegmentedData.load({**node, "side": 5}, None, tmp_path, ("test",))
     Image.fromarray(np.full((6, 6), 1, np.uint8)).save(folder / "test" / "masks" / "0.png")
-    assert SegmentedData.load(node, tmp_path, ("test",)).fingerprints != again.fingerprints
+    assert SegmentedData.load(node, None, tmp_path, ("test",)).fingerprints != again.fingerprints
 
 
 def number(value: int, *shape: int) -> Callable[[Path], None]:
@@ -138,6 +137,6 @@ def wrong(**fields: Any) -> Any:
 def test_a_source_that_is_not_as_agreed(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(SegmentedData, "source", lambda data: wrong(**fields))
+    monkeypatch.setattr(SegmentedData, "of_config", lambda data: wrong(**fields))
     with pytest.raises(UserError, match=words):
         SegmentedData.load({"name": "wrong"})

@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images.captioned import load
+from attnlab.data.images.captioned import CaptionData
 from attnlab.data.images.labelled import ImageData
 from attnlab.data.images.tfds import TfdsImages
 from attnlab.errors import UserError
@@ -164,7 +164,9 @@ def test_runs_read_them(prepared: Path) -> None:
     node = {"name": "tfds_images", "directory": str(prepared), "held_out": 0.3, "side": 4}
     data = ImageData.load(node, splits=("train", "valid", "test"))
     assert data.learned.classes == ("even", "odd") and data.learned.shape == (4, 4, 3)
-    captions = load(node, {"kind": "word", "min_frequency": 1}, splits=("train", "test"))
+    captions = CaptionData.load(
+        node, {"kind": "word", "min_frequency": 1}, splits=("train", "test")
+    )
     assert captions.size("test") == 3 and captions.learned.shape == (4, 4, 3)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.tasks.base import Task
-from attnlab.tasks.translation import Translation
 from tests.experiments.plans import BASE
 
 
@@ -50,7 +50,7 @@ def test_a_config_has_the_seed_and_typed_values(builder: Builder) -> None:
 def test_refused_before_data_is_read(
     overrides: dict[str, Any], words: str, builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Translation, "load_data", None)
+    monkeypatch.setattr(Corpus, "load", None)
     with pytest.raises(UserError) as caught:
         builder.config(overrides)
     assert words in str(caught.value)
@@ -60,8 +60,8 @@ def test_data_is_read_once_for_equal_data_and_counts_are_made_once(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, counted = [], []
-    load = Translation.load_data
-    monkeypatch.setattr(Translation, "load_data", lambda *a: read.append(1) or load(*a))  # type: ignore[func-returns-value]
+    load = Corpus.load
+    monkeypatch.setattr(Corpus, "load", lambda *a: read.append(1) or load(*a))  # type: ignore[func-returns-value]
     monkeypatch.setattr(building, "step_flops", lambda *a: counted.append(1) or 3.0)  # type: ignore[func-returns-value]
     first = builder.config(BASE)
     assert builder.count(first, "flops") == 3.0

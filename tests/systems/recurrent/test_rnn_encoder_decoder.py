@@ -58,7 +58,7 @@ def test_it_is_as_large_as_rnnsearch() -> None:
 @pytest.mark.full
 def test_who_is_asked_for_alignments_it_has_not_gives_none() -> None:
     task = load("rnn_encoder_decoder")
-    params, texts = trained(task, 1), [source for source, _ in task.data.pairs["test"]]
+    params, texts = trained(task, 1), [source for source, _ in task.data.rows["test"]]
     for method in ("beam", "greedy"):
         config = configs.from_dict(configs.to_dict(task.config))
         chosen = configs.prepare(config, [f"decoding.method={method}"])

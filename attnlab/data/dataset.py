@@ -1,0 +1,250 @@
+"""The data of a run: one container and one way to load it, for all kinds of data.
+
+    source -> splits -> what is learned of training, or was saved -> columns, fingerprint
+
+A kind of data (`corpus.Corpus`, `labelled.LabelledTexts`, ...) is a subclass. It names the method of a
+source that gives a split, and says what is learned of the training split, what the columns are, and
+how a split is described.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from attnlab.config.registry import build
+from attnlab.config.schema import Node
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.columns import Examples
+from attnlab.data.learned import Learned, VocabularySettings, has_learned, inherited_vocabulary
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+
+Row = TypeVar("Row")
+_RENAMED = {
+    **dict.fromkeys(("pairs", "texts", "captions", "judged"), "rows"),
+    **dict.fromkeys(("guesses", "shown", "unreachable"), "beside"),
+    "classes": "learned.classes",
+    "source_vocabulary": "learned.source",
+    "target_vocabulary": "learned.target",
+}
+
+
+class Split(NamedTuple):
+    """A split as it is stored.
+
+    Attributes:
+      rows: as read.
+      examples: the same as columns.
+      fingerprint: a hash of what was read, for the manifest.
+      beside: what else the kind of data knows of a split.
+    """
+
+    rows: Sequence[Any]
+    examples: Examples
+    fingerprint: str
+    beside: Any = None
+
+
+@dataclass(frozen=True)
+class Dataset(Generic[Row]):
+    """The data of a run, of the splits that were loaded.
+
+    Attributes:
+      method: of a source, gives a split.
+      such_as: names of sources that have it, for an error message.
+      things: the word for rows.
+      kept: the word for the files of `save`.
+      parts: what these are, see `Learned.load`.
+      guessing: whether guesses are learned from the rows of training, which are then always read.
+      rows, examples, fingerprints, beside: by split, see `Split`.
+      learned: of the training split.
+      source: of the rows.
+      name: of the source in the config.
+      settings: of vocabularies.
+      prior: the guesses.
+    """
+
+    method: ClassVar[str]
+    such_as: ClassVar[str] = ""
+    things: ClassVar[str]
+    kept: ClassVar[str] = "vocabulary"
+    parts: ClassVar[tuple[str, ...]] = ("vocabularies",)
+    guessing: ClassVar[bool] = False
+
+    rows: Mapping[str, Sequence[Row]]
+    examples: Mapping[str, Examples]
+    learned: Learned = field(default_factory=Learned)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    source: Any = None
+    name: str = ""
+    settings: VocabularySettings = field(default_factory=VocabularySettings)
+    prior: Any = None
+
+    # --- what a kind of data says ---
+
+    def checked(self, given: Any, split: str) -> Any:
+        """What the source gave of a split; raise `UserError` where it is not as agreed."""
+        return given
+
+    def check_all(self, given: Mapping[str, Any]) -> None:
+        """Raise `UserError` for splits that do not fit each other."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether the training split is needed to `learn`."""
+        return True
+
+    def learn(self, given: Mapping[str, Any]) -> Learned:
+        """What the training split tells, of what was `given`; `learned` has an inherited vocabulary."""
+        train = self.texts_of(given["train"])
+        vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.of_one)
+        return Learned.of_vocabulary(vocabulary)
+
+    def texts_of(self, train: Any) -> Iterable[str]:
+        """The texts of the training split, of which a vocabulary is learned."""
+        raise NotImplementedError
+
+    def prior_of(self, train: Any) -> Any:
+        """The `prior` that the training split tells."""
+
+    def encoded(self, given: Any, split: str) -> Split:
+        """A split, once `learned` is known; `UserError` where it does not fit that."""
+        raise NotImplementedError
+
+    def about(self, split: str) -> str:
+        """A line about a split: sizes, and what is worth knowing."""
+        raise NotImplementedError
+
+    # --- from a config to data ---
+
+    @classmethod
+    def of_config(cls, data: Mapping[str, Any]) -> Any:
+        """The source of a config node; `UserError` unless it has `method`."""
+        source = build(SOURCES, data, "config.data")()
+        if not callable(getattr(source, cls.method, None)):
+            hint = f"such as {cls.such_as}" if cls.such_as else "see attnlab.data"
+            raise UserError(
+                f"config.data={data['name']}: a data source for this task needs a method"
+                f" {cls.method}(split), {hint}"
+            )
+        return source
+
+    @classmethod
+    def load(
+        cls,
+        data: Mapping[str, Any],
+        vocabulary: Mapping[str, Any] | Node | None = None,
+        workdir: str | Path | None = None,
+        splits: Sequence[str] = ("train", "valid"),
+        begun: Path | None = None,
+        **options: Any,
+    ) -> Self:
+        """Read the splits of a source and encode them.
+
+        What is learned comes from `<workdir>/vocabulary/` if it is there. Else it is learned, on the
+        training split and nothing else; `save` keeps it. Nothing is written here. A vocabulary may
+        also be inherited, see `inherited_vocabulary`.
+
+        Args:
+          data: the config node of the source, `{"name": "files", "directory": ...}`.
+          vocabulary: the config node of `VocabularySettings`, where there are texts.
+          workdir: of the run.
+          splits: which to read; also read, but not returned, is "train" where something has to be
+            learned.
+          begun: a run whose vocabulary is taken instead of a learned one.
+          options: further fields of the kind of data.
+
+        Raises:
+          UserError: bad config, unreadable data, or what was saved is damaged or of other settings.
+        """
+        source, settings = cls.of_config(data), VocabularySettings.read(vocabulary or {})
+        empty = cls({}, {}, source=source, name=data["name"], settings=settings, **options)
+        learned, inherited = None, None
+        if workdir is not None and cls.saved(Path(workdir)):
+            learned = Learned.load(Path(workdir), cls.parts, settings)
+        elif "vocabularies" in cls.parts and settings.shared:
+            inherited = inherited_vocabulary(begun, settings)
+        if inherited is not None:
+            empty = dataclasses.replace(empty, learned=Learned.of_vocabulary(inherited))
+            learned = empty.learned if cls.parts == ("vocabularies",) else None
+        read = getattr(empty.source, cls.method)
+        given = {
+            split: empty.checked(read(split), split)
+            for split in SPLITS
+            if split in splits
+            or (split == "train" and (cls.guessing or (learned is None and empty.learns)))
+        }
+        empty.check_all(given)
+        if learned is None:
+            learned = empty.learn(given)
+        prior = empty.prior_of(given["train"]) if cls.guessing else None
+        loaded = dataclasses.replace(empty, learned=learned, prior=prior)
+        return loaded.with_splits({split: loaded.encoded(given[split], split) for split in splits})
+
+    def with_splits(self, parts: Mapping[str, Split]) -> Self:
+        """The same with these splits, beside those that it has."""
+        changed: dict[str, Any] = {
+            name: {**getattr(self, name), **{split: part[at] for split, part in parts.items()}}
+            for at, name in enumerate(("rows", "examples", "fingerprints", "beside"))
+        }
+        return dataclasses.replace(self, **changed)
+
+    # --- for tasks ---
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the target, or of all texts."""
+        return self.learned.vocabulary
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.examples)
+
+    def size(self, split: str) -> int:
+        """The number of rows."""
+        return len(self.rows[split])
+
+    def where(self, split: str) -> str:
+        """What an error message calls a split."""
+        return f"config.data={self.name}: the {split} split"
+
+    def save(self, workdir: Path) -> None:
+        """Keep what was learned with a run."""
+        self.learned.save(workdir)
+
+    @classmethod
+    def saved(cls, workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_learned(workdir, cls.parts)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            now = f"; it is {_RENAMED[name]!r} now" if name in _RENAMED else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{now}")
+
+
+def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str:
+    """SHA-256 (hex) of rows in their order; and of how they are read, if that is to be told."""
+    digest = hashlib.sha256(first.encode())
+    for row in rows:
+        digest.update(repr(tuple(row)).encode())
+    return digest.hexdigest()
+
+
+def fingerprint_of_texts(rows: Iterable[Sequence[str]], counted: bool = False) -> str:
+    """SHA-256 (hex) of rows of texts in their order; the lengths are part of it, so no text can pose
+    as the end of another, and where rows differ in it the number of texts (`counted`).
+    """
+    digest = hashlib.sha256()
+    for row in rows:
+        lengths = [*[len(row)] * counted, *map(len, row)]
+        digest.update(f"{' '.join(map(str, lengths))} {''.join(row)}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,352 @@
+"""What a run learns of its training split, and keeps in its folder `vocabulary`, each file with a
+checksum:
+
+    shared.json                 the vocabulary of all texts
+    source.json, target.json    those of two sides; captions have the second alone
+    labels.json                 the classes of texts, and how many texts an example has
+    images.json                 the classes of images, their size, mean and deviation
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from attnlab.config import read_settings
+from attnlab.config.schema import Node
+from attnlab.data.settings import TwoVocabularies
+from attnlab.data.vocabulary import TOKENIZER, Vocabulary
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, read
+
+SIDES = ("source", "target")
+Shape = tuple[int, int, int]
+PART = 1024  # images whose numbers are counted at a time
+_FOLDER = "vocabulary"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularySettings(TwoVocabularies):
+    """The config node `vocabulary`, see `attnlab.data.settings`, and what each side makes of it."""
+
+    @classmethod
+    def read(cls, node: Mapping[str, Any] | Node) -> VocabularySettings:
+        """The settings in a config node; what it leaves out has its default.
+
+        Raises:
+          UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
+        """
+        return read_settings(cls, node, "vocabulary")
+
+    @property
+    def of_one(self) -> dict[str, Any]:
+        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`;
+        the source's where there are two.
+        """
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "min_frequency": self.min_frequency,
+            "lowercase": self.lowercase,
+            **({"reserved": self.reserved} if self.reserved else {}),
+            **({"file": self.file} if self.kind == TOKENIZER else {}),
+        }
+
+    @property
+    def of_target(self) -> dict[str, Any]:
+        """The same of the target."""
+        return {**self.of_one, "kind": self.target_kind or self.kind}
+
+
+class _Labels(TypedDict):
+    """`labels.json`."""
+
+    labels: list[str]
+    sentences: Literal[1, 2]
+    sha256: str
+
+
+class _Images(TypedDict):
+    """`images.json`."""
+
+    classes: list[str]
+    shape: list[int]
+    mean: list[float]
+    deviation: list[float]
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What is known of the training split; each kind of data has some of it.
+
+    Attributes:
+      source, target: the vocabularies, one object where they are shared; captions have a target only.
+      classes: the labels, in the order of their numbers; empty where labels are no classes.
+      sentences: how many texts an example has, where texts are labelled.
+      shape: H, W, C of every image.
+      mean, deviation: of each channel over all pixels, where 255 is 1; the deviation of a channel
+        that is the same everywhere is 1.
+    """
+
+    source: Vocabulary | None = None
+    target: Vocabulary | None = None
+    classes: tuple[str, ...] = ()
+    sentences: int = 0
+    shape: Shape = (0, 0, 0)
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+    @classmethod
+    def of_vocabulary(cls, vocabulary: Vocabulary, **more: Any) -> Learned:
+        """One vocabulary of all texts, and what else is known."""
+        return cls(source=vocabulary, target=vocabulary, **more)
+
+    def with_images(self, images: np.ndarray, classes: Sequence[str] = ()) -> Learned:
+        """The same with classes, size, mean and deviation of the images [N,H,W,C] of training."""
+        mean, deviation = moments(images)
+        shape = images.shape[1:]
+        return dataclasses.replace(
+            self, classes=tuple(classes), shape=shape, mean=mean, deviation=deviation
+        )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the target, or of all texts."""
+        assert self.target is not None
+        return self.target
+
+    @property
+    def both(self) -> tuple[Vocabulary, Vocabulary]:
+        """Those of source and target; one object twice where they are shared."""
+        assert self.source is not None
+        return self.source, self.vocabulary
+
+    @property
+    def size(self) -> str:
+        """Height, width and channels of every image in words."""
+        return " x ".join(map(str, self.shape))
+
+    def check(self, images: np.ndarray, where: str) -> None:
+        """`UserError` unless the images of a split have the size of those of training."""
+        if images.shape[1:] != self.shape:
+            mine = " x ".join(map(str, images.shape[1:]))
+            raise UserError(f"{where} has images of {mine}, the training split of {self.size}")
+
+    def numbers(
+        self, labels: Sequence[str], things: str, refused: tuple[str, str], strict: bool = False
+    ) -> np.ndarray:
+        """The number of each label, [N] int32, from 1; labels that training does not have share one
+        beyond its own, and are logged.
+
+        Args:
+          labels: of a split.
+          things: what has them, to be logged.
+          refused: what stands before and behind the label in an error message.
+          strict: whether training has all labels.
+
+        Raises:
+          UserError: training has none of the labels or, if `strict`, not all.
+        """
+        numbers = {name: number for number, name in enumerate(self.classes, 1)}
+        strange = Counter(label for label in labels if label not in numbers)
+        if strange and (strict or strange.total() == len(labels)):
+            first = next(iter(strange))
+            raise UserError(repr(first).join(refused) + f"; {nearest(first, self.classes)}")
+        if strange:
+            named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
+            _log.warning(
+                things + " that the training split does not have (%s): wrong whatever is answered,"
+                " and left out of the loss, which would be infinite",
+                strange.total(),
+                len(labels),
+                named,
+            )
+        return np.array([numbers.get(label, len(numbers) + 1) for label in labels], np.int32)
+
+    def normalised(self, images: Any) -> Any:
+        """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
+        mean, deviation = (np.asarray(values, np.float32) for values in (self.mean, self.deviation))
+        return (images.astype(np.float32) / 255 - mean) / deviation
+
+    def save(self, workdir: Path) -> None:
+        """Write all that is known into `<workdir>/vocabulary/`, each file whole or not at all."""
+        folder = workdir / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.target is not None and self.source is self.target:
+            self.target.save(folder / "shared.json")
+        else:
+            for side, vocabulary in zip(SIDES, (self.source, self.target), strict=True):
+                if vocabulary is not None:
+                    vocabulary.save(folder / f"{side}.json")
+        if self.sentences:
+            body = {"labels": list(self.classes), "sentences": self.sentences}
+            _write_sealed(folder / "labels.json", body)
+        if self.mean:
+            names = ("classes", "shape", "mean", "deviation")
+            _write_sealed(folder / "images.json", {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def load(
+        cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
+    ) -> Learned:
+        """What `save` wrote.
+
+        Args:
+          workdir: of a run.
+          parts: what is to be read: "vocabularies" of all texts, "target" of captions, "labels",
+            "images".
+          settings: that the vocabularies must have.
+
+        Raises:
+          UserError: a file that is missing or damaged, a vocabulary of other settings.
+        """
+        folder, values = workdir / _FOLDER, dict[str, Any]()
+        if "vocabularies" in parts:
+            values |= zip(SIDES, load_vocabularies(workdir, settings), strict=True)
+        if "target" in parts:
+            values["target"] = vocabulary = Vocabulary.load(folder / "target.json")
+            if settings is not None and vocabulary.settings != settings.of_one:
+                raise UserError(
+                    f"{folder / 'target.json'} was made with other settings than config.vocabulary;"
+                    " take another workdir"
+                )
+        if "labels" in parts:
+            path = folder / "labels.json"
+            body = _read_sealed(path, _Labels, f"the labels {path} are damaged", "their")
+            values |= {"classes": tuple(body["labels"]), "sentences": body["sentences"]}
+        if "images" in parts:
+            path = folder / "images.json"
+            body = _read_sealed(path, _Images, f"{path} is damaged", "its")
+            values |= {name: tuple(numbers) for name, numbers in body.items()}
+        return cls(**values)
+
+
+def has_learned(workdir: Path, parts: Sequence[str]) -> bool:
+    """Whether a run has all files of these parts, see `Learned.load`."""
+    return all(
+        has_vocabularies(workdir)
+        if part == "vocabularies"
+        else (workdir / _FOLDER / f"{part}.json").exists()
+        for part in parts
+    )
+
+
+def has_vocabularies(workdir: str | Path) -> bool:
+    """Whether a run has saved its vocabularies in `workdir`, all of them."""
+    folder = Path(workdir) / _FOLDER
+    return (folder / "shared.json").exists() or all(
+        (folder / f"{side}.json").exists() for side in SIDES
+    )
+
+
+def load_vocabularies(
+    workdir: str | Path, settings: VocabularySettings | None = None
+) -> tuple[Vocabulary, Vocabulary]:
+    """The (source, target) vocabularies saved in `workdir`; one object twice where they are shared.
+
+    Raises:
+      UserError: missing, damaged, or of other settings than `settings`, if those are given.
+    """
+    folder = Path(workdir) / _FOLDER
+    shared = (folder / "shared.json").exists()
+    if shared:
+        source = target = Vocabulary.load(folder / "shared.json")
+    else:
+        source, target = (Vocabulary.load(folder / f"{side}.json") for side in SIDES)
+    if settings is not None:
+        kind = target.settings["kind"]
+        saved = {**source.settings, "shared": shared, "target_kind": kind}
+        _check_settings(saved, settings, folder)
+    return source, target
+
+
+def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
+    """A vocabulary that no text is needed for: that of the run whose weights another begins with,
+    so that ids mean the same, or the tokenizer in a file. None where one has to be learned; it is
+    logged where the settings ask for another one than that of the run.
+
+    Raises:
+      UserError: a tokenizer that cannot be read.
+    """
+    if begun is not None and has_vocabularies(begun):
+        vocabulary = load_vocabularies(begun)[0]
+        if vocabulary.settings == settings.of_one:
+            return vocabulary
+        flags = " ".join(f"--config.vocabulary.{key}={v}" for key, v in vocabulary.settings.items())
+        _log.warning(
+            "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
+            " taken; %s would take it",
+            begun,
+            flags,
+        )
+    return Vocabulary.train((), **settings.of_one) if settings.kind == TOKENIZER else None
+
+
+def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
+    """The saved vocabularies must be the ones that the config asks for."""
+    wanted = {
+        **settings.of_one,
+        "shared": settings.shared,
+        "target_kind": settings.of_target["kind"],
+    }
+    differing = [
+        f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here"
+        for key in wanted
+        if saved.get(key) != wanted[key]
+    ]
+    if differing:
+        raise UserError(
+            f"{folder} was made with other settings than config.vocabulary: {', '.join(differing)};"
+            " take another workdir"
+        )
+
+
+def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of images [N,H,W,C], exact but for the last rounding."""
+    channels, values = images.shape[-1], np.arange(256) / 255
+    counts = np.zeros((channels, 256))
+    for begin in range(0, len(images), PART):
+        part = images[begin : begin + PART]
+        for channel in range(channels):
+            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    mean = share @ values
+    deviation = np.sqrt((share * np.square(values - mean[:, None])).sum(axis=1))
+    return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+
+
+def _write_sealed(path: Path, body: Mapping[str, Any]) -> None:
+    """Write JSON with its SHA-256."""
+    write_atomic(path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
+
+
+def _read_sealed(path: Path, kind: type[Any], damaged: str, its: str) -> dict[str, Any]:
+    """The JSON of `_write_sealed`, an object of this kind, without the hash; `UserError` where it is
+    missing or damaged.
+    """
+    try:
+        body: dict[str, Any] = dict(read(path.read_bytes(), kind))
+    except OSError as error:
+        name = damaged.removesuffix(" are damaged").removesuffix(" is damaged")
+        raise UserError(f"cannot read {name}: {error.strerror or error}") from error
+    except Damaged as error:
+        raise UserError(f"{damaged} ({error}); put back a good copy") from error
+    if body.pop("sha256") != _digest(body):
+        raise UserError(f"{damaged} ({its} checksum does not match); put back a good copy")
+    return body
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

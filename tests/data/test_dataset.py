@@ -1,0 +1,130 @@
+"""What holds for the data of every kind of task: one row of a table for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.asked import AskedTexts
+from attnlab.data.corpus import Corpus
+from attnlab.data.dataset import Dataset, fingerprint_of_texts
+from attnlab.data.images.boxed import BoxedData
+from attnlab.data.images.captioned import CaptionData
+from attnlab.data.images.labelled import ImageData
+from attnlab.data.images.questions import QuestionData
+from attnlab.data.images.segmented import SegmentedData
+from attnlab.data.labelled import LabelledTexts
+from attnlab.data.questions import Questions
+from attnlab.data.tagged import TaggedTexts
+from attnlab.data.text import Texts
+from attnlab.errors import UserError
+
+WORDS = {"kind": "spaced", "size": 300, "min_frequency": 1}
+SIZES = {"examples": 9, "valid": 4, "test": 3}
+SCENES = {"name": "scenes", "side": 20, "grid": 2, "small": 3, "large": 3, "most": 2, "jitter": 1}
+KINDS: dict[type[Dataset[Any]], dict[str, Any]] = {
+    Corpus: {"name": "grammar"},
+    Texts: {"name": "associations"},
+    LabelledTexts: {"name": "entailment"},
+    TaggedTexts: {"name": "agreement"},
+    AskedTexts: {"name": "mqar"},
+    Questions: {"name": "deeds"},
+    ImageData: {"name": "shapes", "label": "shape", "side": 24},
+    CaptionData: SCENES,
+    BoxedData: SCENES,
+    SegmentedData: SCENES,
+    QuestionData: {"name": "sort_of_clevr"},
+}
+KEPT = {
+    LabelledTexts: "vocabulary or labels",
+    TaggedTexts: "vocabulary or tags",
+    CaptionData: "vocabulary, mean and deviation",
+    QuestionData: "vocabulary, answers, mean and deviation",
+    **dict.fromkeys((ImageData, BoxedData, SegmentedData), "classes, mean and deviation"),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+def load(kind: type[Dataset[Any]], *arguments: Any, **changes: Any) -> Dataset[Any]:
+    return kind.load({**KINDS[kind], **SIZES}, {**WORDS, **changes}, *arguments)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*.json")}
+
+
+@every_kind
+def test_what_is_learned_is_kept_and_training_not_read_again(
+    kind: type[Dataset[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load(kind, tmp_path)
+    assert first.splits == ("train", "valid") and not [*tmp_path.iterdir()]
+    assert [first.size(split) for split in first.splits] == [
+        (9, 4)[place] * (20 if kind is QuestionData else 1) for place in (0, 1)
+    ]
+    first.save(tmp_path)
+    reads, read = [], getattr(type(first.source), kind.method)
+
+    def noting(source: Any, split: str) -> Any:
+        reads.append(split)
+        return read(source, split)
+
+    monkeypatch.setattr(type(first.source), kind.method, noting)
+    again = load(kind, tmp_path, ("valid",))
+    assert again.splits == ("valid",) and again.about("valid") == first.about("valid")
+    assert reads == (["train", "valid"] if kind.guessing else ["valid"])
+    assert again.fingerprints == {"valid": first.fingerprints["valid"]}
+    assert again.fingerprints["valid"] != first.fingerprints["train"]
+    batches = (data.examples["valid"].batch(np.array([2, -1]), 99) for data in (first, again))
+    for ours, theirs in zip(*(batch.items() for batch in batches), strict=True):
+        np.testing.assert_equal(ours, theirs)
+
+
+@every_kind
+def test_only_training_is_learned_from(kind: type[Dataset[Any]], tmp_path: Path) -> None:
+    """Whether it is asked for or not, and whatever is read beside it; each file is needed."""
+    for name, splits in (("test", ("test",)), ("all", ("train", "valid", "test"))):
+        load(kind, None, splits).save(tmp_path / name)
+    assert files(tmp_path / "test") == files(tmp_path / "all")
+    assert kind.kept == KEPT.get(kind, "vocabulary")  # "has lost its ..."
+    for path in (tmp_path / "all").rglob("*.json"):
+        content = path.read_bytes()
+        path.unlink()
+        assert not kind.saved(tmp_path / "all")
+        path.write_bytes(content)
+        assert kind.saved(tmp_path / "all")
+
+
+@every_kind
+def test_other_sources_and_settings_are_refused(kind: type[Dataset[Any]], tmp_path: Path) -> None:
+    other = "dates" if "images" in kind.parts else "shapes"
+    words = "needs a source with texts" if kind is Texts else rf"needs a method {kind.method}\(spl"
+    with pytest.raises(UserError, match=rf"config.data={other}: .*{words}.*{kind.such_as}"):
+        kind.load({"name": other}, WORDS)
+    if {"vocabularies", "target"} & {*kind.parts}:
+        load(kind).save(tmp_path)
+        with pytest.raises(UserError, match=r"other settings than config.vocabulary.*take another"):
+            load(kind, tmp_path, lowercase=True)
+
+
+def test_names_of_earlier_versions_are_told() -> None:
+    with pytest.raises(AttributeError, match="Corpus has no attribute 'pairs'; it is 'rows' now"):
+        load(Corpus).pairs  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+        load(Corpus).nothing  # noqa: B018
+
+
+def test_the_fingerprint_of_texts_sees_every_change() -> None:
+    pairs = [("a", "b"), ("c", "d")]
+    others = [
+        *([("a", "b")], pairs[::-1], [("ab", ""), ("c", "d")], [("a", "b"), ("c", "d ")]),
+        *([("b", "a"), ("c", "d")], [("a", "b"), ("c", "x")], [("a", "b"), ("x", "d")]),
+    ]
+    for counted in (False, True):
+        prints = [fingerprint_of_texts(iter(rows), counted) for rows in (pairs, *others)]
+        assert len({*prints}) == 8 and prints[0] == fingerprint_of_texts(pairs, counted)
+    rows = [[("a", "b c", "x")], [("a b", "c", "x")], [("ab c", "x")], [("a", "b", "cx")]]
+    assert len({fingerprint_of_texts(row, counted=True) for row in rows}) == 4
