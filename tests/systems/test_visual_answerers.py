@@ -1,5 +1,5 @@
-"""All systems that answer questions about images: whole forward passes against float64 oracles, what
-every answerer promises, maps that lie over the image, and facts of the papers.
+"""Systems that answer questions about images, beyond what their oracles hold: an image for several
+questions, maps that lie over it, places, and statistics of batches.
 """
 
 from __future__ import annotations
@@ -81,35 +81,6 @@ def test_places_know_their_row_and_their_column() -> None:
     np.testing.assert_array_equal(row, np.broadcast_to(row[:, :1], row.shape))
     np.testing.assert_array_equal(column, np.broadcast_to(column[:1], column.shape))
     assert len(np.unique(row[:, 0], axis=0)) == 3 and len(np.unique(column[0], axis=0)) == 4
-
-
-VIT = {
-    **{"name": "vit", "patch": 3, "width": 8, "layers": 1, "hidden": 8, "dropout": 0.0},
-    **{
-        "attention": {"name": "multihead", "heads": 2},
-        "positions": {"name": "learned", "length": 9},
-    },
-}
-SLOTS = [
-    ("stacked_attention", {"backbone": VIT}),
-    ("stacked_attention", {"attention": {"name": "multihead", "heads": 2}}),
-    ("co_attention", {"image_attention": {"name": "multihead", "heads": 2}}),
-    ("co_attention", {"levels": ("word",)}),
-    ("co_attention", {"levels": ("sentence",)}),
-    ("bottom_up", {"attention": {"name": "multihead", "heads": 2}}),
-    ("cross_attention", {"cross_attention": {"name": "single"}, "image_layers": 0}),
-    ("cross_attention", {"question_attention": {"name": "none"}, "scan": True}),
-]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "fields"), SLOTS)
-def test_other_mechanisms_and_settings_by_shapes(name: str, fields: dict[str, Any]) -> None:
-    system = make({**SPECS[name], **fields})
-    found, made = jax.eval_shape(system.init_with_output, jax.random.key(0), IMAGES, QUESTIONS)
-    assert found.shape == (4, 3) and set(made) == {"params"}
-    assert system.looks and type(system).between("backbone/layer_0/attention") == ("image",) * 2
-    assert system.grid(SHAPE) == ((2, 3) if fields.get("backbone") is VIT else GRID)
 
 
 def test_statistics_are_those_of_rows_that_ask() -> None:
