@@ -11,15 +11,12 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-import pytest
 
 from attnlab.commands import main
 from tests.commands.tiny import CommandResult, train, under
@@ -128,31 +125,6 @@ def check_kept(
     line = refused(launch(*command, start=start), *words, begun=begun)
     assert contents(run) == before
     return line
-
-
-def on_a_small_disk(folder: Path, free: int, command: list[str]) -> CommandResult:
-    """Run the command with `folder` on a disk of its own with all it holds and `free` bytes;
-    afterwards `folder` is what the disk held.
-    """
-    mount = (
-        'mount -t tmpfs -o size=64m disk "$DISK" && cp -a "$FOLDER/." "$DISK" && mount --bind'
-        ' "$DISK" "$FOLDER" || exit 77\ncat /dev/zero > "$DISK/fill" 2> /dev/null; truncate -s'
-        f' -{free} "$DISK/fill"\n"$@"; code=$?; rm "$DISK/fill"; cp -a "$DISK/." "$RESULT"; exit'
-        " $code"
-    )
-    at = {"DISK": folder.with_name("disk"), "FOLDER": folder, "RESULT": folder.with_name("result")}
-    for place in at.values():
-        place.mkdir(exist_ok=True)
-    names = [f"{name}={place}" for name, place in at.items()]
-    done = launch(*command, prefix=["env", *names, "unshare", "-rm", "sh", "-c", mount, "sh"])
-    if done.code in (1, 77, 127) and "launch.py" not in done.err:
-        pytest.skip(
-            "no disk of our own here: unshare -rm and mount of a tmpfs are refused"
-            f" ({done.err.strip()})"
-        )
-    shutil.rmtree(folder)
-    at["RESULT"].rename(folder)
-    return done
 
 
 def write_text(folder: Path, long: int = 2) -> Path:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.records import attempts
 from attnlab.records.locks import RunLock
 from tests.bad_input_cases import (
     CONFIGS,
@@ -30,7 +29,6 @@ from tests.bad_input_cases import (
     contents,
     flip,
     launch,
-    on_a_small_disk,
     refused,
     rewrite_config,
     settings,
@@ -207,28 +205,6 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
 
 
 # --- a full disk ---
-
-
-@pytest.mark.full
-def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    done = on_a_small_disk(folder, 4096, ["train", *settings(shared / "text", folder / "run")])
-    refused(done, f"no space left on the disk of {folder}/run", "was not written")
-    # no half of a run that would be in the way of the next try
-    assert set(contents(folder / "run")) <= {"vocabulary"}
-
-
-@pytest.mark.full
-def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
-    shutil.rmtree(run / "checkpoints" / str(STEPS))
-    kept = contents(run / "checkpoints")
-    done = on_a_small_disk(run, 64 * 1024, again(shared, run))
-    words = ("not enough disk space for checkpoints", "MB needed (checkpoint.keep=2)", "MB free")
-    refused(done, *words, begun=True)
-    assert contents(run / "checkpoints") == kept
-    # refused before a step: as the run before it left it
-    assert attempts.last_word(attempts.read(run))[0] == "done"
 
 
 @pytest.mark.full

@@ -1,5 +1,5 @@
-"""Checkpoints survive flipped bits, truncation, kills while saving and full disks, or say so; the last
-and the best are kept.
+"""Checkpoints survive flipped bits, truncation and full disks, or say so (kills while saving:
+test_kill_resume.py); the last and the best are kept.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import logging
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -140,13 +138,6 @@ def test_round_trip(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
     assert restored is not None and restored.meta == {"loss": 0.1, "note": "first"}
     checkpoints.close()
     assert capfd.readouterr() == ("", "")
-
-
-def test_device_arrays_are_accepted(make: Make) -> None:
-    """jax arrays are saved as host numpy."""
-    checkpoints = make()
-    checkpoints.save(1, jax.device_put(tree_of(1)), {})
-    assert_equal(checkpoints.restore(tree_of(0)), 1, 1)
 
 
 def test_keeps_last_and_best_across_reopening(make: Make) -> None:
@@ -353,48 +344,6 @@ def test_mismatch_is_one_line(make: Make, copied: Path, warnings: list[str]) -> 
     with pytest.raises(UserError, match=words):
         make().restore(tree)
     assert not warnings and make().steps() == [1, 2, 3]
-
-
-KILLED = """
-import sys
-import numpy as np
-from attnlab.training.checkpoints import Checkpoints
-
-checkpoints = Checkpoints(sys.argv[1], keep=2)
-last = checkpoints.restore({"a": np.zeros((60, 1000)), "b": np.int64(0)})
-step = last.step if last else 0
-while True:
-    step += 1
-    checkpoints.save(step, {"a": np.full((60, 1000), step, np.float64), "b": np.int64(step)}, {"step": step}, best=step % 5 == 0)
-    if step % 2 or last is None:
-        checkpoints.wait()
-        print(step, flush=True)
-        last = True
-"""
-
-
-@pytest.mark.full
-def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
-    """SIGKILL at three moments in a loop of saves: the newest step is at least the last one known
-    committed, and right.
-    """
-    like = {"a": np.zeros((60, 1000)), "b": np.int64(0)}
-    for delay in (0.013, 0.05, 0.11):
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        saving = [sys.executable, "-c", KILLED, str(tmp_path)]
-        child = subprocess.Popen(saving, text=True, env=environment(), **pipes)
-        committed = int(child.stdout.readline() or child.stderr.read())
-        time.sleep(0.15 + delay)
-        child.send_signal(signal.SIGKILL)
-        output, errors = child.communicate()
-        assert child.returncode == -signal.SIGKILL and errors == ""
-        committed = max([committed, *(int(line) for line in output.split("\n")[:-1])])
-        reader = Checkpoints(tmp_path, keep=2, read_only=True)
-        restored = reader.restore(like)
-        assert restored is not None and restored.step >= committed
-        assert (restored.tree["a"] == restored.step).all() and restored.tree["b"] == restored.step
-        assert restored.meta == {"step": restored.step}
-        reader.close()
 
 
 def test_too_little_space_is_said_before_the_first_save(

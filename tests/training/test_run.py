@@ -155,20 +155,6 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     assert not kept.exists()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("until", [None, 5])
-def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "run"
-    found = prepared(config(files), workdir)
-    with RunLock(workdir), Interrupt() as interrupt, progress() as shown:
-        outcome = found.fit(Session(shown, interrupt, time.perf_counter(), until))
-    state, step = ("done", 12) if until is None else ("interrupted", 5)
-    assert (outcome.state, outcome.step) == (state, step) and outcome.seconds_to_first_step
-    start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
-    assert start["pid"] == os.getpid() and (end["state"], end["step"]) == (state, step)
-    assert end["first_step_seconds"] == outcome.seconds_to_first_step
-
-
 def test_an_error_after_the_beginning_is_left_in_the_status(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
