@@ -43,19 +43,17 @@ def environment() -> dict[str, str]:
 def launch(
     *argv: str | bytes,
     stdin: bytes = b"",
-    prefix: Sequence[str] = (),
     stdout: Any = subprocess.PIPE,
     start: bool = False,
 ) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
-    or with `start` as a user starts it, and so wherever that makes a difference (`prefix` goes
-    before it).
+    or with `start` as a user starts it, and so wherever that makes a difference.
     """
     words = [one for one in argv if isinstance(one, str)]
-    if not (start or prefix or stdout != subprocess.PIPE or len(words) < len(argv)):
+    if not (start or stdout != subprocess.PIPE or len(words) < len(argv)):
         return within(words, stdin)
     done = subprocess.run(
-        [*prefix, sys.executable, "launch.py", *argv],
+        [sys.executable, "launch.py", *argv],
         input=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,

@@ -101,10 +101,3 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, CommandResult], tmp_path: 
         assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
     assert "expected" in refused(*wrong)
-
-
-@pytest.mark.quick
-def test_hops_without_a_penalty_weight_end_before_anything_is_read(tmp_path: Path) -> None:
-    line = refused(*arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
-    assert "2 hops without a penalty weight" in line
-    assert not (tmp_path / "run").exists()

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from attnlab.layers.recurrent import BidirectionalGRU, ContextGRUCell, GRUCell, GRULayer
@@ -63,9 +62,7 @@ def test_context_cell_is_the_equations() -> None:
 
 
 def test_both_directions_side_by_side() -> None:
-    """The forward half first; the backward half of position 0 has read the whole sentence; each has
-    its own parameters. Low precision stays low.
-    """
+    """The forward half first; each has its own parameters."""
     module, x = BidirectionalGRU(H), draw(3, 6, E)
     params = drawn(module)
     run = jax.jit(lambda params, x: module.apply({"params": params}, x, VALID))
@@ -79,11 +76,3 @@ def test_both_directions_side_by_side() -> None:
 
     both = np.asarray(run(params, x))
     np.testing.assert_allclose(both, np.concatenate(halves(x), axis=-1), atol=1e-6)
-    changed = x.copy()
-    changed[0, 5] += 1.0
-    moved = np.abs(np.asarray(run(params, changed)) - both)[0]
-    assert (moved[:5, :H] == 0.0).all() and moved[0, H:].max() > 1e-4
-    small = jax.tree.map(lambda leaf: 0.3 * leaf, (params, x))
-    states, wide = run(*jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), small)), run(*small)
-    assert states.dtype == jnp.bfloat16
-    np.testing.assert_allclose(np.asarray(states, np.float32), wide, atol=2e-2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from attnlab.attention.protocol import MAPS
 from attnlab.layers.norms import STATISTICS
 from tests.systems.image_classifiers import SPECS, images, make, parameters
 from tests.systems.image_systems import DETECTORS, OF_PIXELS, check_padding
@@ -27,18 +26,6 @@ def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
     ((_, found),) = seen[STATISTICS]["normalisation_0_0"]["seen"]
     np.testing.assert_allclose(found["mean"], y.mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found["variance"], y.var(axis=0, ddof=1), rtol=1e-4)
-
-
-def test_maps_say_what_they_lie_between() -> None:
-    system, read = make(DETECTORS["detr"]), images(12)
-    params = parameters(system, read)
-    _, aside = jax.jit(lambda p: system.apply({"params": p}, read, mutable=[MAPS]))(params)
-    found = {name: (one.rows, one.columns) for name, one in system.maps(aside[MAPS]).items()}
-    assert found == {
-        "encoder_0/self_attention": ("image", "image"),
-        **{f"decoder_{layer}/self_attention": ("queries", "queries") for layer in (0, 1)},
-        **{f"decoder_{layer}/cross_attention": ("queries", "image") for layer in (0, 1)},
-    }
 
 
 def test_statistics_are_of_batches_where_a_norm_is() -> None:

@@ -7,32 +7,18 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.systems.vision.vit import ViT
-from tests.systems.image_classifiers import SPECS, images_for, make, parameters
+from tests.systems.image_classifiers import SPECS, images_for, make
 from tests.systems.image_systems import check_padding
 
 VIT = SPECS["vit"]
 READ = images_for(VIT)
-
-
-def test_maps_are_of_all_tokens_the_class_token_first() -> None:
-    system = make(VIT)
-    params = {"params": parameters(system, READ)}
-    look = jax.jit(lambda params: system.apply(params, READ, mutable=[MAPS])[1])
-    maps = ViT.maps(look(params)[MAPS])
-    assert list(maps) == ["layer_0/attention", "layer_1/attention"]
-    for one in maps.values():
-        assert (one.rows, one.columns) == ("image", "image")
-        assert one.weights.shape == (2, 2, 7, 7)
-        np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
 
 
 def test_a_norm_over_the_batch_sees_the_tokens_of_images() -> None:
