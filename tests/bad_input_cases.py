@@ -23,7 +23,7 @@ from tests.commands.tiny import CommandResult, train, under
 from tests.flags import FAST
 
 ROOT = Path(__file__).parents[1]
-STEPS, EARLIER = 12, 8  # the last two checkpoints of the tiny run
+STEPS = 12  # of the tiny run
 LIMIT = 32  # its batch.max_length
 LONG = "ein satz " + "und noch einer " * 5  # longer than that
 RNNSEARCH, TRANSFORMER = (
@@ -170,27 +170,16 @@ def rewrite_config(workdir: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def truncate(target: Path) -> None:
-    """Cut a file in half, or those that hold the arrays of a checkpoint."""
-    for path in _array_files(target):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+def truncate(path: Path) -> None:
+    """Cut a file in half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def flip(target: Path) -> None:
-    """Flip one bit in the middle of a file, or of each that holds the arrays of a checkpoint."""
-    for path in _array_files(target):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(bytes(content))
-
-
-def _array_files(target: Path) -> list[Path]:
-    """The file itself, or a checkpoint's data files: which of them are read depends on how orbax
-    merged them, so all are harmed.
-    """
-    if target.is_file():
-        return [target]
-    return [path for path in target.rglob("*") if path.is_file() and path.parent.name == "d"]
+def flip(path: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
 
 
 # --- the cases ---

@@ -59,11 +59,18 @@ def progress(out: io.StringIO | None = None) -> Progress:
     return Progress(12, every=100, stream=out or io.StringIO())
 
 
-def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_programs_are_kept_and_that_they_are_not_without_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings: dict[str, Any] = {}
     monkeypatch.setattr(jax.config, "update", settings.__setitem__)
     start_jax()
     assert settings["jax_compilation_cache_dir"] == f"{os.environ['ATTNLAB_CACHE']}/jax"
+    for cache in (str(tmp_path), ""):  # another one is named already; none is wanted
+        settings.clear()
+        monkeypatch.setenv("ATTNLAB_CACHE", cache)
+        start_jax()
+        assert "jax_compilation_cache_dir" not in settings
     settings.clear()
     monkeypatch.delenv("ATTNLAB_CACHE")
     monkeypatch.delenv("HOME")
