@@ -102,8 +102,13 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
         weights = np.asarray(one.weights)
         assert weights.shape[0::2] == (len(read[0]), lengths[one.rows]), map_name
         assert weights.shape[3] == lengths[one.columns], map_name
-        real = texts[one.columns] != 0 if one.columns in texts else np.ones(weights.shape[::3], bool)
+        real = (
+            texts[one.columns] != 0 if one.columns in texts else np.ones(weights.shape[::3], bool)
+        )
         assert not weights[np.broadcast_to(~real[:, None, None], weights.shape)].any()
-        if one.rows != one.columns or one.columns not in ("source", "target_in"):  # a past may be empty
+        if one.rows != one.columns or one.columns not in (
+            "source",
+            "target_in",
+        ):  # a past may be empty
             sums = np.broadcast_to(real.any(axis=1)[:, None, None], weights.shape[:3])
             np.testing.assert_allclose(weights.sum(axis=-1), sums, atol=1e-6)
