@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-
 from attnlab.commands import main
 from tests.commands.tiny import CommandResult, train, under
 from tests.flags import FAST
 
 ROOT = Path(__file__).parents[1]
-STEPS, EARLIER = 12, 8  # the last two checkpoints of the tiny run
+STEPS = 12  # of the tiny run
 LIMIT = 32  # its batch.max_length
 LONG = "ein satz " + "und noch einer " * 5  # longer than that
 RNNSEARCH, TRANSFORMER = (
@@ -46,19 +43,17 @@ def environment() -> dict[str, str]:
 def launch(
     *argv: str | bytes,
     stdin: bytes = b"",
-    prefix: Sequence[str] = (),
     stdout: Any = subprocess.PIPE,
     start: bool = False,
 ) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
-    or with `start` as a user starts it, and so wherever that makes a difference (`prefix` goes
-    before it).
+    or with `start` as a user starts it, and so wherever that makes a difference.
     """
     words = [one for one in argv if isinstance(one, str)]
-    if not (start or prefix or stdout != subprocess.PIPE or len(words) < len(argv)):
+    if not (start or stdout != subprocess.PIPE or len(words) < len(argv)):
         return within(words, stdin)
     done = subprocess.run(
-        [*prefix, sys.executable, "launch.py", *argv],
+        [sys.executable, "launch.py", *argv],
         input=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -130,31 +125,6 @@ def check_kept(
     return line
 
 
-def on_a_small_disk(folder: Path, free: int, command: list[str]) -> CommandResult:
-    """Run the command with `folder` on a disk of its own with all it holds and `free` bytes;
-    afterwards `folder` is what the disk held.
-    """
-    mount = (
-        'mount -t tmpfs -o size=64m disk "$DISK" && cp -a "$FOLDER/." "$DISK" && mount --bind'
-        ' "$DISK" "$FOLDER" || exit 77\ncat /dev/zero > "$DISK/fill" 2> /dev/null; truncate -s'
-        f' -{free} "$DISK/fill"\n"$@"; code=$?; rm "$DISK/fill"; cp -a "$DISK/." "$RESULT"; exit'
-        " $code"
-    )
-    at = {"DISK": folder.with_name("disk"), "FOLDER": folder, "RESULT": folder.with_name("result")}
-    for place in at.values():
-        place.mkdir(exist_ok=True)
-    names = [f"{name}={place}" for name, place in at.items()]
-    done = launch(*command, prefix=["env", *names, "unshare", "-rm", "sh", "-c", mount, "sh"])
-    if done.code in (1, 77, 127) and "launch.py" not in done.err:
-        pytest.skip(
-            "no disk of our own here: unshare -rm and mount of a tmpfs are refused"
-            f" ({done.err.strip()})"
-        )
-    shutil.rmtree(folder)
-    at["RESULT"].rename(folder)
-    return done
-
-
 def write_text(folder: Path, long: int = 2) -> Path:
     """Parallel files of three splits, with `long` training pairs above the limit; all targets are
     alike, so a model soon writes them.
@@ -200,27 +170,16 @@ def rewrite_config(workdir: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def truncate(target: Path) -> None:
-    """Cut a file in half, or those that hold the arrays of a checkpoint."""
-    for path in _array_files(target):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+def truncate(path: Path) -> None:
+    """Cut a file in half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def flip(target: Path) -> None:
-    """Flip one bit in the middle of a file, or of each that holds the arrays of a checkpoint."""
-    for path in _array_files(target):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(bytes(content))
-
-
-def _array_files(target: Path) -> list[Path]:
-    """The file itself, or a checkpoint's data files: which of them are read depends on how orbax
-    merged them, so all are harmed.
-    """
-    if target.is_file():
-        return [target]
-    return [path for path in target.rglob("*") if path.is_file() and path.parent.name == "d"]
+def flip(path: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
 
 
 # --- the cases ---

@@ -1,8 +1,8 @@
 """Bad input is told in one line that helps, with exit code 2 and nothing written or lost, each case by
 running the command.
 
-And what must not be an error: sentences above the limit are counted and reported, a damaged latest
-checkpoint falls back.
+And what must not be an error: sentences above the limit are counted and reported. Checkpoints that are
+damaged: training/test_checkpoints.py; data and configs that have changed: training/test_run.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.records import attempts
 from attnlab.records.locks import RunLock
 from tests.bad_input_cases import (
     CONFIGS,
     DATA,
-    EARLIER,
     GENERATE,
     INSPECT,
     LIMIT,
@@ -30,7 +28,6 @@ from tests.bad_input_cases import (
     contents,
     flip,
     launch,
-    on_a_small_disk,
     refused,
     rewrite_config,
     settings,
@@ -112,12 +109,6 @@ def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path)
 # --- train: workdirs ---
 
 
-def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
-    words = ("another config", "seed: saved 0, wanted 3", "saved 12, wanted 20", "Use another")
-    other = ["--config.seed=3", "--config.training.steps=20"]
-    check_kept(run, *again(shared, run), *other, words=words)
-
-
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
@@ -139,14 +130,6 @@ def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
         words = ("being trained by a live process", f"pid {os.getpid()}", "wait for it")
         check_kept(run, *again(shared, run), words=words)
         assert (run / ".lock").read_bytes() == lock
-
-
-def test_data_that_changed_under_a_run(shared: Path, run: Path, tmp_path: Path) -> None:
-    other = write_text(tmp_path / "text")
-    (other / "valid.en").write_text("a\n" * 8)
-    rewrite_config(run, "data.directory", str(other))
-    words = ("the data of workdir", "has changed", "(split valid)", "use another --workdir")
-    check_kept(run, "train", *settings(other, run), words=words)
 
 
 def test_a_checkpoint_that_does_not_fit(shared: Path, run: Path) -> None:
@@ -180,55 +163,7 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
     assert vocabulary.read_bytes() == whole
 
 
-def test_a_damaged_latest_checkpoint_falls_back(shared: Path, run: Path) -> None:
-    """However it is damaged, see `test_checkpoints.py`."""
-    flip(run / "checkpoints" / str(STEPS))
-    done = launch(*again(shared, run))
-    assert done.code == 0, done.err
-    warnings = [line for line in done.err.splitlines() if "damaged" in line]
-    assert len(warnings) == 1
-    assert f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
-    assert "the one before" in warnings[0]
-    assert f"step {EARLIER}/{STEPS}" in done.err  # it went on from there, not from the start
-    assert same_numbers(shared, run)
-
-
-def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
-    for step in (EARLIER, STEPS):
-        flip(run / "checkpoints" / str(step))
-    before = contents(run)
-    done = launch(*again(shared, run))
-    line = done.err.splitlines()[-1]
-    assert done.code == 2, done
-    assert f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
-    assert "put back a good copy" in line and contents(run) == before
-    words = (f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}")
-    check_kept(run, "evaluate", f"--workdir={run}", words=words)
-
-
 # --- a full disk ---
-
-
-@pytest.mark.full
-def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    done = on_a_small_disk(folder, 4096, ["train", *settings(shared / "text", folder / "run")])
-    refused(done, f"no space left on the disk of {folder}/run", "was not written")
-    # no half of a run that would be in the way of the next try
-    assert set(contents(folder / "run")) <= {"vocabulary"}
-
-
-@pytest.mark.full
-def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
-    shutil.rmtree(run / "checkpoints" / str(STEPS))
-    kept = contents(run / "checkpoints")
-    done = on_a_small_disk(run, 64 * 1024, again(shared, run))
-    words = ("not enough disk space for checkpoints", "MB needed (checkpoint.keep=2)", "MB free")
-    refused(done, *words, begun=True)
-    assert contents(run / "checkpoints") == kept
-    # refused before a step: as the run before it left it
-    assert attempts.last_word(attempts.read(run))[0] == "done"
 
 
 @pytest.mark.full

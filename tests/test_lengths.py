@@ -46,10 +46,6 @@ REFUSED = {
         "translation.py:rctm system.longest=33",
         r"config.system.longest=33: .*take 32 or less",
     ),
-    "a span beyond all texts": (
-        "classification.py:lstmn_classifier system.span=5000",
-        r"config.system.span=5000: .*take 64 or less",
-    ),
     "a span beyond all pairs": (
         "inference.py:lstmn_pair system.span=65",
         r"config.system.span=65: .*take 64 or less",
@@ -63,20 +59,11 @@ REFUSED = {
         "system.attention.looks=single system.attention.looks.alignment=monotonic",
         r"system.attention=multi_step.looks.alignment: .*needs all queries",
     ),
-    "an unfit score inside a mechanism that looks twice": (
-        "language_modelling.py:attention system.attention=multi_step "
-        "system.attention.looks=single system.attention.looks.score=location",
-        r"looks.score: Location depends on positions",
-    ),
     "cells that are projected at every step": (
         "language_modelling.py:lstmn system.attention=multihead system.attention.heads=2 "
         "system.attention.positions=alibi",
         r"system.attention=multihead: MultiHead does not support unprojected values; choose "
         r"'single'",
-    ),
-    "cells that are projected while a text is classified": (
-        "classification.py:lstmn_classifier system.attention=gated",
-        r"system.attention=gated: Gated does not support unprojected values",
     ),
     "cells that are projected in either of two texts": (
         "inference.py:lstmn_pair system.fusion=shallow system.attention=multihead",

@@ -101,20 +101,3 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, CommandResult], tmp_path: 
         assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
     assert "expected" in refused(*wrong)
-
-
-@pytest.mark.full
-def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, CommandResult]) -> None:
-    _, workdir, _ = run
-    ended = run_command(["evaluate", f"--workdir={workdir}", "--json"])
-    assert ended.code == 0, ended.err
-    stored, found = json.loads((workdir / "results.json").read_text()), json.loads(ended.out)
-    found["decoding_seconds"] = stored["decoding_seconds"]
-    assert found.items() <= stored.items()
-
-
-@pytest.mark.quick
-def test_hops_without_a_penalty_weight_end_before_anything_is_read(tmp_path: Path) -> None:
-    line = refused(*arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
-    assert "2 hops without a penalty weight" in line
-    assert not (tmp_path / "run").exists()

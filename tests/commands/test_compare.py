@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import main
-from tests.commands.tiny import refused
 from tests.experiments.synthetic import sweep
 
 
@@ -26,20 +25,3 @@ def test_compare_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture
     for name, words in (("both.md", "## What differs between the two"), ("both.csv", "a,2,0.85")):
         assert main(["compare", str(first), str(second), f"--out={tmp_path / name}"]) == 0
         assert words in (tmp_path / name).read_text()
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["{one}"], "the following arguments are required: DIR2"),
-        (["{one}", "{one}/"], "is named twice; name two sweeps"),
-        (["{one}", "{other}", "--out=both.txt"], "--out=both.txt: the name of a file that ends"),
-        (["{one}", "{other}/absent"], "holds no sweep (no plan.json in it)"),
-        (["{one}", "{other}"], "take two sweeps with the same measure"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, argv: list[str], words: str) -> None:
-    one = sweep(tmp_path / "one", {"a": (0.9, 0.8)})
-    other = sweep(tmp_path / "other", {"a": (0.9, 0.8)}, measure={"metric": "loss", "mode": "min"})
-    assert words in refused("compare", *(word.format(one=one, other=other) for word in argv))
-    assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}

@@ -9,7 +9,6 @@ import pytest
 from attnlab.commands import main
 from attnlab.commands.export import TRACKERS as CHOICES
 from attnlab.experiments.report import TRACKERS
-from tests.commands.tiny import refused
 from tests.experiments.synthetic import sweep
 
 
@@ -23,19 +22,6 @@ def test_export_writes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["export", str(directory), "--to=tensorboard"]) == 0
         assert said in (out := capsys.readouterr().out) and "look:   tensorboard --logdir" in out
     assert len(list((directory / "exports" / "tensorboard").rglob("*tfevents*"))) == 3
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["{empty}", "--to=tensorboard"], "holds no sweep (no plan.json in it)"),
-        (["{empty}"], "the following arguments are required: --to"),
-        (["{empty}", "--to=comet"], "invalid choice: 'comet'"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, argv: list[str], words: str) -> None:
-    assert words in refused("export", *(word.format(empty=tmp_path) for word in argv))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_tracker_has_its_word() -> None:

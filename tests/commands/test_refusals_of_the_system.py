@@ -1,5 +1,5 @@
 """Files that cannot be read or written are told in one line with the file and the reason, and nothing
-is called damaged.
+is called damaged; so are mistakes with the folders and flags of sweeps.
 """
 
 from __future__ import annotations
@@ -86,3 +86,39 @@ def test_files_of_generate(flags: list[str], name: str, searched: Path, tmp_path
     refused("generate", f"--workdir={searched}", *given, stdin="3 of may 1967\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
     assert (tmp_path / "loop").is_symlink()
+
+
+NO_SWEEP = "holds no sweep (no plan.json in it)"
+MISTAKES = [
+    *(
+        ("report {empty}", NO_SWEEP),
+        ("report {empty}/absent", NO_SWEEP),
+        ("status {empty}", NO_SWEEP),
+    ),
+    *(("stop {empty} a-1/seed0", NO_SWEEP), ("export {empty} --to=tensorboard", NO_SWEEP)),
+    ("compare {one} {empty}/absent", NO_SWEEP),
+    ("report", "the following arguments are required: DIR"),
+    ("report {empty} --interval=z", "invalid choice: 'z'"),
+    ("report {empty} --latx", "did you mean '--latex'?"),
+    ("export {empty}", "the following arguments are required: --to"),
+    ("export {empty} --to=comet", "invalid choice: 'comet'"),
+    ("compare {one}", "the following arguments are required: DIR2"),
+    ("compare {one} {one}/", "is named twice; name two sweeps"),
+    ("compare {one} {other} --out=both.txt", "--out=both.txt: the name of a file that ends"),
+    ("compare {one} {other}", "take two sweeps with the same measure"),
+]
+"""Commands on sweeps, and what their line says."""
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES)
+def test_mistakes_with_sweeps(line: str, words: str, tmp_path: Path) -> None:
+    other = {"metric": "loss", "mode": "min"}
+    where = {
+        "one": synthetic.sweep(tmp_path / "one", {"a": (0.9, 0.8)}),
+        "other": synthetic.sweep(tmp_path / "other", {"a": (0.9, 0.8)}, measure=other),
+        "empty": tmp_path / "empty",
+    }
+    where["empty"].mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    assert words in refused(*line.format(**where).split())
+    assert sorted(tmp_path.rglob("*")) == before

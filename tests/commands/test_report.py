@@ -10,7 +10,7 @@ import pytest
 from attnlab.commands import Command, main
 from attnlab.commands.report import INTERVALS as CHOICES
 from attnlab.experiments.report.statistics import Family
-from tests.commands.tiny import alone, refused
+from tests.commands.tiny import alone
 from tests.experiments.synthetic import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,21 +32,6 @@ def test_columns_of_the_latex_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert r"variant & adjusted p \\" in (directory / "report.tex").read_text()
     assert main(["report", str(directory), "--columns=variant,adjusted"], COMMANDS) == 2
     assert "--columns: no column 'adjusted'; did you mean 'adjusted p'?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["{empty}"], "holds no sweep (no plan.json in it)"),
-        (["{empty}/absent"], "holds no sweep (no plan.json in it)"),
-        ([], "the following arguments are required: DIR"),
-        (["{empty}", "--interval=z"], "invalid choice: 'z'"),
-        (["{empty}", "--latx"], "did you mean '--latex'?"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, argv: list[str], words: str) -> None:
-    assert words in refused("report", *(word.format(empty=tmp_path) for word in argv))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_kind_of_interval_has_its_flag() -> None:

@@ -1,12 +1,9 @@
-"""What commands share: which folder is a run, and the compile cache; which config a run has is
-tested in `api`.
-"""
+"""What commands share: which folder is a run; which config a run has is tested in `api`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import jax
 import pytest
 
 from attnlab import config as configs
@@ -42,21 +39,3 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
     words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
     with pytest.raises(UserError, match=words):
         session.existing_run(begun)
-
-
-@pytest.mark.parametrize(("value", "expected"), [("here", "here/jax"), ("", None)])
-def test_compile_cache_is_where_the_variable_says(
-    value: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {
-        name: getattr(jax.config, name)
-        for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    }
-    try:
-        jax.config.update("jax_compilation_cache_dir", None)
-        monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / value) if value else "")
-        session.start_jax()
-        assert jax.config.jax_compilation_cache_dir == (expected and str(tmp_path / expected))
-    finally:
-        for name, old in before.items():
-            jax.config.update(name, old)

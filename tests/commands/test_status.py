@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
-from tests.commands.tiny import refused, run_command
+from tests.commands.tiny import run_command
 from tests.experiments import stub
 from tests.experiments.synthetic import lines
 
@@ -61,9 +61,3 @@ def test_watching_ends_when_all_has_settled(tmp_path: Path) -> None:
     for trial in plan.trials():
         stub.finish(trial, tmp_path)
     assert run_command(["status", str(tmp_path), "--watch"]).out.endswith("4 done of 4\n")
-
-
-def test_a_folder_without_a_sweep_is_one_line(tmp_path: Path) -> None:
-    for argv in (["status", str(tmp_path)], ["stop", str(tmp_path), "additive-1/seed0"]):
-        assert f"{tmp_path} holds no sweep (no plan.json in it)" in refused(*argv)
-    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,5 @@
-"""The train command goes from a config to pictures, with any registered mechanism and a user's own,
-and leaves what the README promises.
+"""The train command goes from a config to pictures and leaves what the README promises. With any part
+in any slot: tests/tasks/test_parts.py; with a user's own: tests/test_extension.py.
 """
 
 from __future__ import annotations
@@ -13,50 +13,12 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
-from attnlab.attention import MECHANISMS
 from attnlab.commands.session import default_workdir
-from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
-from attnlab.systems.protocol import Seq2Seq
-from attnlab.tasks.models import system_factory
-from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from tests.commands.tiny import SHARED, SMALL, Runs, arguments, refused, run_command, train
-
-OWN = '''
-"""Somebody's own mechanism: the mean of what may be seen."""
-
-import flax.struct
-import jax.numpy as jnp
-
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
-from attnlab.attention.view import EVERYTHING
-
-
-@flax.struct.dataclass
-class Kept(Memory):
-    values: jnp.ndarray
-
-
-class Mean(Attention):
-    """Uniform weights, sharpened by nothing."""
-
-    sharpness: float = 0.0
-    capabilities = Capabilities(roles=frozenset({"cross"}), cache=False)
-
-    def remember(self, source, valid=None, capacity=None):
-        return Kept(*written(source, valid, capacity), source)
-
-    def read(self, query, memory, visibility=EVERYTHING):
-        batch, queries = query.shape[:2]
-        scores = jnp.zeros((batch, 1, queries, memory.valid.shape[1])) * self.sharpness
-        weights = softmax(scores, memory.valid[:, None, None, :])
-        return Reading(weights[:, 0] @ memory.values, self.capture(weights))
-'''
-
+from tests.commands.tiny import Runs, arguments, refused, run_command
 
 TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
 
@@ -120,69 +82,6 @@ def test_a_run_begun_under_the_old_mask_goes_on_under_it_and_says_so(tmp_path: P
     assert "optimizer.decayed: saved" in refused(*begun, "--config.optimizer.decayed=kind")
     evaluated = ["evaluate", *begun[1:], "--split=valid"]
     assert run_command(evaluated).code == 0
-
-
-@pytest.mark.full
-def test_a_mechanism_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file where the user stands, named on the command line; a registered one in its place works
-    the same way.
-    """
-    (tmp_path / "mine_for_a_test.py").write_text(OWN)
-    monkeypatch.setattr("attnlab.analysis.results.PICTURED", 1)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    small = [*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1"]
-    own, workdir = "mine_for_a_test:Mean", tmp_path / "own"
-    chosen = [f"system.attention={own}", "system.attention.sharpness=2", "batch.buckets=8,32"]
-    ended = run_command(train("translation.py:rnnsearch", workdir, *chosen, *small))
-    assert ended.code == 0, ended.err
-    manifest = Manifest.read(workdir)
-    assert manifest is not None
-    assert manifest.config["system"]["attention"] == {"name": own, "sharpness": 2.0}
-    assert (workdir / "maps" / "test0-attention.png").is_file()
-    elsewhere = f"system.decoder_attention={own}"
-    line = refused(*train("translation.py:transformer", tmp_path / "no", elsewhere))
-    assert "Mean does not support the role 'self'; it offers 'cross'" in line
-    assert not (tmp_path / "no").exists()
-
-
-@pytest.mark.parametrize("name", MECHANISMS.names())
-@pytest.mark.parametrize("system", ["rnnsearch", TRANSFORMER])
-def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
-    slots = (
-        {"attention": ("cross", "bidirectional")}
-        if system == "rnnsearch"
-        else {
-            "encoder_attention": ("self", "bidirectional"),
-            "decoder_attention": ("self", "causal"),
-            "cross_attention": ("cross", "bidirectional"),
-        }
-    )
-    can = MECHANISMS.resolve(name).capabilities
-    fitting = [
-        slot
-        for slot, (role, direction) in slots.items()
-        if role in can.roles and direction in can.directions
-    ]
-    # for mechanisms that cut in two, three or four
-    sizes = ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48", "layers=1"]
-
-    def check(*chosen: str) -> None:
-        """Of the slots that have the mechanism."""
-        settings = [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in chosen)]]
-        if name == "hops":  # more than one want a penalty
-            settings.append("auxiliary.hops=0.01")
-        config = configs.load(f"configs/translation.py:{system}", settings)
-        assert {config.system[slot].name for slot in chosen} <= {name}
-        if system == "transformer" or name in ("single", "hops"):
-            Translation.check(config)
-        else:  # its slot is checked; tracing it once more shows what the Transformer has shown
-            system_factory(config, Seq2Seq)
-
-    check(*fitting)
-    for slot in slots.keys() - set(fitting):
-        with pytest.raises(UserError, match=MECHANISMS.resolve(name).__name__):
-            check(slot)
 
 
 @pytest.mark.full

@@ -56,13 +56,6 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
     assert '  not as it was: packages.jax: saved "0.0.1", wanted "' in ended.out
 
 
-@pytest.mark.full
-def test_what_comes_after_the_steps_asked_for_is_not_looked_at(copied: Path) -> None:
-    changed(copied / "metrics.jsonl", 2, "accuracy", 0.123)  # valid at step 6
-    ended = run_command(["verify", str(copied), "--steps=5"])
-    assert ended.code == 0 and "identical, 1 records up to step 3" in ended.out
-
-
 def test_first_difference() -> None:
     assert first_difference(RECORDS, [dict(record) for record in RECORDS]) is None  # NaN is itself
     other = [{**RECORDS[0], "loss": 1.5000000000000002}, RECORDS[1]]

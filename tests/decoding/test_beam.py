@@ -193,32 +193,6 @@ def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
             assert not found.alignment[row, k, len(tokens) :].any()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("fault", ["state not reordered", "state of others", "beams in blocks"])
-def test_seeded_faults_show(prefix_model: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """The beams do swap: a state that does not follow its hypothesis gives log-probabilities that
-    re-scoring refutes.
-    """
-    if fault == "state not reordered":
-        monkeypatch.setattr(module, "take_rows", lambda tree, rows: tree)
-    elif fault == "state of others":
-        monkeypatch.setattr(
-            module,
-            "take_rows",
-            lambda tree, rows: jax.tree.map(lambda x: x[rows % 3] if x.ndim else x, tree),
-        )
-    else:
-        block = lambda x: jnp.tile(x, (3,) + (1,) * (x.ndim - 1)) if x.ndim else x
-        monkeypatch.setattr(module, "repeat_rows", lambda tree, *_: jax.tree.map(block, tree))
-    found = search(prefix_model, SENTENCES, beam=3, n_best=3, max_length=6)
-    wrong = [
-        abs(float(found.log_probs[row, k]) - prefix_model.rescored(row, tokens)[0]) > 1e-3
-        for row in SENTENCES
-        for k, tokens in enumerate(listed(found, row))
-    ]
-    assert sum(wrong) > 5
-
-
 def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
     """A permuted batch gives permuted results, and a sentence alone gives what it gives in
     company.

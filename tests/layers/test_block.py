@@ -16,6 +16,8 @@ import pytest
 from attnlab.layers.block import TOPPED, Block, Placement, Residual
 from attnlab.layers.feedforward import Relu
 from attnlab.layers.norms import LayerNorm
+from tests.layers.oracles import feed_forward, norm_of
+from tests.systems.oracles.parts import placed
 
 PLACEMENTS = typing.get_args(Placement)
 D = 6
@@ -30,29 +32,6 @@ class Doubled(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B,T,d] to [B,T,d]."""
         return nn.Dense(self.width, use_bias=False)(x)
-
-
-def normed(params: Any, x: np.ndarray) -> np.ndarray:
-    """Layer norm in float64."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    root = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
-    found: np.ndarray = centred / root * params["scale"] + params["bias"]
-    return found
-
-
-def placed(placement: str, params: Any, x: np.ndarray, function: Any) -> np.ndarray:
-    """The table at the top of `block.py`, but for "parallel"."""
-    norm = functools.partial(normed, params.get("normalisation"))
-    found: dict[str, Any] = {
-        "post": lambda: norm(x + function(x)),
-        "pre": lambda: x + function(norm(x)),
-        "sandwich": lambda: x + normed(params["normalisation_out"], function(norm(x))),
-        "res_post": lambda: x + norm(function(x)),
-        "rezero": lambda: x + params["strength"] * function(x),
-        "none": lambda: function(norm(x)),
-    }
-    y: np.ndarray = found[placement]()
-    return y
 
 
 def block(placement: Placement, dropout: float = 0.0) -> Block:
@@ -75,22 +54,12 @@ def test_a_block_is_its_functions_in_order_each_placed_as_told(
     params = _params(module, x)
 
     product = lambda name: lambda x: x @ params[name]["Dense_0"]["kernel"]
-    one, other = product("one"), product("other_attention")
-
-    def forward(x: np.ndarray) -> np.ndarray:
-        inner, outer = (params["feed_forward"][name] for name in ("inner", "outer"))
-        hidden = np.maximum(x @ inner["kernel"] + inner["bias"], 0.0)
-        found: np.ndarray = hidden @ outer["kernel"] + outer["bias"]
-        return found
-
-    if placement == "parallel":
-        given = normed(params["normalisation"], x)
-        expected = x + one(given) + other(given) + forward(given)
-    else:
-        expected = x
-        for name, function in (("one", one), ("other", other), ("feed_forward", forward)):
-            around = params.get(f"around_{name}", {})
-            expected = placed(placement, around, expected, function)
+    functions = {
+        "one": product("one"),
+        "other": product("other_attention"),
+        "feed_forward": lambda x: feed_forward("relu", params["feed_forward"], x),
+    }
+    expected = placed(params, {"norm": placement}, x, functions, "layer_norm")
     found = jax.jit(nn.apply(run, module))({"params": params}, x)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
@@ -118,7 +87,7 @@ def test_what_functions_give_is_all_that_is_added_and_dropped(placement: Placeme
         return found, dropping.apply(moved, x, lambda x: x + 3, rngs={"dropout": key})
 
     found, dropped = map(np.asarray, both(jax.random.key(0)))
-    expected = {"post": normed({"scale": 1.0, "bias": 0.0}, x.astype(np.float64)), "none": 0 * x}
+    expected = {"post": norm_of("layer_norm", {}, x.astype(np.float64), 1e-6), "none": 0 * x}
     np.testing.assert_allclose(found, expected.get(placement, x), atol=1e-6)
     if placement != "post":  # there the norm of a row knows of all its entries
         kept = dropped == (0.0 if placement == "none" else x)

@@ -2,13 +2,12 @@
 else, with `jax_enable_x64` as without.
 
 That float64 is right to its last digits is tested where the oracles are: for mechanisms, and so for
-all their parts, in `attention/test_conformance.py`; in the full mode for each part alone, here.
+all their parts, in `attention/test_conformance.py`.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any
 
 import jax
@@ -17,19 +16,10 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
-from tests.attention import (
-    position_oracles,
-    score_cases,
-    test_alignments,
-    test_positions,
-    test_scores,
-)
 from tests.attention.cases import (
     TOLERANCE,
     causally,
@@ -44,13 +34,6 @@ from tests.attention.cases import (
 from tests.sampling import full_mode
 
 every = over_all() if full_mode() else over(first_settings())
-
-
-def in_dtype(tree: Any, dtype: Any) -> Any:
-    """Its arrays of floating-point numbers in a dtype."""
-    return jax.tree.map(
-        lambda a: jnp.asarray(a, dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree
-    )
 
 
 def floats(tree: Any) -> set[Any]:
@@ -92,66 +75,6 @@ def test_float32_stays_float32_where_float64_is_possible(
     for key in (None, jax.random.key(0)) if full_mode() else (jax.random.key(0),):
         found = jax.eval_shape(read, params, query, source, key)
         assert floats(found) == {jnp.dtype(np.float32)}
-
-
-@pytest.mark.full
-@test_alignments.every
-def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
-    module, params, _ = test_alignments.prepared(name, fields)
-    at = test_alignments.scene()
-    given = wide((params, at.scores, at.query))
-
-    def weigh(given: Any) -> jax.Array:
-        params, scores, query = given
-        view = test_alignments.view_of(query, at.lengths)
-        return module.apply({"params": params}, scores, at.mask, view)  # type: ignore[return-value]
-
-    assert jax.eval_shape(weigh, in_dtype(given, np.float32)).dtype == np.float32
-    weights = jax.jit(weigh)(given)
-    assert weights.dtype == np.float64
-    expected = test_alignments.oracle(name, json.loads(fields), given[0], at)
-    np.testing.assert_allclose(weights, expected, atol=1e-14, rtol=1e-12)
-
-
-@pytest.mark.full
-@test_scores.every
-def test_scores_in_float64(name: str, fields: str, float64: None) -> None:
-    score = score_cases.make(name, fields)
-    given = wide((score_cases.drawn(score), *score_cases.inputs()))
-    run = jax.jit(lambda *given: score.apply(*given, score_cases.J, method=score_cases.whole))
-    assert jax.eval_shape(run, *in_dtype(given, np.float32)).dtype == np.float32
-    scores, expected = run(*given), test_scores.expected(name, fields, *given)
-    assert scores.dtype == np.float64
-    expected = np.where(expected == NEVER, scores, expected)
-    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.full
-@test_positions.every
-def test_positions_in_float64(case: int, float64: None) -> None:
-    look, params = test_positions.prepared(case)
-    *arrays, i, j = test_positions.inputs()
-    given = wide([params, *arrays])
-    wanted = {jnp.dtype(np.float32)}
-    assert floats(jax.eval_shape(look, *in_dtype(given, np.float32), i, j)) == wanted
-    pairs = zip(look(*given, i, j), test_positions.oracle(case, *given), strict=True)
-    for found, expected in pairs:
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", position_oracles.EMBEDDINGS)
-def test_embeddings_in_float64(name: str, float64: None) -> None:
-    scheme = POSITIONS.resolve(name)()
-    x = np.random.default_rng(0).normal(size=(1, 3, 6))
-    positions = np.array([[2, 0, 900]], np.int32)
-    positions = positions % 512 if name == "learned" else positions
-    params = scheme.init(jax.random.key(0), x, positions, method="embed").get("params", {})
-    found = scheme.apply({"params": params}, x, positions, method="embed")
-    assert found.dtype == np.float64
-    expected = position_oracles.EMBEDDINGS[name](params, x[0], positions[0])
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-12)
 
 
 GAUSSIAN = {"name": "gaussian", "tau": 5.0}

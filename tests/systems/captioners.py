@@ -5,7 +5,6 @@ tiny ones, and what they read.
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any
 
 import jax
@@ -18,7 +17,17 @@ from attnlab.layers.norms import STATISTICS
 from attnlab.systems.vision.captioner import Captioner, grid_of
 from tests.systems import tiny
 from tests.systems.checks import apart, check_heard
-from tests.systems.tiny import bound, check_learnt, drawn, entropy_of, fetched, fitted, make, wide
+from tests.systems.tiny import (
+    bound,
+    check_learnt,
+    drawn,
+    entropy_of,
+    fetched,
+    fitted,
+    make,
+    once,
+    wide,
+)
 
 VOCABULARY = tiny.SIZES[Captioner]["target_vocabulary"]
 FEATURES = 5
@@ -89,25 +98,22 @@ def parameters(system: Captioner, read: np.ndarray, seed: int = 0) -> Any:
     return drawn(system, read, words(), seed=seed, rule=rule)
 
 
-@functools.cache
-def _made(spec: str, of: str) -> tuple[Any, Any, Any]:
-    system = make(json.loads(spec))
-    read = images() if of == "images" else regions()
-    params = parameters(system, read)
-
-    return fetched(bound(system, params)), system, params
-
-
+@once
 def made(spec: dict[str, Any], of: str = "images") -> tuple[Any, Captioner, Any]:
     """`call(*args, method=..., mutable=...)` with parameters bound, compiled; the system; and its
     parameters, those for "images" or for "regions".
     """
-    return _made(json.dumps(spec, sort_keys=True), of)
+    system = make(spec)
+    params = parameters(system, images() if of == "images" else regions())
+    return fetched(bound(system, params)), system, params
 
 
-@functools.cache
-def _begun(spec: str) -> Any:
-    _, system, params = _made(spec, "images")
+@once
+def begun(spec: dict[str, Any]) -> Any:
+    """Of `images`: the feature map, the memory, and a state with room for 5 words whose rows stand
+    at one step, and one whose rows stand at steps of their own.
+    """
+    _, system, params = made(spec)
 
     @jax.jit
     def begin(params: Any, read: jax.Array) -> Any:
@@ -117,13 +123,6 @@ def _begun(spec: str) -> Any:
         return of(read, method="feature_map"), memory, state, by_row(state, 3)
 
     return jax.device_get(begin(params, images()))
-
-
-def begun(spec: dict[str, Any]) -> Any:
-    """Of `images`: the feature map, the memory, and a state with room for 5 words whose rows stand
-    at one step, and one whose rows stand at steps of their own.
-    """
-    return _begun(json.dumps(spec, sort_keys=True))
 
 
 def passed(spec: dict[str, Any], target: np.ndarray) -> Any:

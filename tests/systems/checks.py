@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.systems.tiny import (
     fitted,
     make,
     named,
+    once,
     wide,
 )
 
@@ -252,12 +252,10 @@ def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return source.astype(np.int32), target.astype(np.int32)
 
 
-@functools.cache
-def made(spec: str) -> tuple[Any, Any, Any, Any]:
-    """See `prepared`, `passed` and `begun`; one for all checks of a spec, so that each program is
-    compiled once.
-    """
-    system = make(json.loads(spec))
+@once
+def made(spec: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """See `prepared`, `passed` and `begun`."""
+    system = make(spec)
     params = parameters(system)
 
     @jax.jit
@@ -281,7 +279,7 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled,
     and the system.
     """
-    return made(json.dumps(spec, sort_keys=True))[:2]
+    return made(spec)[:2]
 
 
 def passed(
@@ -290,7 +288,7 @@ def passed(
     """Of one program: gradients with respect to all parameters of the squared logits at the first
     `until` words of `target`, and all logits; at `source`, or that of `batch`.
     """
-    slope = made(json.dumps(spec, sort_keys=True))[2]
+    slope = made(spec)[2]
     grads, logits = slope(batch()[0] if source is None else source, target, until)
     return grads, np.asarray(logits)
 
@@ -299,7 +297,7 @@ def begun(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The memory of the source of `batch`, a state with room for 5 words, whose rows stand at one
     step, and one with room for 9, whose rows stand at steps of their own.
     """
-    found: tuple[Any, Any, Any] = made(json.dumps(spec, sort_keys=True))[3](batch()[0])
+    found: tuple[Any, Any, Any] = made(spec)[3](batch()[0])
     return found
 
 

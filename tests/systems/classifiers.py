@@ -4,8 +4,6 @@ hold to them.
 
 from __future__ import annotations
 
-import functools
-import json
 from typing import Any
 
 import jax
@@ -17,7 +15,7 @@ from attnlab.systems.protocol import Classifier
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import check_heard
-from tests.systems.tiny import by_rows, drawn, make, named, wide
+from tests.systems.tiny import by_rows, drawn, make, named, once, wide
 
 VOCABULARY, CLASSES = tiny.SIZES[Classifier].values()
 SOURCE, TARGET = (6, 3, 1, 0), (5, 2, 4, 1)  # real tokens of the rows of `batch`
@@ -88,9 +86,10 @@ def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
     return found
 
 
-@functools.cache
-def _made(spec: str, texts: int) -> tuple[Any, Any, Classifier]:
-    system = make(json.loads(spec))
+@once
+def prepared(spec: dict[str, Any], texts: int) -> tuple[Any, Any, Classifier]:
+    """`call(params, *ids)`, compiled; parameters; and the system."""
+    system = make(spec)
     params = parameters(system, texts)
 
     @jax.jit
@@ -99,11 +98,6 @@ def _made(spec: str, texts: int) -> tuple[Any, Any, Classifier]:
         return system.apply({"params": params}, *ids)
 
     return call, params, system
-
-
-def prepared(spec: dict[str, Any], texts: int) -> tuple[Any, Any, Classifier]:
-    """`call(params, *ids)`, compiled; parameters; and the system."""
-    return _made(json.dumps(spec, sort_keys=True), texts)
 
 
 def check_padding(spec: dict[str, Any], texts: int) -> None:

@@ -5,7 +5,6 @@ detectors, as functions that raise AssertionError; and tiny detectors and classi
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from tests.systems import tiny
 from tests.systems.checks import SILENT, check_heard
 from tests.systems.image_classifiers import CLASSES, SHAPES, parameters, shape_of
 from tests.systems.image_classifiers import SPECS as OF_IMAGES
-from tests.systems.tiny import entropy_of, fitted, make, wide
+from tests.systems.tiny import entropy_of, fitted, make, once, wide
 
 _HEADS = {"name": "multihead", "heads": 2, "bias": True}
 _DETR = {
@@ -70,10 +69,12 @@ def joined(found: Any) -> jax.Array:
     return jnp.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
 
 
-@functools.cache
-def _made(spec: str) -> tuple[Any, Any, Any, Any]:
-    chosen = json.loads(spec)
-    system = make(chosen)
+@once
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """In float64, compiled once: `run(params, images)` to what is `joined` and the boxes of a
+    detector; parameters; the system; and `slope(params, images)` to gradients of the sum of squares.
+    """
+    system = make(spec)
 
     @jax.jit
     def said(params: Any, read: jax.Array) -> Any:
@@ -90,14 +91,7 @@ def _made(spec: str) -> tuple[Any, Any, Any, Any]:
             return jax.device_get(program(wide(params), jnp.asarray(wide(read))))
 
     run, slope = (functools.partial(in_float64, program) for program in (said, slopes))
-    return run, parameters(system, shown(chosen)), system, slope
-
-
-def prepared(spec: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-    """In float64, compiled once: `run(params, images)` to what is `joined` and the boxes of a
-    detector; parameters; the system; and `slope(params, images)` to gradients of the sum of squares.
-    """
-    return _made(json.dumps(spec, sort_keys=True))
+    return run, parameters(system, shown(spec)), system, slope
 
 
 def check_answers(spec: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ shown to break them.
 from __future__ import annotations
 
 import functools
-import json
 from typing import Any
 
 import jax
@@ -18,7 +17,17 @@ from attnlab.systems.protocol import LanguageModel
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import TIED, check_heard
-from tests.systems.tiny import bound, by_rows, check_learnt, drawn, fetched, fitted, make, wide
+from tests.systems.tiny import (
+    bound,
+    by_rows,
+    check_learnt,
+    drawn,
+    fetched,
+    fitted,
+    make,
+    once,
+    wide,
+)
 
 VOCABULARY = tiny.SIZES[LanguageModel]["vocabulary"]
 ROUNDING = 16  # machine epsilons of the largest number by which two forms of one sum may differ
@@ -132,12 +141,10 @@ def batch(seed: int = 1) -> np.ndarray:
     return np.where(np.arange(6) < np.array(LENGTHS)[:, None], tokens, PAD).astype(np.int32)
 
 
-@functools.cache
-def _made(spec: str) -> tuple[Any, Any, Any]:
-    """See `prepared` and `slopes`; one for all checks of a spec, so that each program is
-    compiled once.
-    """
-    system = make(json.loads(spec))
+@once
+def _made(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """See `prepared` and `slopes`."""
+    system = make(spec)
     params = parameters(system)
 
     @jax.jit
@@ -153,24 +160,20 @@ def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
     """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled,
     and the system.
     """
-    return _made(json.dumps(spec, sort_keys=True))[:2]
+    return _made(spec)[:2]
 
 
 def slopes(spec: dict[str, Any], tokens: np.ndarray, until: int) -> Any:
     """Gradients with respect to all parameters of the squared logits at the first `until`
     tokens.
     """
-    return _made(json.dumps(spec, sort_keys=True))[2](tokens, until)
+    return _made(spec)[2](tokens, until)
 
 
+@once
 def begun(spec: dict[str, Any], rows: int = len(LENGTHS)) -> Any:
     """The state before anything was read."""
-    return _begun(json.dumps(spec, sort_keys=True), rows)
-
-
-@functools.cache
-def _begun(spec: str, rows: int) -> Any:
-    system = make(json.loads(spec))
+    system = make(spec)
     params = parameters(system)
     start = functools.partial(system.apply, {"params": params}, rows, ROOM, method="start")
     return jax.device_get(jax.jit(start)())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 
 from tests.rounding import assert_close
 from tests.systems.captioners import SPECS, made, regions, words
 from tests.systems.tiny import seldom
-
-SOFT = SPECS["show_attend_tell"]
 
 
 @pytest.mark.parametrize(
@@ -23,13 +20,3 @@ def test_more_padding_changes_nothing_and_the_order_of_regions_neither(name: str
     longer = np.pad(regions(), ((0, 0), (0, 2), (0, 0)))
     assert_close(call(longer, words()), before, eps=8)
     assert_close(call(regions()[:, ::-1], words()), before, eps=8)
-
-
-@pytest.mark.full
-def test_sharp_soft_attention_is_hard_attention_at_the_best_place() -> None:
-    _, soft, params = made(SOFT, "regions")
-    _, hard, _ = made(SPECS["show_attend_tell-hard"], "regions")
-    score = params["attention"]["score"]
-    sharp = {**params, "attention": {"score": {**score, "v": score["v"] * 1e4}}}
-    apply = lambda system: jax.jit(system.apply)({"params": sharp}, regions(), words())
-    np.testing.assert_allclose(apply(soft), apply(hard), atol=1e-4)

@@ -44,15 +44,6 @@ def test_its_probabilities_are_the_mean_of_those_of_its_members() -> None:
 
 
 @pytest.mark.full
-def test_one_system_twice_is_itself() -> None:
-    source, target = batch()
-    alone = prepared(SPECS["luong"])[0](source, target)
-    np.testing.assert_allclose(
-        call(source, target, names=("luong", "luong")), np.log(softmax(alone)), atol=1e-5
-    )
-
-
-@pytest.mark.full
 def test_step_by_step_is_all_at_once() -> None:
     source, target = batch()
     full, memory = call(source, target), call(source, method="encode")

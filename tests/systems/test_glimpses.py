@@ -12,7 +12,6 @@ from attnlab.systems.protocol import GLIMPSES as LOOKED
 from attnlab.systems.vision.glimpses import patches, shown, squares
 from tests.rounding import assert_close
 from tests.systems.image_classifiers import SPECS, images, make, parameters
-from tests.systems.oracles.glimpses import sensed
 
 GLIMPSES, ASIDE = SPECS["glimpses"], [LOOKED, SAMPLES]
 
@@ -27,15 +26,6 @@ def test_a_patch_on_whole_pixels_is_a_cut_and_the_next_is_its_mean() -> None:
     corner = np.asarray(patches(read, np.array([[-1.0, 1.0]]), 4, 1))[0, 0]
     np.testing.assert_allclose(corner[2:, :2], read[0, :2, 8:], atol=1e-6)
     assert not corner[:2].any() and not corner[:, 2:].any()
-
-
-def test_patches_between_pixels_are_areas() -> None:
-    at, read = np.array([[0.3, -0.71], [-0.97, 0.05]]), images()
-    found = np.asarray(patches(read, at, 3, 2))
-    for row in range(2):
-        for scale in range(2):
-            expected = sensed(read[row], at[row], 3, 2**scale)
-            np.testing.assert_allclose(found[row, scale], expected, atol=1e-5)
 
 
 def test_squares_are_where_patches_look() -> None:

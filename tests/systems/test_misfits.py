@@ -251,15 +251,6 @@ CONFIGS: dict[str, list[tuple[str, str]]] = {
         ),
     ],
 }
-FITS = [
-    ("luong", "system.attention.alignment=local_m system.order=plain"),
-    ("luong", "system.attention.alignment=local_p"),
-    ("gnmt_paper", "decoding.length_penalty=0.2 decoding.coverage=0.2"),
-    ("pointer_generator", "system.attention=multihead system.attention.heads=4"),
-    ("pointer_generator", "system.coverage=none auxiliary.coverage=0 system.attention=key_value"),
-    ("transformer", "system.decoder_attention=recurrent system.decoder_attention.cell=gru"),
-    ("transformer", "system.decoder_attention=convolution system.decoder_attention.kernel=2"),
-]
 
 
 def checked(name: str, overrides: str) -> None:
@@ -276,9 +267,3 @@ def test_configs_that_fit_no_task(name: str) -> None:
         with pytest.raises(UserError, match=words) as caught:
             checked(name, overrides)
         assert "\n" not in str(caught.value)
-
-
-@pytest.mark.full
-def test_configs_that_fit() -> None:
-    for name, overrides in FITS:
-        checked(name, overrides)

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
+from attnlab.tasks.pairs import build_system
 from tests.systems.tiny import seldom
 
 IDS = np.ones((1, 2), np.int32)
@@ -103,3 +104,15 @@ def test_parameters_of_the_papers(name: str) -> None:
     leaves = jax.tree_util.tree_leaves_with_path(shapes)
     learned = [one.size for path, one in leaves if path[-1].key not in ("mean", "variance")]
     assert sum(learned) == count
+
+
+@pytest.mark.full
+def test_an_rnn_encoder_decoder_is_as_large_as_rnnsearch() -> None:
+    """At the default sizes within a sixth, so that a comparison starts nearly fair."""
+
+    def count(name: str) -> int:
+        system, _ = build_system(configs.load(f"configs/translation.py:{name}"), 64, 64)
+        shapes = jax.eval_shape(system.init, jax.random.key(0), *_PAIR)["params"]
+        return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+    assert 5 / 6 < count("rnn_encoder_decoder") / count("rnnsearch") < 7 / 6

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from attnlab.training.drawing import first_params
-from tests.systems import classifiers, language_models
+from tests.systems import classifiers
 from tests.systems.checks import SPECS, batch, make, parameters
+from tests.systems.language_models import SPECS as LANGUAGE
 from tests.systems.tiny import named, seldom
 
 WIDE = {"embedding": 40, "width": 36}
@@ -114,16 +115,17 @@ def test_outputs_and_gates_start_wide(name: str) -> None:
         assert 0.97 * bound < np.abs(start(name)[path]).max() <= bound, path
 
 
-@pytest.mark.parametrize(
-    "name", seldom(("rctm", "lstm_lm", "attention_lm", "ngram_rnn", "lstmn_lm"), "attention_lm")
-)
+OTHERS = {
+    "rctm": SPECS,
+    **dict.fromkeys(("lstm_lm", "attention_lm", "ngram_rnn", "lstmn_lm"), LANGUAGE),
+}
+
+
+@pytest.mark.parametrize("name", seldom(OTHERS, "attention_lm"))
 def test_other_outputs_start_by_their_inputs_alone(name: str) -> None:
-    spec = {**(SPECS[name] if name == "rctm" else language_models.SPECS[name]), "width": 36}
-    system: Any = make(spec) if name == "rctm" else language_models.make(spec)
-    read = batch()[: 2 if name == "rctm" else 1]
-    kernel = np.asarray(
-        first_params(system.init, jax.random.key(0), *read)["params"]["out"]["kernel"]
-    )
+    system: Any = make({**OTHERS[name][name], "width": 36})
+    params = first_params(system.init, jax.random.key(0), *batch()[: 2 if name == "rctm" else 1])
+    kernel = np.asarray(params["params"]["out"]["kernel"])
     bound = (3 / kernel.shape[0]) ** 0.5
     assert kernel.shape[0] >= 36 and 0.97 * bound < np.abs(kernel).max() <= bound
 

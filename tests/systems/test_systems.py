@@ -16,9 +16,7 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import MAPS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Seq2Seq
 from tests.systems import (
     captioners,
     checks,
@@ -29,7 +27,7 @@ from tests.systems import (
 )
 from tests.systems.oracles import ORACLES
 from tests.systems.own import KINDS, check_slots, promises
-from tests.systems.tiny import check_equal, kind_of, make
+from tests.systems.tiny import check_equal, kind_of
 
 ROOMS: list[Any] = list(dict.fromkeys(KINDS.values()))
 FLOAT64 = (captioners, image_systems, visual_answerers)  # where the systems compute in it too
@@ -199,19 +197,3 @@ def test_promise(setting: str, promise: str) -> None:
 @pytest.mark.parametrize("case", every(alone=True))
 def test_promise_that_no_oracle_holds(case: str) -> None:
     CALLS[case]()
-
-
-BLIND = [
-    name
-    for name in SYSTEMS.names()
-    if kind_of(SYSTEMS.resolve(name)) is Seq2Seq and not SYSTEMS.resolve(name).needs
-]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", BLIND)
-def test_what_looks_at_nothing_has_no_maps(name: str) -> None:
-    system = make(checks.SPECS[name])
-    run = lambda params, *ids: system.apply({"params": params}, *ids, mutable=[MAPS])[1]
-    left: Any = jax.eval_shape(run, checks.parameters(system), *checks.batch())
-    assert system.maps(left.get(MAPS, {})) == {}

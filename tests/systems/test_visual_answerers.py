@@ -1,5 +1,5 @@
-"""All systems that answer questions about images: whole forward passes against float64 oracles, what
-every answerer promises, maps that lie over the image, and facts of the papers.
+"""Systems that answer questions about images, beyond what their oracles hold: an image for several
+questions, maps that lie over it, places, and statistics of batches.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from tests.systems.tiny import seldom
-from tests.systems.visual_answerers import GRID, SHAPE, SPECS, answered, batch, make, prepared
+from tests.systems.visual_answerers import GRID, SPECS, answered, batch, make, prepared
 
 IMAGES, QUESTIONS = batch()
-LENGTHS = (QUESTIONS != 0).sum(axis=1)
-PLACES = GRID[0] * GRID[1]
 
 
 @pytest.mark.parametrize("name", seldom(SPECS, "stacked_attention"))
@@ -28,45 +26,6 @@ def test_an_image_is_given_once_for_all_questions_about_it(name: str) -> None:
     beside = call(params, np.repeat(images, 2, axis=0), QUESTIONS).logits
     once = answered(SPECS[name], images, QUESTIONS)
     np.testing.assert_allclose(once, beside, rtol=1e-9, atol=1e-11)
-
-
-SIDES: dict[str, dict[str, tuple[str, str]]] = {
-    "cnn_lstm": {},
-    "stacked_attention": {f"attention_{hop}": ("hops", "image") for hop in (0, 1)},
-    "co_attention": {
-        f"{level}/{side}_attention": ("hops", side)
-        for level in ("word", "phrase", "sentence")
-        for side in ("image", "question")
-    },
-    "bottom_up": {"attention": ("hops", "image")},
-    "cross_attention": {
-        "image_0/self_attention": ("image", "image"),
-        **{
-            f"question_{layer}/{of}_attention": ("joined", key)
-            for layer in (0, 1)
-            for of, key in (("self", "joined"), ("cross", "image"))
-        },
-    },
-}
-
-
-@pytest.mark.parametrize("name", seldom(SIDES, "stacked_attention"))
-def test_maps_lie_over_the_image_and_the_question(name: str) -> None:
-    """The keys of an image are its grid; no word of padding is looked at."""
-    call, params = prepared(SPECS[name])
-    maps = call(params, IMAGES, QUESTIONS).maps
-    assert {key: (one.rows, one.columns) for key, one in maps.items()} == SIDES[name]
-    assert make(SPECS[name]).grid(SHAPE) == GRID
-    lengths = {"image": PLACES, "question": 8, "joined": 9}
-    joined = np.pad(QUESTIONS, ((0, 0), (1, 0)), constant_values=1)
-    real = {"question": QUESTIONS != 0, "joined": joined != 0}
-    for one in maps.values():
-        heads = 1 if one.rows == "hops" else 2
-        rows = 1 if one.rows == "hops" else lengths[one.rows]
-        assert one.weights.shape == (4, heads, rows, lengths[one.columns])
-        if one.columns in real:
-            hidden = np.broadcast_to(~real[one.columns][:, None, None], one.weights.shape)
-            assert (one.weights[hidden] == 0).all()
 
 
 def test_places_know_their_row_and_their_column() -> None:
@@ -81,35 +40,6 @@ def test_places_know_their_row_and_their_column() -> None:
     np.testing.assert_array_equal(row, np.broadcast_to(row[:, :1], row.shape))
     np.testing.assert_array_equal(column, np.broadcast_to(column[:1], column.shape))
     assert len(np.unique(row[:, 0], axis=0)) == 3 and len(np.unique(column[0], axis=0)) == 4
-
-
-VIT = {
-    **{"name": "vit", "patch": 3, "width": 8, "layers": 1, "hidden": 8, "dropout": 0.0},
-    **{
-        "attention": {"name": "multihead", "heads": 2},
-        "positions": {"name": "learned", "length": 9},
-    },
-}
-SLOTS = [
-    ("stacked_attention", {"backbone": VIT}),
-    ("stacked_attention", {"attention": {"name": "multihead", "heads": 2}}),
-    ("co_attention", {"image_attention": {"name": "multihead", "heads": 2}}),
-    ("co_attention", {"levels": ("word",)}),
-    ("co_attention", {"levels": ("sentence",)}),
-    ("bottom_up", {"attention": {"name": "multihead", "heads": 2}}),
-    ("cross_attention", {"cross_attention": {"name": "single"}, "image_layers": 0}),
-    ("cross_attention", {"question_attention": {"name": "none"}, "scan": True}),
-]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("name", "fields"), SLOTS)
-def test_other_mechanisms_and_settings_by_shapes(name: str, fields: dict[str, Any]) -> None:
-    system = make({**SPECS[name], **fields})
-    found, made = jax.eval_shape(system.init_with_output, jax.random.key(0), IMAGES, QUESTIONS)
-    assert found.shape == (4, 3) and set(made) == {"params"}
-    assert system.looks and type(system).between("backbone/layer_0/attention") == ("image",) * 2
-    assert system.grid(SHAPE) == ((2, 3) if fields.get("backbone") is VIT else GRID)
 
 
 def test_statistics_are_those_of_rows_that_ask() -> None:

@@ -5,6 +5,7 @@ promised of all kinds alike.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,14 @@ def make(spec: Mapping[str, Any], **sizes: int) -> Any:
     """A tiny system; `sizes` other than the usual ones of its kind."""
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
     return factory(**{**SIZES[kind_of(factory.func)], **sizes})  # type: ignore[index]
+
+
+def once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """`make(spec, ...)`, called once for each setting, so that each program is compiled once."""
+    cached = functools.cache(lambda text, *rest: make(json.loads(text), *rest))
+    return functools.wraps(make)(
+        lambda spec, *rest: cached(json.dumps(spec, sort_keys=True), *rest)
+    )
 
 
 def seldom(cases: Iterable[Any], *default: Any) -> list[Any]:

@@ -4,8 +4,6 @@ hold to them.
 
 from __future__ import annotations
 
-import functools
-import json
 from typing import Any
 
 import jax
@@ -17,7 +15,7 @@ from attnlab.systems.protocol import TokenClassifier
 from tests.rounding import assert_close
 from tests.systems import tiny
 from tests.systems.checks import check_heard
-from tests.systems.tiny import by_rows, check_learnt, drawn, entropy_of, fitted, wide
+from tests.systems.tiny import by_rows, check_learnt, drawn, entropy_of, fitted, once, wide
 
 VOCABULARY, OUTPUTS = tiny.SIZES[TokenClassifier]["vocabulary"], 3
 LENGTHS = (6, 3, 1, 0)  # of the rows of `batch`; the last one is nothing but padding
@@ -105,9 +103,10 @@ def types() -> np.ndarray:
     return np.broadcast_to(np.arange(6) >= 2, (len(LENGTHS), 6)).astype(np.int32)
 
 
-@functools.cache
-def _made(spec: str) -> tuple[Any, Any, TokenClassifier]:
-    system = make(json.loads(spec))
+@once
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any, TokenClassifier]:
+    """`call(params, tokens, types=..., ...)`, compiled; parameters; and the system."""
+    system = make(spec)
     params = parameters(system)
 
     @jax.jit
@@ -116,11 +115,6 @@ def _made(spec: str) -> tuple[Any, Any, TokenClassifier]:
         return system.apply({"params": params}, ids, **beside)
 
     return call, params, system
-
-
-def prepared(spec: dict[str, Any]) -> tuple[Any, Any, TokenClassifier]:
-    """`call(params, tokens, types=..., ...)`, compiled; parameters; and the system."""
-    return _made(json.dumps(spec, sort_keys=True))
 
 
 def check_padding(spec: dict[str, Any]) -> None:

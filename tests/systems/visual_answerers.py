@@ -4,8 +4,6 @@ AssertionError; tiny ones, and what they read.
 
 from __future__ import annotations
 
-import functools
-import json
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +17,7 @@ from tests.systems import tiny
 from tests.systems.checks import check_heard
 from tests.systems.classifiers import CLASSES, VOCABULARY
 from tests.systems.classifiers import batch as texts
-from tests.systems.tiny import drawn, entropy_of, fitted, make, named, wide
+from tests.systems.tiny import drawn, entropy_of, fitted, make, named, once, wide
 
 GRID, SHAPE = (3, 4), (6, 9, 3)  # places of the feature map of an image
 _BACKBONE = {"name": "cnn", "widths": (4,), "layers": 1, "kernel": 3, "pooling": "mean"}
@@ -81,9 +79,10 @@ def parameters(system: VisualAnswerer, seed: int = 0) -> Any:
     return wide(drawn(system, *batch(), seed=seed, rule=rule))
 
 
-@functools.cache
-def _compiled(spec: str) -> tuple[Any, Any]:
-    system = make(json.loads(spec))
+@once
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """`call(params, images, questions)` to a `Pass` in float64, compiled once, and parameters."""
+    system = make(spec)
     names: list[tuple[str, str, str]] = []
 
     @jax.jit
@@ -103,19 +102,14 @@ def _compiled(spec: str) -> tuple[Any, Any]:
     return call, parameters(system)
 
 
-def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """`call(params, images, questions)` to a `Pass` in float64, compiled once, and parameters."""
-    return _compiled(json.dumps(spec, sort_keys=True))
-
-
-@functools.cache
-def _answering(spec: str) -> Any:
-    return jax.jit(make(json.loads(spec)).apply)
+@once
+def _answering(spec: dict[str, Any]) -> Any:
+    return jax.jit(make(spec).apply)
 
 
 def answered(spec: dict[str, Any], images: np.ndarray, questions: np.ndarray) -> np.ndarray:
     """Logits alone, for other shapes than those of `batch`."""
-    apply, params = _answering(json.dumps(spec, sort_keys=True)), prepared(spec)[1]
+    apply, params = _answering(spec), prepared(spec)[1]
     with jax.enable_x64(True):
         return np.asarray(apply({"params": wide(params)}, wide(images), questions))
 

@@ -1,4 +1,6 @@
-"""Two processes, each with rows of its own, learn what one process with all of them learns."""
+"""Two processes tell each other arrays to the last bit. That they learn what one process with all rows
+learns is asked in test_kill_resume.py and commands/test_several_processes.py.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,14 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.training.step import first_state, make_step
 from tests.flags import FAST
-from tests.training.hosts import ADAM, PROCESSES, STEPS
-from tests.training.toy import Trailing, points
+from tests.training.hosts import PROCESSES
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.full
-def test_two_processes_are_one(tmp_path: Path) -> None:
-    """Both backends: parameters, optimizer, and what is remembered of all rows, on every
-    process.
-    """
+def test_what_processes_tell_each_other(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
@@ -42,16 +39,6 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     errors = [one.communicate(timeout=300)[1] for one in running]
     assert [one.returncode for one in running] == [0] * PROCESSES, "\n".join(errors)
 
-    task = Trailing()
-    state = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=task.remembered())
-    step = jax.jit(make_step(task.loss, task.weight, ADAM))
-    for number in range(STEPS):
-        state, _ = step(state, points(3 * number + 2))
-    assert state.remembered["steps"].tolist() == [STEPS] * 6 + [0] * 2
-    for name in ("mesh0", "mesh1", "pmap0", "pmap1"):
-        found = np.load(tmp_path / f"{name}.npz")
-        for number, leaf in enumerate(jax.tree.leaves(state)):
-            np.testing.assert_allclose(found[f"arr_{number}"], leaf, atol=2e-6, err_msg=name)
     for index in range(PROCESSES):
         found = list(np.load(tmp_path / f"agreed{index}.npz").values())
         given = (

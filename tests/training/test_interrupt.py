@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,74 +23,79 @@ from attnlab.training.interrupt import Interrupt
 from tests.training.kill_resume import STEPS, command, differences
 
 ROOT = Path(__file__).resolve().parents[2]
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+Handled = Callable[..., list[int]]
+
+
+@pytest.fixture
+def handled() -> Iterator[Handled]:
+    """`handled(signal)`: the list of what a handler of the caller's has heard of it; or another
+    handler. The handlers of before are put back.
+    """
+    before: dict[int, Any] = {}
+    heard: list[int] = []
+
+    def handle(number: int, handler: Any = lambda signal, frame: heard.append(signal)) -> list[int]:
+        before[number] = signal.signal(number, handler)
+        return heard
+
+    yield handle
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_is_remembered_and_the_second_acts(
-    number: int, monkeypatch: pytest.MonkeyPatch
+    number: int, handled: Handled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
-    caught: list[int] = []
-    before = signal.signal(number, lambda which, frame: caught.append(which))
-    try:
-        handlers = {
-            one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        }
-        with Interrupt() as interrupt:
-            assert interrupt.signal is None
-            signal.raise_signal(number)
-            assert interrupt.signal == number and caught == []
-            signal.raise_signal(number)
-            assert caught == [number]
-        assert {one: signal.getsignal(one) for one in handlers} == handlers
-        with Interrupt() as interrupt, pytest.raises(ZeroDivisionError):
-            raise ZeroDivisionError
+    heard = handled(number)
+    handlers = [signal.getsignal(signal_) for signal_ in SIGNALS]
+    with Interrupt() as interrupt:
         assert interrupt.signal is None
-        assert {one: signal.getsignal(one) for one in handlers} == handlers
-    finally:
-        signal.signal(number, before)
+        signal.raise_signal(number)
+        assert interrupt.signal == number and heard == []
+        signal.raise_signal(number)
+        assert heard == [number]
+    assert [signal.getsignal(signal_) for signal_ in SIGNALS] == handlers
+    with Interrupt() as interrupt, pytest.raises(ZeroDivisionError):
+        raise ZeroDivisionError
+    assert interrupt.signal is None
+    assert [signal.getsignal(signal_) for signal_ in SIGNALS] == handlers
 
 
-def test_a_signal_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_that_comes_twice_at_once_is_one(
+    handled: Handled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scheduler signals every process of a job, and the launcher among them passes it on."""
-    caught: list[int] = []
     now = [100.0]
     monkeypatch.setattr(interrupt_module.time, "monotonic", lambda: now[0])
-    before = signal.signal(signal.SIGTERM, lambda which, frame: caught.append(which))
-    try:
-        with Interrupt() as interrupt:
+    heard = handled(signal.SIGTERM)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGTERM)
+        for later, acts in ((0.9, []), (0.2, [signal.SIGTERM])):
+            now[0] += later
             signal.raise_signal(signal.SIGTERM)
-            now[0] += 0.9
-            signal.raise_signal(signal.SIGTERM)
-            assert interrupt.signal == signal.SIGTERM and caught == []
-            now[0] += 0.2
-            signal.raise_signal(signal.SIGTERM)
-            assert caught == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            assert interrupt.signal == signal.SIGTERM and heard == acts
 
 
-def test_a_run_under_nohup_goes_on_without_its_terminal() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Interrupt() as interrupt:
-            signal.raise_signal(signal.SIGHUP)
-            assert interrupt.signal is None
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_a_run_under_nohup_goes_on_without_its_terminal(handled: Handled) -> None:
+    handled(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupt.signal is None
 
 
-def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_ctrl_c_is_the_usual_one(handled: Handled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
     # a shell's background job starts with SIGINT ignored
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), Interrupt():
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    handled(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt), Interrupt():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.full

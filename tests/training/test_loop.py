@@ -375,40 +375,31 @@ def test_how_often_it_evaluates_and_saves(
     assert [record["step"] for record in of_split(tmp_path, "valid")] == evaluated
 
 
-@pytest.mark.parametrize("stop", [pytest.param(None, marks=FULL), 4, 7])
+LOSS, FIT = {}, {"checkpoint__by": "fit"}
+CHOSEN: list[tuple[dict[str, str], list[Any], int]] = [
+    (LOSS, [3.0, 1.0, 2.0], 6),  # a resumed run must not take its first one for the best
+    (LOSS, [2.0, math.nan, 3.0], 3),
+    (FIT, [(3.0, 0.5), (2.0, 0.75), (1.0, 0.6)], 6),
+    (FIT, [(1.0, 0.5), (2.0, 0.75), (3.0, 0.8)], 9),
+    (FIT, [(3.0, 0.75), (2.0, 0.75), (2.5, 0.75)], 6),  # of equal scores that of the lower loss
+    (FIT, [(3.0, math.nan), (2.0, 0.1), (1.0, math.nan)], 6),
+]
+"""What chooses, what is evaluated at steps 3, 6 and 9, and the step that is the best."""
+
+
+@pytest.mark.parametrize("stop", [None, 4, 7])
+@pytest.mark.parametrize(("by", "scores", "best"), CHOSEN)
 def test_the_best_step_is_kept_and_remembered_across_a_resume(
-    stop: int | None, tmp_path: Path
+    by: dict[str, str], scores: list[Any], best: int, stop: int | None, tmp_path: Path
 ) -> None:
-    """Validation losses 3, 1, 2 at steps 3, 6, 9: a resumed run must not take its first one for the
-    best.
-    """
-    config, task = settings(checkpoint__keep=1), Line([3.0, 1.0, 2.0])
+    config, task = settings(checkpoint__keep=1, **by), Line([*scores])
     if stop is not None:
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
     run(tmp_path, config, task)
-    assert task.scripted == [] and saved(tmp_path) == [6, 9]
-    assert last_state(tmp_path, config).meta["best"] == [1.0, 1.0]
-    assert best_params(config, Line(), tmp_path)[1] == 6
-
-
-@pytest.mark.parametrize("stop", [None, 7])
-@pytest.mark.parametrize(
-    ("scores", "best"),
-    [
-        ([(3.0, 0.5), (2.0, 0.75), (1.0, 0.6)], 6),
-        ([(1.0, 0.5), (2.0, 0.75), (3.0, 0.8)], 9),
-        ([(3.0, 0.75), (2.0, 0.75), (2.5, 0.75)], 6),  # of equal scores that of the lower loss
-        ([(3.0, math.nan), (2.0, 0.1), (1.0, math.nan)], 6),
-    ],
-)
-def test_another_score_can_choose_the_step(
-    scores: list[tuple[float, float]], best: int, stop: int | None, tmp_path: Path
-) -> None:
-    config, task = settings(checkpoint__by="fit", checkpoint__keep=1), Line([*scores])
-    if stop is not None:
-        assert run(tmp_path, config, task, stop=stop).state == "interrupted"
-    run(tmp_path, config, task)
-    assert task.scripted == [] and best_params(config, Line(), tmp_path)[1] == best
+    assert task.scripted == [] and saved(tmp_path) == sorted({best, 9})
+    assert best_params(config, Line(), tmp_path)[1] == best
+    if by is LOSS:
+        assert last_state(tmp_path, config).meta["best"] == [min(scores)] * 2
 
 
 def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
@@ -421,11 +412,6 @@ def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
     for pace in paces:
         counted = pace["tokens_per_second"] * pace["step_seconds"]
         assert counted == pytest.approx(tokens[pace["step"]], rel=1e-6)
-
-
-def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
-    run(tmp_path, settings(checkpoint__keep=1), Line([2.0, math.nan, 3.0]))
-    assert best_params(settings(checkpoint__keep=1), Line(), tmp_path)[1] == 3
 
 
 def test_the_moving_average_is_what_is_evaluated_and_handed_out(tmp_path: Path) -> None:

@@ -1,19 +1,12 @@
-"""Single steps: fingerprints, the comparison with a wanted tree, and a checksum that sees what
-orbax does not.
-"""
+"""Fingerprints of arrays, and their paths; what is stored with them: test_checkpoints.py."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from attnlab.errors import UserError
-from attnlab.training.orbax_steps import OrbaxSteps, compare, fingerprint, leaves_by_path
+from attnlab.training.orbax_steps import fingerprint, leaves_by_path
 
 
 def test_fingerprint_is_of_values_in_c_order() -> None:
@@ -47,40 +40,3 @@ def test_paths_do_not_depend_on_the_kind_of_leaf() -> None:
     paths = list(leaves_by_path(tree))
     assert paths == ["a/0", "b/0", "b/1/x"]
     assert list(leaves_by_path(jax.eval_shape(lambda: tree))) == paths
-
-
-def test_compare_counts_what_differs() -> None:
-    """Equal passes; of several differences the first is spelt out."""
-    tree = {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.int32), "c": np.float64(1)}
-    saved = {path: fingerprint(np.asarray(leaf)) for path, leaf in leaves_by_path(tree).items()}
-    compare(Path("run/7"), saved, tree)
-    with pytest.raises(UserError) as raised:
-        compare(
-            Path("run/7"),
-            saved,
-            {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.int64), "d": np.zeros(1)},
-        )
-    words = "checkpoint run/7 does not fit: b: saved int32[4], wanted int64[4] (and 2 more)"
-    assert str(raised.value) == words
-
-
-def test_record_and_arrays_come_back_verified(tmp_path: Path) -> None:
-    """A record that does not belong to the step or arrays with other checksums are refused."""
-    steps = OrbaxSteps(tmp_path)
-    hook = sys.unraisablehook
-    arrays = {"x/y": np.arange(5.0), "x/z": np.asarray(3)}
-    steps.write(4, arrays, {"note": (1, {2: "a"})})
-    steps.wait()
-    record = steps.read_record(4)
-    assert record["note"] == [1, {"2": "a"}] and record["step"] == 4
-    back = steps.read_arrays(4, record["arrays"])
-    assert all((back[path] == array).all() for path, array in arrays.items())
-    record["arrays"]["x/y"]["sha256"] = "0" * 64
-    with pytest.raises(ValueError, match="checksum of x/y differs"):
-        steps.read_arrays(4, record["arrays"])
-    (tmp_path / "4").rename(tmp_path / "6")
-    steps.reload()
-    with pytest.raises(ValueError, match="checksum of meta differs"):
-        steps.read_record(6)
-    assert sys.unraisablehook is hook
-    steps.close()

@@ -59,11 +59,18 @@ def progress(out: io.StringIO | None = None) -> Progress:
     return Progress(12, every=100, stream=out or io.StringIO())
 
 
-def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_programs_are_kept_and_that_they_are_not_without_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings: dict[str, Any] = {}
     monkeypatch.setattr(jax.config, "update", settings.__setitem__)
     start_jax()
     assert settings["jax_compilation_cache_dir"] == f"{os.environ['ATTNLAB_CACHE']}/jax"
+    for cache in (str(tmp_path), ""):  # another one is named already; none is wanted
+        settings.clear()
+        monkeypatch.setenv("ATTNLAB_CACHE", cache)
+        start_jax()
+        assert "jax_compilation_cache_dir" not in settings
     settings.clear()
     monkeypatch.delenv("ATTNLAB_CACHE")
     monkeypatch.delenv("HOME")
@@ -153,20 +160,6 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     with pytest.raises(UserError, match=words):
         prepared(config(files), workdir).describe(progress())
     assert not kept.exists()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("until", [None, 5])
-def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "run"
-    found = prepared(config(files), workdir)
-    with RunLock(workdir), Interrupt() as interrupt, progress() as shown:
-        outcome = found.fit(Session(shown, interrupt, time.perf_counter(), until))
-    state, step = ("done", 12) if until is None else ("interrupted", 5)
-    assert (outcome.state, outcome.step) == (state, step) and outcome.seconds_to_first_step
-    start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
-    assert start["pid"] == os.getpid() and (end["state"], end["step"]) == (state, step)
-    assert end["first_step_seconds"] == outcome.seconds_to_first_step
 
 
 def test_an_error_after_the_beginning_is_left_in_the_status(

@@ -20,13 +20,12 @@ from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification
-from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.drawing import first_params
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
-from tests.tasks import tiny, tiny_labelled, tiny_language
+from tests.tasks import tiny, tiny_labelled
 
 NORM = ["system.normalisation=batch_norm", "system.normalisation.momentum=0.75"]
 SMALL = [*NORM, "system.width=8", "system.hidden=8", "system.layers=1", "system.dropout=0.0"]
@@ -150,24 +149,6 @@ def test_padding_is_inert_in_training(make: Any) -> None:
     (one, sums), (other, again) = (step(begun(task), rows) for rows in (batch, wider))
     assert_close(one.params, other.params)
     np.testing.assert_allclose(sums["loss"], again["loss"], rtol=1e-5)
-
-
-@pytest.mark.full
-def test_a_decoder_only_model_keeps_averages_too_and_decodes_with_them() -> None:
-    how = [*SMALL, "system.attention.heads=2", *tiny_language.SHARED[1:], *tiny_language.APART]
-    config = configs.load("configs/language_modelling.py:decoder", how)
-    task = LanguageModelling.load(config, None, tuple(tiny_language.SIZES))
-    state = begun(task)
-    after, _ = jax.jit(make_step(task.loss, task.weight, SGD))(state, task.batches(1)(0))
-    first, last = statistics(state.params), statistics(after.params)
-    moved = [np.abs(last[path] - first[path]).max() for path in last]
-    assert len(moved) == 6 and min(moved) > 1e-4
-    tokens, params = jnp.asarray([[1, 4, 5, 6]]), {"params": after.params}
-    whole = task.system.apply(params, tokens)
-    held = task.system.apply(params, 1, 4, method="start")
-    for at in range(4):  # causal in evaluation, one token after the other
-        logits, held = task.system.apply(params, held, tokens[:, at], method="step")
-        np.testing.assert_allclose(logits, whole[:, at], atol=1e-5)
 
 
 def test_bfloat16_keeps_averages_in_float32() -> None:

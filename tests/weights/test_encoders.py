@@ -20,7 +20,6 @@ from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.weights.names import flat
-from attnlab.weights.writing import config_of, with_defaults
 from tests.attention.cases import wide
 from tests.sampling import full_mode
 from tests.weights import comparing, models
@@ -104,25 +103,6 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     found = weights.parameters(folder, wanted)
     for path, one in flat(found).items():
         np.testing.assert_array_equal(one, flat(wanted)[path])
-
-
-def test_what_is_not_known_is_named(tmp_path: Path) -> None:
-    for number, (changes, message) in enumerate(
-        (
-            ({"architectures": ["BertForNextSentencePrediction"]}, "known are: BertForMaskedLM"),
-            ({"is_decoder": True}, "is_decoder=True is not computed here"),
-            ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
-            ({"hidden_act": "tanh"}, "hidden_act='tanh'"),
-        )
-    ):
-        folder = models.folder("encoders/bert_masked", tmp_path / str(number), **changes)
-        with pytest.raises(UserError, match=message):
-            weights.system(folder)
-    node = weights.system(models.folder("encoders/bert_masked", tmp_path))
-    with pytest.raises(UserError, match="system.norm='pre', it has 'post'"):
-        config_of(with_defaults({**node, "norm": "pre"}))
-    with pytest.raises(UserError, match="system=bert has no counterpart .*: llama; decoder, bert"):
-        config_of(with_defaults(node), "llama")
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:

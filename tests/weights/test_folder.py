@@ -283,6 +283,18 @@ def test_a_value_of_another_kind_is_one_line(name: str) -> None:
         ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
         ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
         ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
+        ("encoders/bert_masked", {"architectures": ["Bert"]}, "known are: BertForMaskedLM"),
+        ("encoders/bert_masked", {"is_decoder": True}, "is_decoder=True is not computed here"),
+        ("encoders/bert_masked", {"position_embedding_type": "relative_key"}, "='relative_key'"),
+        ("encoders/bert_masked", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+        ("pairs/t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
+        ("pairs/bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
+        ("pairs/bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
+        ("images/vit", {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
+        ("images/vit", {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
+        ("images/vit", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
+        ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
+        ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
     ],
 )
 def test_a_config_that_asks_for_something_else(

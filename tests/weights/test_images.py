@@ -31,7 +31,6 @@ from attnlab.weights import folder as folders
 from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import Name, flat
 from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
-from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import comparing, models, rule
 
 NAMES = sorted(f"images/{file.stem}" for file in (models.GOLDEN / "images").glob("*.json"))
@@ -201,29 +200,6 @@ def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:
         found = flat(weights.parameters(tmp_path / name, wanted))
         for path, one in flat(wanted).items():
             np.testing.assert_array_equal(found[path], one)
-
-
-def test_what_is_not_known_is_named(tmp_path: Path) -> None:
-    for number, (name, changes, message) in enumerate(
-        (
-            (VIT, {"architectures": ["ViTModel"]}, "known is ViTForImageClassification"),
-            (VIT, {"image_size": 7}, "patch_size=3 does not divide image_size=7 x 7"),
-            (VIT, {"hidden_act": "tanh"}, "hidden_act='tanh'"),
-            ("images/resnet18", {"architecture": "resnet18d"}, "architecture='resnet18d'; known"),
-            ("images/resnet18", {"model_args": {"act_layer": "silu"}}, "model_args=.* not known"),
-        )
-    ):
-        folder = models.folder(name, tmp_path / str(number), **changes)
-        with pytest.raises(UserError, match=message):
-            weights.system(folder)
-    node = weights.system(models.folder(VIT, tmp_path / "vit"))
-    with pytest.raises(UserError, match="system.class_token=False, it has True"):
-        config_of(with_defaults({**node, "class_token": False}))
-    with pytest.raises(UserError, match="it has learned positions"):
-        config_of(with_defaults({**node, "positions": {"name": "sinusoidal_2d"}}))
-    node = weights.system(models.folder("images/resnet50", tmp_path / "resnet"))
-    with pytest.raises(UserError, match="system.strided='first', it has 'second'"):
-        config_of(with_defaults({**node, "strided": "first"}))
 
 
 @pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])

@@ -19,10 +19,8 @@ from safetensors.numpy import save_file
 
 from attnlab import weights
 from attnlab.config.registry import build
-from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.weights.names import flat
-from attnlab.weights.writing import config_of, with_defaults
 from tests.weights import comparing, models
 
 NAMES = sorted(f"pairs/{file.stem}" for file in (models.GOLDEN / "pairs").glob("*.json"))
@@ -114,19 +112,3 @@ def test_scaled_outputs_go_with_the_old_flag_where_the_new_one_is_missing(tmp_pa
         text = json.dumps({**without, "tie_word_embeddings": tied})
         (folder / "config.json").write_text(text)
         assert weights.system(folder)["scaled_output"] is tied
-
-
-def test_what_is_not_known_is_named(tmp_path: Path) -> None:
-    for number, (name, changes, message) in enumerate(
-        (
-            ("t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
-            ("bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
-            ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
-        )
-    ):
-        folder = models.folder(f"pairs/{name}", tmp_path / str(number), **changes)
-        with pytest.raises(UserError, match=message):
-            weights.system(folder)
-    node = weights.system(models.folder("pairs/t5", tmp_path / "t5"))
-    with pytest.raises(UserError, match="nearest is 't5': system.norm='post', it has 'pre'"):
-        config_of(with_defaults({**node, "norm": "post"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,22 +24,39 @@ def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> Non
     assert config_of(with_defaults(node), told["model_type"]) == config_of(with_defaults(node))
 
 
-def test_what_cannot_be_said_is_named(tmp_path: Path) -> None:
-    node = weights.system(models.folder("llama", tmp_path))
-    attention = node["attention"]
-    for change, message in (
-        ({"attention": {**attention, "alignment": "entmax"}}, "alignment.name='entmax'"),
-        ({"norm": "post"}, "system.norm='post', it has 'pre'"),
-        ({"logit_cap": 3.0}, "system.logit_cap=3.0"),
-    ):
-        with pytest.raises(UserError, match=message):
-            config_of(with_defaults({**node, **change}))
-    other = {"name": "differential", "positions": "rope"}
-    with pytest.raises(UserError, match="multihead attention with rope"):
-        config_of(with_defaults({**node, "attention": other}), "llama")
+ROPE = {"name": "differential", "positions": "rope"}
+SOFT = {"name": "multihead", "heads": 4, "positions": "rope", "alignment": "entmax"}
+UNSAID: list[tuple[str, dict[str, Any], str, str]] = [
+    ("llama", {"attention": SOFT}, "", "alignment.name='entmax'"),
+    ("llama", {"norm": "post"}, "", "system.norm='post', it has 'pre'"),
+    ("llama", {"logit_cap": 3.0}, "", "system.logit_cap=3.0"),
+    ("llama", {"attention": ROPE}, "llama", "multihead attention with rope"),
+    ("llama", {}, "lama", "did you mean 'llama'"),
+    ("llama", {}, "gpt2", "nearest is 'gpt2': it has learned positions"),
+    ("encoders/bert_masked", {"norm": "pre"}, "", "system.norm='pre', it has 'post'"),
+    (
+        "encoders/bert_masked",
+        {},
+        "llama",
+        "system=bert has no counterpart .*: llama; decoder, bert",
+    ),
+    ("pairs/t5", {"norm": "post"}, "", "nearest is 't5': system.norm='post', it has 'pre'"),
+    ("images/vit", {"class_token": False}, "", "system.class_token=False, it has True"),
+    ("images/vit", {"positions": {"name": "sinusoidal_2d"}}, "", "it has learned positions"),
+    ("images/resnet50", {"strided": "first"}, "", "system.strided='first', it has 'second'"),
+]
+"""Of golden models, what is changed in them, the kind that is asked for, and what its line says."""
+
+
+@pytest.mark.parametrize(("name", "change", "kind", "message"), UNSAID)
+def test_what_cannot_be_said_is_named(
+    name: str, change: dict[str, Any], kind: str, message: str, tmp_path: Path
+) -> None:
+    node = weights.system(models.folder(name, tmp_path))
+    with pytest.raises(UserError, match=message):
+        config_of(with_defaults({**node, **change}), *([kind] if kind else []))
+
+
+def test_a_system_without_a_counterpart_is_named() -> None:
     with pytest.raises(UserError, match="system=lstm_lm has no counterpart"):
         config_of({"name": "lstm_lm"})
-    with pytest.raises(UserError, match="did you mean 'llama'"):
-        config_of(with_defaults(node), "lama")
-    with pytest.raises(UserError, match="nearest is 'gpt2': it has learned positions"):
-        config_of(with_defaults(node), "gpt2")

@@ -76,20 +76,6 @@ def test_the_kernel_of_eca_grows_with_the_channels() -> None:
     assert {channels: adaptive(channels) for channels in sizes} == sizes
 
 
-def test_the_order_of_cbam_matters_and_its_channel_gate_of_means_is_squeeze_excitation() -> None:
-    x = maps()
-    one, other = {"name": "channel", "reduction": 2}, {"name": "spatial", "kernel": 3}
-    params = drawn(make("cbam", {"first": one, "second": other}))
-    turned = {"first": params["second"], "second": params["first"]}
-    here, _ = gated("cbam", {"first": one, "second": other}, x, params)
-    there, _ = gated("cbam", {"first": other, "second": one}, x, turned)
-    assert np.abs(here - there).max() > 1e-3
-    means = {**one, "pools": ("mean",)}
-    alone, _ = gated("cbam", {"first": means, "second": "none"}, x, {"first": params["first"]})
-    se, _ = gated("se", {"reduction": 2}, x, params["first"])
-    np.testing.assert_array_equal(alone, se)
-
-
 def test_gates_start_near_one_half_and_with_large_logits_let_everything_through() -> None:
     x, gate = maps().astype(np.float32), make("se", {"reduction": 2})
 
@@ -103,17 +89,6 @@ def test_gates_start_near_one_half_and_with_large_logits_let_everything_through(
     g, through = begun(jax.random.key(0))
     assert np.abs(g - 0.5).max() < 0.3
     np.testing.assert_array_equal(through, x)
-
-
-def test_a_mask_of_residual_attention_keeps_the_trunk() -> None:
-    """1 < 1 + M < 2; the naive form is less by x, the slope through a mask of 0 is that of x."""
-    x, fields = maps(), {"depth": 1, "bottleneck": 2}
-    y, g = gated("residual_attention", fields, x)
-    assert np.min(g[""]) > 1 and np.max(g[""]) < 2
-    naive, _ = gated("residual_attention", {**fields, "identity": 0.0}, x)
-    np.testing.assert_allclose(y - naive, x, atol=1e-12)
-    _, g = gated("residual_attention", {**fields, "activation": "channel", "identity": 0.0}, x)
-    np.testing.assert_allclose((np.asarray(g[""]) ** 2).sum(axis=-1), 1.0, atol=1e-9)
 
 
 def test_a_mask_is_as_deep_as_in_the_paper() -> None:

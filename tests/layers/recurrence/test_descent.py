@@ -179,27 +179,6 @@ def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
             np.testing.assert_allclose(of_tokens[name], slope, rtol=0, atol=1e-10 * scale)
 
 
-@larger
-def test_what_comes_again_and_again_is_learned(kind: str) -> None:
-    """f(k) approaches a v that it can reach, k + N(z); at a rate of 0 it stays as it is."""
-    given = {name: x.astype(np.float32) for name, x in drawn(kind).items()}
-    given |= {name: np.repeat(given[name][:, :, :1], 120, axis=2) for name in EXAMPLES}
-    z = given["v"] - given["v"].mean(axis=-1, keepdims=True)
-    normed = given["gamma"] * z / z.std(axis=-1, keepdims=True) + given["beta"]
-    given |= {"v": given["k"] + normed, "q": given["k"], "shares": np.ones(COUNT, np.float32)}
-
-    state = begun(jax.tree.map(lambda x: x[0], layers(given, "wb")), B)
-    read = jax.jit(lambda given: run(given, state)[0])
-
-    def distances(eta: float) -> Any:
-        return np.linalg.norm(read({**given, "eta": 0 * given["eta"] + eta}) - given["v"], axis=-1)
-
-    learnt, still = distances(0.05), distances(0.0)
-    first, last = learnt[..., 0], learnt[..., -1]
-    assert (last < first / 2).all() and last.mean() < first.mean() / 20
-    np.testing.assert_allclose(still, np.repeat(still[..., :1], 120, axis=-1), rtol=1e-5)
-
-
 @pytest.mark.quick
 def test_without_norm_and_residual_it_is_a_delta_rule_or_linear_attention(float64: None) -> None:
     """A linear model, whose b is one more row of W under keys (k, 1). Mini-batches of one token: the

@@ -16,10 +16,9 @@ from tests.systems.oracles.parts import (
     Tree,
     Vector,
     additive,
-    inputs,
-    lstm,
-    lstm_start,
+    affine,
     normalised,
+    passed,
     placed,
     sigmoid,
     softmax,
@@ -56,22 +55,13 @@ def _places(params: Tree, settings: dict[str, Any], image: np.ndarray) -> list[V
     return found
 
 
-def _states(params: Tree, words: list[Vector]) -> list[Vector]:
-    """Of a recurrent layer."""
-    layer = params["reader"]
-    state, found = lstm_start(layer), []
-    for word in words:
-        state = lstm(layer, state, inputs(layer, word))
-        found.append(state[1])
-    return found
+def _read(params: Tree, words: list[Vector]) -> list[Vector]:
+    """The states of a recurrent layer."""
+    return passed(params["reader"], words)[0]
 
 
 def _embedded(params: Tree, ids: np.ndarray) -> list[Vector]:
     return [params["embed"]["embedding"][one] for one in ids]
-
-
-def _dense(layer: Tree, x: Vector) -> Vector:
-    return x @ layer["kernel"] + layer.get("bias", 0.0)
 
 
 def cnn_lstm(
@@ -82,9 +72,9 @@ def cnn_lstm(
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
         flat = settings.get("pooling", "mean") == "flat"
         seen = np.concatenate(places) if flat else sum(places) / len(places)
-        both = np.concatenate([seen, _states(params, _embedded(params, ids))[-1]])
-        return _dense(
-            params["verdict"]["last"], np.maximum(_dense(params["verdict"]["first"], both), 0)
+        both = np.concatenate([seen, _read(params, _embedded(params, ids))[-1]])
+        return affine(
+            params["verdict"]["last"], np.maximum(affine(params["verdict"]["first"], both), 0)
         )
 
     return _asked(params, settings, images, questions, one)
@@ -96,11 +86,11 @@ def stacked_attention(
     """Yang et al. 2016, equations 15 to 22."""
 
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
-        seen = [np.tanh(_dense(params["of_place"], place)) for place in places]
-        u = _states(params, _embedded(params, ids))[-1]
+        seen = [np.tanh(affine(params["of_place"], place)) for place in places]
+        u = _read(params, _embedded(params, ids))[-1]
         for hop in range(settings["hops"]):
             u = u + additive(params[f"attention_{hop}"], u, seen)
-        return _dense(params["out"], u)
+        return affine(params["out"], u)
 
     return _asked(params, settings, images, questions, one)
 
@@ -112,23 +102,23 @@ def bottom_up(
 
     def gt(layer: Tree, x: Vector) -> Vector:
         if settings.get("activation") == "relu":
-            return np.maximum(_dense(layer["of_value"], x), 0)
-        return np.tanh(_dense(layer["of_value"], x)) * sigmoid(_dense(layer["of_gate"], x))
+            return np.maximum(affine(layer["of_value"], x), 0)
+        return np.tanh(affine(layer["of_value"], x)) * sigmoid(affine(layer["of_gate"], x))
 
     def joint(params: Tree, place: Vector, q: Vector) -> Vector:
         if settings.get("joint") == "product":
-            of_place = np.maximum(_dense(params["joint_place"], place), 0)
-            return of_place * np.maximum(_dense(params["joint_question"], q), 0)
+            of_place = np.maximum(affine(params["joint_place"], place), 0)
+            return of_place * np.maximum(affine(params["joint_question"], q), 0)
         return gt(params["joint_layer"], np.concatenate([place, q]))
 
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
-        q = _states(params, _embedded(params, ids))[-1]
+        q = _read(params, _embedded(params, ids))[-1]
         if settings.get("normalised", True):
             places = [place / np.sqrt((place**2).sum()) for place in places]
         scores = np.array([params["query"] @ joint(params, place, q) for place in places])
         seen = sum(a * place for a, place in zip(softmax(scores), places, strict=True))
         h = gt(params["of_question"], q) * gt(params["of_image"], seen)  # type: ignore[arg-type]
-        return _dense(params["out"], gt(params["hidden_layer"], h))
+        return affine(params["out"], gt(params["hidden_layer"], h))
 
     return _asked(params, settings, images, questions, one)
 
@@ -145,7 +135,7 @@ def co_attention(
             for size in (1, 2, 3):
                 window = [*words[t : t + size], *[np.zeros_like(words[0])] * size][:size]
                 layer = params["phrases"][f"of_{size}"]
-                of_sizes.append(np.tanh(_dense(layer, np.concatenate(window))))
+                of_sizes.append(np.tanh(affine(layer, np.concatenate(window))))
             found.append(np.max(of_sizes, axis=0))
         return found
 
@@ -156,16 +146,16 @@ def co_attention(
         return softmax(seen @ own["image_query"]) @ v, softmax(said @ own["question_query"]) @ q
 
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
-        v = np.array([np.tanh(_dense(params["of_place"], place)) for place in places])
+        v = np.array([np.tanh(affine(params["of_place"], place)) for place in places])
         levels = {"word": _embedded(params, ids)}
         levels["phrase"] = phrases(levels["word"]) if "phrases" in params else []
-        levels["sentence"] = _states(params, levels["phrase"]) if "reader" in params else []
+        levels["sentence"] = _read(params, levels["phrase"]) if "reader" in params else []
         before: list[Vector] = []
         for level in settings.get("levels", ("word", "phrase", "sentence")):
             seen, said = looked(params[level], v, np.array(levels[level]))
             joined = np.concatenate([said + seen, *before])
-            before = [np.tanh(_dense(params[f"joined_{level}"], joined))]
-        return _dense(params["out"], before[0])
+            before = [np.tanh(affine(params[f"joined_{level}"], joined))]
+        return affine(params["out"], before[0])
 
     return _asked(params, settings, images, questions, one)
 
@@ -202,7 +192,7 @@ def cross_attention(
         return placed(own, settings, x, functions, "layer_norm")
 
     def one(params: Tree, settings: Any, places: list[Vector], ids: np.ndarray) -> Vector:
-        m = np.array([_dense(params["of_place"], place) for place in places])
+        m = np.array([affine(params["of_place"], place) for place in places])
         m = m + params["image_positions"]["table"][: len(m)]
         wide = sum(place[-1] == places[0][-1] for place in places)  # places of one row
         grid = [(number // wide, number % wide) for number in range(len(places))]
@@ -213,6 +203,6 @@ def cross_attention(
         for number in range(settings["layers"]):
             slots = {"self": ("question_attention", None), "cross": ("cross_attention", m)}
             x = layer(params[f"question_{number}"], x, slots)
-        return _dense(params["out"], normalised(params["top"], settings, x, "layer_norm")[0])
+        return affine(params["out"], normalised(params["top"], settings, x, "layer_norm")[0])
 
     return _asked(params, settings, images, questions, one)

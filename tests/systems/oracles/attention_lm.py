@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.lstm_lm import outputs, texts
-from tests.systems.oracles.parts import Tree, Vector, softmax
+from tests.systems.oracles.parts import Tree, Vector, additive_scores, affine, mean_of, softmax
 
 PARTS = {"single": 1, "key_value": 2, "key_value_predict": 3}
 
@@ -25,7 +25,7 @@ def attention_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> 
             if settings.get("carry") == "state":
                 first = max(first, t - t % piece)
             star = _star(params, settings["attention"]["name"], state, states[first:t])
-            logits[b, t] = star @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], star)
     return logits
 
 
@@ -39,14 +39,7 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
     earlier = [np.split(one, count) for one in window]
     found = np.zeros_like(own)
     if earlier:
-        fit = params["attention"]["score"]
-        asks = key @ fit["w_query"]["kernel"]
-        weights = softmax(
-            np.array(
-                [fit["v"] @ np.tanh(one[0] @ fit["w_key"]["kernel"] + asks) for one in earlier]
-            )
-        )
-        for weight, one in zip(weights, earlier, strict=True):
-            found = found + weight * one[taken]
+        scores = additive_scores(params["attention"]["score"], key, [one[0] for one in earlier])
+        found = mean_of(softmax(scores), [one[taken] for one in earlier])
     merge = params if kind == "single" else params["attention"]
     return np.tanh(found @ merge["of_found"]["kernel"] + own @ merge["of_own"]["kernel"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.bilstm_pooling import compared, read, verdict
-from tests.systems.oracles.parts import Tree, additive
+from tests.systems.oracles.bilstm_pooling import judged
+from tests.systems.oracles.parts import Tree, Vector, additive
 
 
 def attention_pooling(
@@ -16,17 +16,10 @@ def attention_pooling(
     """Yang et al. 2016, equations 5-7, with b = u W_q: e_j = v . tanh(h_j W + b), the weighted mean
     of the states.
     """
-    logits = []
-    for b in range(len(source)):
-        vectors = []
-        for ids in (one for one in (source, target) if one is not None):
-            states, ends = read(params["reader"], ids[b])
-            vectors.append(
-                additive(params["attention"], params["query"], states)
-                if states
-                else np.zeros_like(ends)
-            )
-        logits.append(
-            verdict(params["verdict"], vectors[0] if target is None else compared(*vectors))
-        )
-    return np.array(logits)
+
+    def pooled(states: list[Vector], ends: Vector) -> Vector:
+        if not states:
+            return np.zeros_like(ends)
+        return additive(params["attention"], params["query"], states)
+
+    return judged(params, pooled, source, target)

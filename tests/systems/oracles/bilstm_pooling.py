@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, affine, both_ways, passed
 
 
 def bilstm_pooling(
@@ -15,28 +15,29 @@ def bilstm_pooling(
     """Conneau et al. 2017: mean, maximum or end of the states; of two texts [p ; h ; |p - h| ; p
     * h].
     """
+    pooling = settings.get("pooling", "mean")
+
+    def pooled(states: list[Vector], ends: Vector) -> Vector:
+        if pooling == "last":
+            return ends
+        if not states:
+            return np.zeros_like(ends)
+        return (
+            np.max(states, axis=0) if pooling == "max" else sum(states[1:], states[0]) / len(states)
+        )
+
+    return judged(params, pooled, source, target)
+
+
+def judged(params: Tree, pooled: Any, source: np.ndarray, target: np.ndarray | None) -> np.ndarray:
+    """Logits of one text, or of two: of what is `pooled` of the states of each and of their ends."""
     logits = []
     for b in range(len(source)):
-        vectors = [
-            _pooled(params, settings.get("pooling", "mean"), ids[b])
-            for ids in (source, target)
-            if ids is not None
-        ]
-        logits.append(
-            verdict(params["verdict"], vectors[0] if target is None else compared(*vectors))
-        )
+        texts = [ids[b] for ids in (source, target) if ids is not None]
+        vectors = [pooled(*read(params["reader"], row)) for row in texts]
+        features = vectors[0] if target is None else compared(*vectors)
+        logits.append(verdict(params["verdict"], features))
     return np.array(logits)
-
-
-def _pooled(params: Tree, pooling: str, row: np.ndarray) -> Vector:
-    states, ends = read(params["reader"], row)
-    if pooling == "last":
-        return ends
-    if not states:
-        return np.zeros_like(ends)
-    if pooling == "mean":
-        return sum(states[1:], states[0]) / len(states)
-    return np.array([max(state[unit] for state in states) for unit in range(len(ends))])
 
 
 def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
@@ -45,25 +46,10 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
     """
     words = [reader["embed"]["embedding"][word] for word in row[row != 0]]
     if "forward" not in reader["lstm"]:  # one direction
-        layer = reader["lstm"]
-        state, states = lstm_start(layer), []
-        for word in words:
-            state = lstm(layer, state, inputs(layer, word))
-            states.append(state[1])
-        return states, state[1]
-    found, ends = {}, []
-    for direction, order in (("forward", words), ("backward", words[::-1])):
-        layer = reader["lstm"][direction]
-        state, states = lstm_start(layer), []
-        for word in order:
-            state = lstm(layer, state, inputs(layer, word))
-            states.append(state[1])
-        found[direction] = states
-        ends.append(state[1])
-    found["backward"].reverse()
-    return [
-        np.concatenate(pair) for pair in zip(found["forward"], found["backward"], strict=True)
-    ], np.concatenate(ends)
+        states, (_, end) = passed(reader["lstm"], words)
+        return states, end
+    states, ends = both_ways(reader["lstm"], words)
+    return states, np.concatenate([h for _, h in ends])
 
 
 def bilstm_tagger(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
@@ -72,23 +58,10 @@ def bilstm_tagger(params: Tree, settings: dict[str, Any], tokens: np.ndarray) ->
     for row, numbers in zip(tokens, found, strict=True):
         states, _ = read(params["reader"], row)
         for above in range(settings.get("layers", 1) - 1):
-            states = again(params[f"above_{above}"], states)
+            states, _ = both_ways(params[f"above_{above}"], states)
         for place, state in enumerate(states):
-            numbers[place] = state @ params["out"]["kernel"] + params["out"]["bias"]
+            numbers[place] = affine(params["out"], state)
     return found
-
-
-def again(layers: Tree, given: list[Vector]) -> list[Vector]:
-    """The states of a bidirectional layer over vectors."""
-    sides = []
-    for direction, order in (("forward", given), ("backward", given[::-1])):
-        layer = layers[direction]
-        state, states = lstm_start(layer), []
-        for vector in order:
-            state = lstm(layer, state, inputs(layer, vector))
-            states.append(state[1])
-        sides.append(states if direction == "forward" else states[::-1])
-    return [np.concatenate(pair) for pair in zip(*sides, strict=True)]
 
 
 def compared(p: Vector, h: Vector) -> Vector:
@@ -98,5 +71,4 @@ def compared(p: Vector, h: Vector) -> Vector:
 
 def verdict(params: Tree, features: Vector) -> Vector:
     """W_2 relu(W_1 x + b_1) + b_2."""
-    units = features @ params["first"]["kernel"] + params["first"]["bias"]
-    return np.maximum(units, 0.0) @ params["last"]["kernel"] + params["last"]["bias"]
+    return affine(params["last"], np.maximum(affine(params["first"], features), 0.0))

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, lstm, sigmoid
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    additive,
+    additive_scores,
+    affine,
+    lstm,
+    sigmoid,
+)
 from tests.systems.oracles.transformer import transformer
 
 
@@ -25,19 +33,19 @@ def show_attend_tell(
     for b in range(len(regions)):
         places = _real(regions[b])
         mean = sum(places) / len(places)
-        c, h = (np.tanh(_affine(params[f"first_{name}"], mean)) for name in ("cell", "state"))
+        c, h = (np.tanh(affine(params[f"first_{name}"], mean)) for name in ("cell", "state"))
         for t, token in enumerate(target_in[b]):
             word = params["embed_target"]["embedding"][token]
             if hard:
-                z = places[int(np.argmax([_fit(params["attention"], h, one) for one in places]))]
+                z = places[additive_scores(params["attention"]["score"], h, places).argmax()]
             else:
                 z = additive(params["attention"], h, places)
-            beta = 1.0 if gate == "none" else sigmoid(_affine(params["selector"], h))
+            beta = 1.0 if gate == "none" else sigmoid(affine(params["selector"], h))
             z = beta * z
             given = word @ params["of_word"]["kernel"]["kernel"]
             c, h = lstm(unit, (c, h), given + z @ params["of_context"]["kernel"])
-            deep = word + _affine(params["out_state"], h) + z @ params["out_context"]["kernel"]
-            logits[b, t] = _affine(params["out"], np.tanh(deep))
+            deep = word + affine(params["out_state"], h) + z @ params["out_context"]["kernel"]
+            logits[b, t] = affine(params["out"], np.tanh(deep))
     return logits
 
 
@@ -60,7 +68,7 @@ def top_down(
             seen = additive(params["attention"], h1, places)
             given = seen @ params["of_context"]["kernel"]["kernel"]
             c2, h2 = lstm(writing, (c2, h2), given + h1 @ params["of_looking"]["kernel"])
-            logits[b, t] = _affine(params["out"], h2)
+            logits[b, t] = affine(params["out"], h2)
     return logits
 
 
@@ -72,7 +80,7 @@ def captioning_transformer(
     """
     logits = []
     for b in range(len(regions)):
-        x = np.array([_affine(params["of_features"], one) for one in _real(regions[b])])
+        x = np.array([affine(params["of_features"], one) for one in _real(regions[b])])
         width = x.shape[1]
         angles = [
             [place / 10000.0 ** (2 * (column // 2) / width) for column in range(width)]
@@ -89,14 +97,3 @@ def captioning_transformer(
 
 def _real(regions: np.ndarray) -> list[Vector]:
     return [one for one in regions if one.any()]
-
-
-def _affine(params: Tree, x: Vector) -> Vector:
-    return x @ params["kernel"] + params["bias"]
-
-
-def _fit(params: Tree, state: Vector, one: Vector) -> float:
-    """v . tanh(W s + U h)."""
-    score = params["score"]
-    inside = state @ score["w_query"]["kernel"] + one @ score["w_key"]["kernel"]
-    return float(score["v"] @ np.tanh(inside))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, sigmoid
+from tests.systems.oracles.parts import Tree, Vector, additive, affine, sigmoid
 
 
 def cgru(
@@ -22,23 +22,23 @@ def cgru(
             [params["embed_source"]["embedding"][word] for word in source[b][source[b] != 0]],
         )
         mean = sum(annotations) / len(annotations)
-        s = np.tanh(mean @ params["first_state"]["kernel"] + params["first_state"]["bias"])
+        s = np.tanh(affine(params["first_state"], mean))
         for i, token in enumerate(target_in[b]):
             y = params["embed_target"]["embedding"][token]
             between = _gru(
                 params["before"]["past"],
                 s,
-                y @ params["of_word"]["kernel"] + params["of_word"]["bias"],
+                affine(params["of_word"], y),
             )
             c = additive(params["attention"], between, annotations)
             s = _gru(
                 params["after"]["past"],
                 between,
-                c @ params["of_context"]["kernel"] + params["of_context"]["bias"],
+                affine(params["of_context"], c),
             )
-            t = s @ params["out_state"]["kernel"] + params["out_state"]["bias"]
+            t = affine(params["out_state"], s)
             t = np.tanh(t + y @ params["out_word"]["kernel"] + c @ params["out_context"]["kernel"])
-            logits[b, i] = t @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, i] = affine(params["out"], t)
     return logits
 
 
@@ -52,7 +52,7 @@ def _annotations(reader: Tree, words: list[Vector]) -> list[Vector]:
                 _gru(
                     layer["cell"]["past"],
                     found[-1],
-                    x @ layer["of_input"]["kernel"] + layer["of_input"]["bias"],
+                    affine(layer["of_input"], x),
                 )
             )
         ways.append(found[1:])

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.attention.position_oracles import sinusoid
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, affine, placed, sigmoid, softmax
+from tests.systems.oracles.parts import Tree, affine, heads_of, placed, sigmoid
 from tests.systems.oracles.vision import MAPS
 
 
@@ -47,7 +47,7 @@ def _read(own: Tree, settings: dict[str, Any], x: np.ndarray, p: np.ndarray) -> 
     """A layer of the encoder."""
     heads = settings["heads"]
     functions = {
-        "self": lambda x: _heads(own["self_attention"], heads, x + p, x + p, x),
+        "self": lambda x: heads_of(own["self_attention"], heads, x + p, x + p, x),
         "feed_forward": lambda x: feed_forward("relu", own["feed_forward"], x),
     }
     return placed(own, settings, x, functions, "layer_norm")
@@ -59,25 +59,8 @@ def _written(
     """A layer of the decoder."""
     heads = settings["heads"]
     functions = {
-        "self": lambda y: _heads(own["self_attention"], heads, y + o, y + o, y),
-        "cross": lambda y: _heads(own["cross_attention"], heads, y + o, x + p, x),
+        "self": lambda y: heads_of(own["self_attention"], heads, y + o, y + o, y),
+        "cross": lambda y: heads_of(own["cross_attention"], heads, y + o, x + p, x),
         "feed_forward": lambda y: feed_forward("relu", own["feed_forward"], y),
     }
     return placed(own, settings, y, functions, "layer_norm")
-
-
-def _heads(
-    params: Tree, heads: int, queries: np.ndarray, keys: np.ndarray, values: np.ndarray
-) -> np.ndarray:
-    """concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) W_o."""
-    q, k, v = (
-        rows @ params[name]["kernel"] + params[name].get("bias", 0.0)
-        for name, rows in (("w_query", queries), ("w_key", keys), ("w_value", values))
-    )
-    joined, width = np.zeros_like(q), q.shape[1] // heads
-    for h in range(heads):
-        part = slice(h * width, (h + 1) * width)
-        for i in range(len(q)):
-            joined[i, part] = softmax(k[:, part] @ q[i, part] / np.sqrt(width)) @ v[:, part]
-    out: np.ndarray = joined @ params["out"]["kernel"] + params["out"].get("bias", 0.0)
-    return out

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import ORACLES as MECHANISMS
-from tests.attention.oracles import part
-from tests.layers.oracles import feed_forward
-from tests.systems.oracles.parts import Tree, in_layer, normalised, placed
+from tests.systems.oracles.parts import Tree, affine, blocks, embedded, normalised
 
 
 def encoder(
@@ -26,9 +23,9 @@ def encoder(
             continue
         states = _states(params, settings, read, kinds[: len(read)])
         if settings.get("head", "linear") == "linear":
-            numbers[: len(read)] = states @ params["out"]["kernel"] + params["out"]["bias"]
+            numbers[: len(read)] = affine(params["out"], states)
         else:
-            inner = states @ params["out"]["inner"]["kernel"] + params["out"]["inner"]["bias"]
+            inner = affine(params["out"]["inner"], states)
             gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
             normed = normalised(params["out"]["normalisation"], settings, gelu, "layer_norm")
             numbers[: len(read)] = normed @ table.T + params["out"]["bias"]
@@ -54,8 +51,8 @@ def encoder_classifier(
             case "first":
                 vector = states[0]
             case "pooler":
-                vector = np.tanh(states[0] @ params["pooler"]["kernel"] + params["pooler"]["bias"])
-        found.append(vector @ params["out"]["kernel"] + params["out"]["bias"])
+                vector = np.tanh(affine(params["pooler"], states[0]))
+        found.append(affine(params["out"], vector))
     return np.stack(found)
 
 
@@ -74,34 +71,9 @@ def bert_classifier(params: Tree, settings: dict[str, Any], *texts: np.ndarray) 
 
 def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any) -> np.ndarray:
     """The states [T,d] of a text without padding."""
-    x = params["embed"]["embedding"][read]
-    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
-    if "positions" in params:
-        places = params["positions"]["table"][: len(x)]
-        concatenated = settings.get("position_width", 0)
-        x = np.concatenate([x, places], axis=1) if concatenated else x + places
+    x = embedded(params, settings, read)
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][kinds]
     if "embed_norm" in params:
         x = normalised(params["embed_norm"], settings, x, "layer_norm")
-    distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
-    for number in range(settings["layers"]):
-        rule, fields = part(in_layer(settings, number), "visibility", "full")
-        mask = distance < fields["width"] if rule == "window" else distance >= 0
-        own = params.get(f"layer_{number}", {})
-        name, fields = part(in_layer(settings, number), "attention", "multihead")
-
-        def attend(y: np.ndarray, mask: Any = mask) -> np.ndarray:
-            found = MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None])  # noqa: B023
-            return found[0][0]
-
-        def forward(y: np.ndarray) -> np.ndarray:
-            return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)  # noqa: B023
-
-        functions = {
-            around: function
-            for around, function in (("attention", attend), ("feed_forward", forward))
-            if part(in_layer(settings, number), around, "")[0] != "none"
-        }
-        x = placed(own, settings, x, functions, "layer_norm")
-    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x
+    return blocks(params, settings, x, "gelu")

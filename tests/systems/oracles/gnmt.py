@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, inputs, lstm, lstm_start
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    additive,
+    affine,
+    both_ways,
+    inputs,
+    lstm,
+    lstm_start,
+    passed,
+)
 
 State = tuple[Vector, Vector]
 
@@ -39,11 +49,12 @@ def gnmt(
                 context = additive(params["attention"], following[0][1], annotations)
             x = following[0][1]
             for number in range(1, len(layers)):
-                state = _step(layers[number], states[number], np.concatenate([x, context]))
+                given = inputs(layers[number], np.concatenate([x, context]))
+                state = lstm(layers[number], states[number], given)
                 following.append(state)
                 x = state[1] + x if number + 1 in summed(settings) else state[1]
             states = following
-            logits[b, t] = x @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], x)
     return logits
 
 
@@ -60,14 +71,12 @@ def _read(
     """
     x = [params["embed_source"]["embedding"][word] for word in words]
     if settings.get("directions", 2) == 1:
-        x, at_first = _pass(params["both_ways"], x)
+        x, at_first = passed(params["both_ways"], x)
     else:
-        forward, _ = _pass(params["both_ways"]["forward"], x)
-        backward, at_first = _pass(params["both_ways"]["backward"], x[::-1])
-        x = [np.concatenate(pair) for pair in zip(forward, backward[::-1], strict=True)]
+        x, (_, at_first) = both_ways(params["both_ways"], x)
     last = [at_first]
     for number in range(2, settings["encoder_layers"] + 1):
-        y, state = _pass(params["reader"][f"layer_{number - 2}"], x)
+        y, state = passed(params["reader"][f"layer_{number - 2}"], x)
         x = (
             [one + below for one, below in zip(y, x, strict=True)]
             if number in summed(settings)
@@ -75,16 +84,3 @@ def _read(
         )
         last.append(state)
     return x, last
-
-
-def _pass(layer: Tree, inputs: list[Vector]) -> tuple[list[Vector], State]:
-    """A layer over a sequence, from the zero state: its outputs and its last state."""
-    state, outputs = lstm_start(layer), []
-    for x in inputs:
-        state = _step(layer, state, x)
-        outputs.append(state[1])
-    return outputs, state
-
-
-def _step(layer: Tree, state: State, x: Vector) -> State:
-    return lstm(layer, state, inputs(layer, x))

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.lstm_lm import texts
-from tests.systems.oracles.parts import Tree, Vector, sigmoid, softmax
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    additive_scores,
+    affine,
+    mean_of,
+    sigmoid,
+    softmax,
+)
 
 State = tuple[Vector, Vector]  # h and c
 
@@ -17,7 +25,7 @@ def lstmn_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.n
     logits = np.zeros((*tokens.shape, params["out"]["kernel"].shape[1]))
     for b, text in enumerate(texts(tokens)):
         for t, (h, _) in enumerate(_stack(params, settings, text)):
-            logits[b, t] = h @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], h)
     return logits
 
 
@@ -40,18 +48,9 @@ def lstmn_pair(
     logits, width = [], len(params["readers"]["encoder"]["cell"]["past"])
     table = params["embed"]["embedding"]
     for one, other in zip(texts(source), texts(target), strict=True):
-        first, seen = _both(
-            params["readers"],
-            settings,
-            [table[word] for word in one],
-            [table[word] for word in other],
-        )
-        logits.append(
-            _verdict(
-                params["verdict"],
-                np.concatenate([_mean([h for h, _ in first], width), _mean(seen, width)]),
-            )
-        )
+        first, seen = _both(params["readers"], settings, list(table[one]), list(table[other]))
+        both = np.concatenate([_mean([h for h, _ in first], width), _mean(seen, width)])
+        logits.append(_verdict(params["verdict"], both))
     return np.array(logits)
 
 
@@ -64,7 +63,7 @@ def lstmn_seq2seq(
         y = [params["embed_source"]["embedding"][word] for word in words]
         x = [params["embed_target"]["embedding"][word] for word in target_in[b]]
         for t, z in enumerate(_both(params["readers"], settings, y, x)[1]):
-            logits[b, t] = z @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], z)
     return logits
 
 
@@ -132,11 +131,7 @@ def _read(
             gamma, alpha = _found(
                 layer["inter_attention"]["score"], np.concatenate([x, gamma]), other, width
             )
-            gate = (
-                x @ layer["gate_word"]["kernel"]
-                + layer["gate_word"]["bias"]
-                + gamma @ layer["gate_found"]["kernel"]
-            )
+            gate = affine(layer["gate_word"], x) + gamma @ layer["gate_found"]["kernel"]
             c = c + sigmoid(gate) * alpha
         tape.append((sigmoid(o) * np.tanh(c), c))
     return tape[before:]
@@ -148,12 +143,8 @@ def _found(fit: Tree, asks: Vector, slots: list[State], width: int) -> State:
     """
     h, c = np.zeros(width), np.zeros(width)
     if slots:
-        query = asks @ fit["w_query"]["kernel"]
-        weights = softmax(
-            np.array([fit["v"] @ np.tanh(one @ fit["w_key"]["kernel"] + query) for one, _ in slots])
-        )
-        for weight, (one, cell) in zip(weights, slots, strict=True):
-            h, c = h + weight * one, c + weight * cell
+        weights = softmax(additive_scores(fit, asks, [one for one, _ in slots]))
+        h, c = (mean_of(weights, [slot[part] for slot in slots]) for part in (0, 1))
     return h, c
 
 
@@ -164,5 +155,5 @@ def _mean(states: list[Vector], width: int) -> Vector:
 def _verdict(params: Tree, x: Vector) -> Vector:
     """Two hidden layers with ReLU, and the classes."""
     for name in ("lower", "upper"):
-        x = np.maximum(x @ params[name]["kernel"] + params[name]["bias"], 0.0)
-    return x @ params["out"]["kernel"] + params["out"]["bias"]
+        x = np.maximum(affine(params[name], x), 0.0)
+    return affine(params["out"], x)

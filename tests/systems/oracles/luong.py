@@ -6,8 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start, sigmoid, softmax
-from tests.systems.oracles.seq2seq import both_ways, through
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    affine,
+    inputs,
+    lstm,
+    lstm_start,
+    mean_of,
+    sigmoid,
+    softmax,
+)
+from tests.systems.oracles.seq2seq import both_stacks, through
 
 
 def luong(
@@ -32,7 +42,7 @@ def luong(
                 params.get("attention", {}), settings["attention"], t, h, annotations
             )
             a = np.tanh(np.concatenate([context, h]) @ params["combine"]["kernel"])
-            logits[b, t] = a @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], a)
     return logits
 
 
@@ -45,9 +55,7 @@ def _read(
     layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
     backwards = settings.get("order", "reversed") == "reversed"
     if settings.get("directions", 1) == 2:
-        last, outputs = both_ways(
-            layers, [params["embed_source"]["embedding"][word] for word in words]
-        )
+        last, outputs = both_stacks(layers, list(params["embed_source"]["embedding"][words]))
         return outputs, last
     states, found = [lstm_start(layer) for layer in layers], {}
     for place in reversed(range(len(words))) if backwards else range(len(words)):
@@ -84,10 +92,7 @@ def _context(
                 else 1.0
             )
             weights[s] = weight * bell
-    context = np.zeros_like(annotations[0])
-    for weight, one in zip(weights, annotations, strict=True):
-        context += weight * one
-    return context
+    return mean_of(weights, annotations)
 
 
 def _score(params: Tree, name: str, h: Vector, annotation: Vector, s: int) -> float:

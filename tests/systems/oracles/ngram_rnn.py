@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.lstm_lm import outputs, texts
-from tests.systems.oracles.parts import Tree
+from tests.systems.oracles.parts import Tree, affine
 
 
 def ngram_rnn(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
@@ -21,5 +21,5 @@ def ngram_rnn(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.
                 states[t - i][i] if t >= i else np.zeros_like(states[t][i]) for i in range(count)
             ]
             star = np.tanh(np.concatenate(parts) @ params["merge"]["kernel"])
-            logits[b, t] = star @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], star)
     return logits

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start, sigmoid, softmax
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    affine,
+    both_ways,
+    inputs,
+    lstm,
+    mean_of,
+    sigmoid,
+    softmax,
+)
 
 
 def pointer_generator(
@@ -37,10 +47,8 @@ def looks(
         annotations, state = _read(params, [tables[1][word] for word in words])
         context, coverage = np.zeros_like(annotations[0]), np.zeros(len(words))
         for t, token in enumerate(target_in[b]):
-            x = (
-                _dense(params["of_word"], tables[0][token])
-                + context @ params["of_context"]["kernel"]
-            )
+            x = affine(params["of_word"], tables[0][token])
+            x = x + context @ params["of_context"]["kernel"]
             state = lstm(params, state, inputs(params, x))
             s = state[1]
             a = _attend(
@@ -49,47 +57,27 @@ def looks(
                 annotations,
                 coverage if settings.get("coverage", "keys") == "keys" else None,
             )
-            context = sum(weight * one for weight, one in zip(a, annotations, strict=True))
-            p_gen = sigmoid(_dense(params["gate"], np.concatenate([context, s, x])))[0]
-            p_vocab = softmax(
-                _dense(params["out"], _dense(params["read_out"], np.concatenate([s, context])))
-            )
+            context = mean_of(a, annotations)
+            p_gen = sigmoid(affine(params["gate"], np.concatenate([context, s, x])))[0]
+            read_out = affine(params["read_out"], np.concatenate([s, context]))
+            p_vocab = softmax(affine(params["out"], read_out))
             p = p_gen * p_vocab
             for weight, word in zip(a, words, strict=True):
                 p[word] += (1 - p_gen) * weight
             log_probs[b, t], attention[b, t, : len(words)] = np.log(p), a
-            again[b, t] = sum(
-                min(weight, before) for weight, before in zip(a, coverage, strict=True)
-            )
+            again[b, t] = np.minimum(a, coverage).sum()
             coverage = coverage + a
     return log_probs, attention, again
 
 
-def _dense(layer: Tree, x: Vector) -> Vector:
-    return x @ layer["kernel"] + layer["bias"]
-
-
-def _read(params: Tree, words: list[Vector]) -> tuple[list[Vector], tuple[Vector, Vector]]:
+def _read(params: Tree, words: list[Vector]) -> tuple[list[Vector], tuple[Vector, ...]]:
     """Annotations [forward ; backward] of every word, and the decoder's first state (c, h)."""
-    ways, ends = [], []
-    for layer, order in (
-        (params["reader"]["forward"], words),
-        (params["reader"]["backward"], words[::-1]),
-    ):
-        state, found = lstm_start(layer), []
-        for word in order:
-            state = lstm(layer, state, inputs(layer, word))
-            found.append(state[1])
-        ways.append(found)
-        ends.append(state)
-    first = [
-        np.maximum(0.0, _dense(params[name], np.concatenate([ends[0][i], ends[1][i]])))
-        for i, name in enumerate(("first_cell", "first_state"))
-    ]
-    return [np.concatenate(pair) for pair in zip(ways[0], ways[1][::-1], strict=True)], (
-        first[0],
-        first[1],
+    annotations, ends = both_ways(params["reader"], words)
+    first = (
+        np.maximum(0.0, affine(params[name], np.concatenate(halves)))
+        for name, halves in zip(("first_cell", "first_state"), zip(*ends, strict=True), strict=True)
     )
+    return annotations, (*first,)
 
 
 def _attend(score: Tree, s: Vector, annotations: list[Vector], coverage: Vector | None) -> Vector:

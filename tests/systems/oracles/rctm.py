@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, sigmoid
+from tests.systems.oracles.parts import Tree, Vector, affine, sigmoid
 
 
 def rctm(
@@ -20,12 +20,9 @@ def rctm(
         biased = sentence(params["sentence"], settings, words) @ params["of_sentence"]["kernel"]
         state = np.zeros(len(biased))
         for t, token in enumerate(target_in[b]):
-            word = (
-                params["embed_target"]["embedding"][token] @ params["of_word"]["kernel"]
-                + params["of_word"]["bias"]
-            )
+            word = affine(params["of_word"], params["embed_target"]["embedding"][token])
             state = sigmoid(state @ params["past"] + word + biased)
-            logits[b, t] = state @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], state)
     return logits
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, sigmoid
+from tests.systems.oracles.parts import Tree, Vector, affine, sigmoid
 
 
 def rnn_encoder_decoder(
@@ -20,25 +20,20 @@ def rnn_encoder_decoder(
         layer = params["reader"]
         state = np.zeros(len(layer["cell"]["candidate"]))
         for token in source[b][source[b] != 0]:
-            inputs = (
-                params["embed_source"]["embedding"][token] @ layer["of_input"]["kernel"]
-                + layer["of_input"]["bias"]
-            )
+            inputs = affine(layer["of_input"], params["embed_source"]["embedding"][token])
             state = _cho_encoder(layer["cell"], state, inputs)
         c = np.tanh(state @ params["summary"]["kernel"])
         state = np.tanh(c @ params["first_state"]["kernel"])
         for i, token in enumerate(target_in[b]):
             word = params["embed_target"]["embedding"][token]
-            of_word = word @ params["of_word"]["kernel"] + params["of_word"]["bias"]
+            of_word = affine(params["of_word"], word)
             state = _cho_decoder(
                 params["cell"]["past"], state, of_word, c @ params["of_context"]["kernel"]
             )
-            units = state @ params["out_state"]["kernel"] + params["out_state"]["bias"]
-            units = (
-                units + word @ params["out_word"]["kernel"] + c @ params["out_context"]["kernel"]
-            )
+            units = affine(params["out_state"], state) + word @ params["out_word"]["kernel"]
+            units = units + c @ params["out_context"]["kernel"]
             hidden = np.array([max(units[2 * k], units[2 * k + 1]) for k in range(len(units) // 2)])
-            logits[b, i] = hidden @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, i] = affine(params["out"], hidden)
     return logits
 
 

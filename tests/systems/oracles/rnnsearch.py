@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, inputs, lstm, lstm_start
+from tests.systems.oracles.parts import (
+    Tree,
+    Vector,
+    additive,
+    affine,
+    both_ways,
+    inputs,
+    lstm,
+    passed,
+)
 
 
 def rnnsearch(
@@ -36,14 +45,10 @@ def rnnsearch(
                 given = of_word + context @ params["of_context"]["kernel"]
                 state = lstm(unit, previous, given)
             seen = (previous if settings.get("readout") == "previous" else state)[1]
-            units = seen @ params["out_state"]["kernel"] + params["out_state"]["bias"]
-            units = (
-                units
-                + word @ params["out_word"]["kernel"]
-                + context @ params["out_context"]["kernel"]
-            )
+            units = affine(params["out_state"], seen) + word @ params["out_word"]["kernel"]
+            units = units + context @ params["out_context"]["kernel"]
             hidden = np.array([max(units[2 * k], units[2 * k + 1]) for k in range(len(units) // 2)])
-            logits[b, i] = hidden @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, i] = affine(params["out"], hidden)
     return logits
 
 
@@ -53,16 +58,7 @@ def _read(params: Tree, words: np.ndarray) -> tuple[list[Vector], Vector]:
     """
     embedded = [params["embed_source"]["embedding"][word] for word in words]
     if "of_input" in params["reader"]:
-        states = _states(params["reader"], embedded)
-        return states, states[-1]
-    forward = _states(params["reader"]["forward"], embedded)
-    backward = _states(params["reader"]["backward"], embedded[::-1])[::-1]
-    return [np.concatenate(pair) for pair in zip(forward, backward, strict=True)], backward[0]
-
-
-def _states(layer: Tree, words: list[Vector]) -> list[Vector]:
-    state, found = lstm_start(layer), []
-    for x in words:
-        state = lstm(layer, state, inputs(layer, x))
-        found.append(state[1])
-    return found
+        states, (_, end) = passed(params["reader"], embedded)
+        return states, end
+    annotations, (_, (_, at_beginning)) = both_ways(params["reader"], embedded)
+    return annotations, at_beginning

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.bilstm_pooling import read, verdict
-from tests.systems.oracles.parts import Tree, Vector, softmax
+from tests.systems.oracles.parts import Tree, Vector, mean_of, softmax
 
 
 def self_attentive(
@@ -53,9 +53,4 @@ def _matrix(params: Tree, row: np.ndarray) -> tuple[list[Vector], list[Vector]]:
         [np.tanh(state @ params["attention"]["w_hidden"]["kernel"]) @ hops for state in states]
     )  # [S,r]
     weights = [softmax(scores[:, hop]) for hop in range(hops.shape[1])]
-    return weights, [
-        sum(
-            (weight * state for weight, state in zip(one, states, strict=True)), np.zeros_like(ends)
-        )
-        for one in weights
-    ]
+    return weights, [mean_of(one, states) for one in weights]

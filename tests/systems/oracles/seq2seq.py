@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, affine, both_ways, inputs, lstm, lstm_start
 
 
 def seq2seq(
@@ -21,7 +21,7 @@ def seq2seq(
         layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
         embedded = [params["embed_source"]["embedding"][word] for word in words]
         if settings.get("directions", 1) == 2:
-            states, _ = both_ways(layers, embedded)
+            states, _ = both_stacks(layers, embedded)
         else:
             states = [lstm_start(layer) for layer in layers]
             for x in embedded:
@@ -29,7 +29,7 @@ def seq2seq(
         layers = [params["writer"][f"layer_{number}"] for number in range(settings["layers"])]
         for t, word in enumerate(target_in[b]):
             states, top = through(layers, states, params["embed_target"]["embedding"][word])
-            logits[b, t] = top @ params["out"]["kernel"] + params["out"]["bias"]
+            logits[b, t] = affine(params["out"], top)
     return logits
 
 
@@ -46,7 +46,7 @@ def through(
     return following, x
 
 
-def both_ways(
+def both_stacks(
     layers: list[Tree], words: list[Vector]
 ) -> tuple[list[tuple[Vector, Vector]], list[Vector]]:
     """Layers of two directions each: their last states (c, h), the forward half first, and the
@@ -54,14 +54,6 @@ def both_ways(
     """
     last = []
     for layer in layers:
-        ends, outputs = [], []
-        for name, order in (("forward", words), ("backward", words[::-1])):
-            state, found = lstm_start(layer[name]), []
-            for x in order:
-                state = lstm(layer[name], state, inputs(layer[name], x))
-                found.append(state[1])
-            ends.append(state)
-            outputs.append(found if name == "forward" else found[::-1])
+        words, ends = both_ways(layer, words)
         last.append(tuple(np.concatenate(half) for half in zip(*ends, strict=True)))
-        words = [np.concatenate(pair) for pair in zip(*outputs, strict=True)]
     return last, words

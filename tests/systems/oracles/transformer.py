@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from tests.attention.oracles import part
 from tests.attention.position_oracles import POSITIONS
-from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, in_layer, softmax
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles.parts import Tree, heads_of, in_layer, normalised, placed
 
 
 def transformer(
@@ -35,7 +34,7 @@ def transformer(
     if settings.get("scaled_output"):
         final = final / np.sqrt(target_table.shape[1])
     final_bias = params.get("out", {}).get("bias", 0.0)
-    heads, norm = settings["heads"], settings.get("normalisation", "layer_norm")
+    heads = settings["heads"]
     forward = part(settings, "feed_forward", "relu")[0]
     logits, divided = np.zeros((*target_in.shape, final.shape[1])), "t5" not in settings
 
@@ -45,8 +44,12 @@ def transformer(
         bias = _distances(shared, settings, len(x), memory is not None)
         masked = memory is not None and not settings.get("leaking")
         functions = {
-            "self": lambda x: _heads(own["self_attention"], heads, x, x, masked, bias, divided),
-            "cross": lambda x: _heads(own["cross_attention"], heads, x, memory, divided=divided),
+            "self": lambda x: heads_of(
+                own["self_attention"], heads, x, x, x, masked, bias, divided
+            ),
+            "cross": lambda x: heads_of(
+                own["cross_attention"], heads, x, memory, memory, divided=divided
+            ),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }
         of = in_layer(settings, number)
@@ -56,24 +59,17 @@ def transformer(
                 del functions[name]
         if forward == "none":
             del functions["feed_forward"]
-        if settings.get("norm", "pre") == "parallel":
-            normed = norm_of(norm, own["normalisation"], x, 1e-6)
-            return x + sum(function(normed) for function in functions.values())
-        for name, function in functions.items():
-            x = _around(
-                own.get(f"around_{name}", {}), settings.get("norm", "pre"), norm, x, function
-            )
-        return x
+        return placed(own, settings, x, functions, "layer_norm")
 
     def top(stack: str, x: np.ndarray) -> np.ndarray:
         on_top = params.get(f"top_{stack}")
-        return x if on_top is None else norm_of(norm, on_top, x, 1e-6)
+        return x if on_top is None else normalised(on_top, settings, x, "layer_norm")
 
     def embedded(stack: str, table: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         places = params.get("positions_decoder" if stack == "decoder" else "positions")
         x = _embedded(table, tokens, settings, places)
         norm_e = params.get(f"embed_norm_{stack}")
-        return x if norm_e is None else norm_of(norm, norm_e, x, 1e-6)
+        return x if norm_e is None else normalised(norm_e, settings, x, "layer_norm")
 
     for b in range(len(source)):
         x = embedded("encoder", source_table, source[b][source[b] != 0])
@@ -108,22 +104,6 @@ def _embedded(
     return np.array(rows)
 
 
-def _around(params: Tree, placement: str, norm: str, x: np.ndarray, function: Any) -> np.ndarray:
-    """One function in its residual connection, see `layers/block.py`."""
-    normed = functools.partial(norm_of, norm, params.get("normalisation", {}), epsilon=1e-6)
-    found: dict[str, Any] = {
-        "post": lambda: normed(x + function(x)),
-        "pre": lambda: x + function(normed(x)),
-        "sandwich": lambda: (
-            x + norm_of(norm, params["normalisation_out"], function(normed(x)), 1e-6)
-        ),
-        "res_post": lambda: x + normed(function(x)),
-        "rezero": lambda: x + params["strength"] * function(x),
-        "none": lambda: function(normed(x)),
-    }
-    return found[placement]()
-
-
 def _distances(
     params: Tree | None, settings: dict[str, Any], length: int, causal: bool
 ) -> np.ndarray | float:
@@ -138,35 +118,3 @@ def _distances(
     nothing = np.zeros(1)
     biases = [scheme.bias(h, nothing, nothing, i, j) for h, i, j in np.ndindex(shape)]
     return np.array(biases).reshape(shape)
-
-
-def _heads(
-    params: Tree,
-    heads: int,
-    x: np.ndarray,
-    memory: np.ndarray,
-    causal: bool = False,
-    bias: np.ndarray | float = 0.0,
-    divided: bool = True,
-) -> np.ndarray:
-    """concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) W_o; `causal`: position i sees the positions up
-    to i. `bias` [H,Tq,Tk] is added to the scores; T5 does not divide them by sqrt(D).
-    """
-    query, key, value = (
-        rows @ params[name]["kernel"] + params[name].get("bias", 0.0)
-        for name, rows in (("w_query", x), ("w_key", memory), ("w_value", memory))
-    )
-    width = query.shape[1] // heads
-    divisor = np.sqrt(width) if divided else 1.0
-    added = np.broadcast_to(bias, (heads, len(x), len(memory)))
-    joined = np.zeros_like(query)
-    for h in range(heads):
-        part = slice(h * width, (h + 1) * width)
-        for i in range(len(x)):
-            seen = range(i + 1 if causal else len(memory))
-            weights = softmax(
-                np.array([query[i, part] @ key[j, part] / divisor + added[h, i, j] for j in seen])
-            )
-            for weight, j in zip(weights, seen, strict=True):
-                joined[i, part] += weight * value[j, part]
-    return joined @ params["out"]["kernel"] + params["out"].get("bias", 0.0)

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
 from tests.attention.position_oracles import sinusoid
 from tests.layers.gates.oracles import ORACLES as GATES
-from tests.layers.oracles import feed_forward
-from tests.systems.oracles.parts import Tree, affine, normalised, placed
+from tests.layers.oracles import norm_of
+from tests.systems.oracles.parts import Tree, affine, blocks
 
 EPSILON = 1e-5  # of batch norm
 
@@ -113,9 +112,10 @@ def vit(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarra
                 kernel = params["patches"]["kernel"]
                 x.append(np.tensordot(patch, kernel, axes=3) + params["patches"]["bias"])
                 places.append((i, j))
-        h = _encoded(params, settings, np.array(x) + _standing(params, settings, places), places)
+        x = np.array(x) + _standing(params, settings, places)
+        h = blocks(params, settings, x, "gelu", places=places)
         read = h[0] if first else h.mean(axis=0)
-        logits.append(read @ params["out"]["kernel"] + params["out"]["bias"])
+        logits.append(affine(params["out"], read))
     return np.array(logits)
 
 
@@ -130,28 +130,6 @@ def _standing(params: Tree, settings: dict[str, Any], places: list[tuple[int, in
             half = settings["width"] // 2
             return np.array([[*sinusoid(i, half), *sinusoid(j, half)] for i, j in places])
     return 0.0
-
-
-def _encoded(params: Tree, settings: dict[str, Any], x: np.ndarray, places: Any) -> np.ndarray:
-    """x [T,d] through the blocks and the norm on top."""
-    name, fields = part(settings, "attention", "multihead")
-    if fields.get("positions") == "rope_2d":
-        fields["positions"] = {"name": "rope_2d", "places": places}
-    apart = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
-    rule, told = part(settings, "visibility", "full")
-    mask = apart < told["width"] if rule == "window" else apart >= 0
-    for number in range(settings["layers"]):
-        own = params[f"layer_{number}"]
-
-        def attend(y: np.ndarray, own: Tree = own) -> np.ndarray:
-            return MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None])[0][0]
-
-        def forward(y: np.ndarray, own: Tree = own) -> np.ndarray:
-            return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)
-
-        functions = {"attention": attend, "feed_forward": forward}
-        x = placed(own, settings, x, functions, "layer_norm")
-    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x
 
 
 def _post(
@@ -207,9 +185,8 @@ def _padded(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     """Every s-th pixel of x, and channels of zeros up to those of `like`."""
     stride = 1 if x.shape[0] == like.shape[0] else 2
     found = np.zeros_like(like)
-    for i in range(like.shape[0]):
-        for j in range(like.shape[1]):
-            found[i, j, : x.shape[2]] = x[stride * i, stride * j]
+    for i, j in np.ndindex(like.shape[:2]):
+        found[i, j, : x.shape[2]] = x[stride * i, stride * j]
     return found
 
 
@@ -221,17 +198,15 @@ def _convolved(layer: Tree, x: np.ndarray, stride: int = 1) -> np.ndarray:
     padded = np.pad(x, ((edge, edge), (edge, edge), (0, 0)))
     rows, columns = ((one - 1) // stride + 1 for one in x.shape[:2])
     found = np.zeros((rows, columns, kernel.shape[3]))
-    for i in range(rows):
-        for j in range(columns):
-            window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
-            found[i, j] = np.tensordot(window, kernel, axes=3)
+    for i, j in np.ndindex(rows, columns):
+        window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
+        found[i, j] = np.tensordot(window, kernel, axes=3)
     return found
 
 
 def _normed(norm: Tree, x: np.ndarray) -> np.ndarray:
     """Batch norm with its running averages."""
-    spread = np.sqrt(norm["variance"] + EPSILON)
-    return (x - norm["mean"]) / spread * norm["scale"] + norm["bias"]
+    return norm_of("batch_norm", norm, x, EPSILON)
 
 
 def _windows(x: np.ndarray, size: int, stride: int, edge: int, of: Any) -> np.ndarray:
@@ -240,20 +215,13 @@ def _windows(x: np.ndarray, size: int, stride: int, edge: int, of: Any) -> np.nd
     padded = np.pad(x, around, constant_values=-np.inf) if edge else x
     rows = (padded.shape[0] - size) // stride + 1
     columns = (padded.shape[1] - size) // stride + 1
-    return np.array(
-        [
-            [
-                of(
-                    padded[stride * i : stride * i + size, stride * j : stride * j + size],
-                    axis=(0, 1),
-                )
-                for j in range(columns)
-            ]
-            for i in range(rows)
-        ]
-    )
+    found = np.zeros((rows, columns, x.shape[2]))
+    for i, j in np.ndindex(rows, columns):
+        window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
+        found[i, j] = of(window, axis=(0, 1))
+    return found
 
 
 def _read_out(params: Tree, x: np.ndarray) -> np.ndarray:
     """The mean over pixels, times W, plus b."""
-    return x.mean(axis=(0, 1)) @ params["out"]["kernel"] + params["out"]["bias"]
+    return affine(params["out"], x.mean(axis=(0, 1)))

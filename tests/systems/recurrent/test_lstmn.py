@@ -23,7 +23,6 @@ from tests.systems import checks, classifiers
 from tests.systems.language_models import SPECS, parameters
 from tests.systems.tiny import make, seldom
 
-READERS = ("readers/encoder/attention", "readers/decoder/attention")
 WRITING = checks.SPECS["lstmn_seq2seq"]
 
 
@@ -47,33 +46,6 @@ def test_the_map_of_a_single_step_holds_that_step_which_does_not_see_itself() ->
         left = {"readers": {"decoder": {"attention": {"weights": (collected,)}}}}
         maps = make(WRITING).maps(left)
         assert maps["readers/decoder/attention"].weights.tolist() == [[[[0.0]]]]
-
-
-@pytest.mark.parametrize(
-    ("case", "names"),
-    seldom(
-        (
-            ("lstmn_classifier", {"reader_0/attention", "reader_1/attention"}),
-            ("lstmn_pair-deep", {*READERS, "readers/decoder/inter_attention"}),
-            ("lstmn_pair-shallow", {*READERS, "readers/inter_attention"}),
-        ),
-        ("lstmn_pair-deep", {*READERS, "readers/decoder/inter_attention"}),
-    ),
-)
-def test_maps_of_classifiers_lie_between_the_texts_they_name(case: str, names: set[str]) -> None:
-    ids = classifiers.batch(*classifiers.TEXTS[case])
-    _, params, system = classifiers.prepared(classifiers.SPECS[case], len(ids))
-    look = jax.jit(lambda params: system.apply({"params": params}, *ids, mutable=[MAPS])[1])
-    maps = system.maps(look(params)[MAPS])
-    assert set(maps) == names
-    for name, one in maps.items():
-        lengths = {"source": 6, "target_in": 5}
-        assert one.weights.shape == (4, 1, lengths[one.rows], lengths[one.columns])
-        assert (one.rows == one.columns) != name.endswith("inter_attention")
-        if one.rows != one.columns:
-            np.testing.assert_allclose(one.weights[:3].sum(axis=-1), 1.0, atol=1e-6)
-            padding = np.broadcast_to((ids[0] == PAD)[:, None, None], one.weights.shape)
-            assert not np.asarray(one.weights)[padding].any()
 
 
 @pytest.mark.quick

@@ -10,12 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from attnlab.attention.protocol import LOSSES, MAPS
-from attnlab.data.vocabulary import EOS, PAD
-from attnlab.decoding.generate import Decoder, Functions
-from attnlab.decoding.settings import validate
 from attnlab.systems.recurrent.pointer_generator import mixture, scattered
 from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
 from tests.systems.oracles.pointer_generator import looks
@@ -76,55 +72,6 @@ def test_coverage_its_loss_and_the_weights_are_the_papers() -> None:
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, atol=2e-6)
 
 
-def test_gradients_of_words_and_coverage_are_those_of_the_oracle() -> None:
-    """Through the weights of every step, of which those before it are the coverage: central
-    differences in float64.
-    """
-    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(SPEC)))
-    rng = np.random.default_rng(3)
-    slope = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), params)
-
-    def wanted(params: Any) -> float:
-        log_probs, _, again = looks(params, SPEC, *batch())
-        return float((log_probs * DIRECTION).sum() + again.sum())
-
-    ends = [
-        wanted(jax.tree.map(lambda leaf, s, sign=sign: leaf + sign * 1e-6 * s, params, slope))
-        for sign in (1, -1)
-    ]
-    grads, _ = program()(narrow(params), *batch(), DIRECTION)
-    parts = [
-        (np.asarray(g, np.float64) * s)
-        for g, s in zip(jax.tree.leaves(grads), jax.tree.leaves(slope), strict=True)
-    ]
-    found = sum(float(one.sum()) for one in parts)
-    size = sum(float(np.abs(one).sum()) for one in parts)
-    assert abs(found - (ends[0] - ends[1]) / 2e-6) <= 5e-6 * max(1.0, size)
-
-
-def test_a_gate_that_is_open_says_and_one_that_is_shut_copies() -> None:
-    (source, _), params = batch(), parameters(make(SPEC))
-
-    def words(bias: float) -> tuple[np.ndarray, np.ndarray]:
-        log_probs, weights, _ = seen(
-            {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, bias)}}
-        )
-        return np.exp(log_probs), weights
-
-    said, _ = words(60.0)
-    assert (said > 1e-6).all()
-    copied, weights = words(-60.0)
-    of_word = np.stack(
-        [
-            np.where(source[:, None] == word, weights, 0.0).sum(axis=-1)
-            for word in range(VOCABULARY)
-        ],
-        axis=-1,
-    )
-    np.testing.assert_allclose(copied, of_word, atol=1e-6)
-    assert (copied[..., PAD] < 1e-6).all()
-
-
 def test_of_several_heads_the_mean_is_copied() -> None:
     """With the gate shut, of a mechanism with two heads."""
     system = make({**SPEC, "attention": {"name": "multihead", "heads": 2}, "coverage": "none"})
@@ -170,53 +117,3 @@ def test_words_that_no_weight_copies_have_the_slope_that_would_copy_them() -> No
         scores, jnp.zeros(1), copied
     )
     assert all(np.isfinite(one).all() for one in every)
-
-
-def test_rows_of_padding_and_sources_of_one_word_have_finite_slopes() -> None:
-    """What nobody copies has the logarithm of zero on the way, which no slope may meet; an empty
-    source leaves the vocabulary's share.
-    """
-    empty = np.zeros_like(batch()[0])
-    empty[0, 0] = EOS
-    slopes, (log_probs, _, _) = program()(
-        narrow(parameters(make(SPEC))), empty, batch()[1], DIRECTION
-    )
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-    assert np.isfinite(log_probs).all()
-    np.testing.assert_allclose(np.exp(log_probs[0]).sum(axis=-1), 1.0, atol=2e-6)
-    assert (np.exp(log_probs[1:]).sum(axis=-1) < 1.0).all()
-
-
-@pytest.mark.full
-def test_beams_carry_the_coverage_of_their_own_words() -> None:
-    """log P of every hypothesis, found step by step and in other rows than its parents', is that of
-    one pass over its words.
-    """
-    system, (source, _) = make(SPEC), batch()
-    params = parameters(system, seed=4)  # with it four sentences of each row end in time
-    call = functools.partial(system.apply, {"params": params})
-
-    def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[Any, Any, None]:
-        return *call(state, memory, tokens, method="step"), None  # type: ignore[misc]
-
-    def bind(_: Any) -> Functions:
-        return Functions(
-            functools.partial(call, method="encode"), functools.partial(call, method="start"), step
-        )
-
-    settings = validate(
-        {"method": "beam", "beam": 4, "n_best": 4, "max_ratio": 0.0, "max_extra": 5}
-    )
-    found = Decoder(bind, settings)(None, [(np.arange(3), {"source": source})])
-    table = jax.jit(lambda rows, words: call(rows, words))
-    for row, hypotheses in enumerate(found):
-        assert len(hypotheses) == 4
-        for one in hypotheses:
-            words = np.zeros((1, 5), np.int32)
-            words[0, : len(one.tokens)] = one.tokens
-            logits = np.array(
-                table(source[row : row + 1], np.concatenate([[[1]], words[:, :-1]], axis=1))
-            )[0]
-            log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-            expected = sum(log_probs[t, word] for t, word in enumerate(one.tokens))
-            np.testing.assert_allclose(one.log_prob, expected, atol=2e-5)

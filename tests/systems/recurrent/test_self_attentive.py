@@ -1,4 +1,4 @@
-"""The structured self-attentive embedding: its reductions, its penalty, and how its hops stand."""
+"""The structured self-attentive embedding: its penalty, and how its hops stand."""
 
 from __future__ import annotations
 
@@ -8,36 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.attention.mechanisms.hops import overlap
 from attnlab.attention.protocol import LOSSES
 from attnlab.errors import UserError
 from tests.systems.classifiers import SPECS, batch, make, parameters, prepared
 from tests.systems.oracles.self_attentive import penalties
 
 SPEC = SPECS["self_attentive"]
-
-
-@pytest.mark.full
-def test_one_hop_is_attention_pooling_with_an_additive_score() -> None:
-    """r = 1, and a query that adds nothing: v . tanh(W h_j) in both."""
-    one = {**SPEC, "attention": {**SPEC["attention"], "hops": 1}}
-    call, params, _ = prepared(one, 1)
-    pooling = make(SPECS["attention_pooling"])
-    look = {
-        "v": params["attention"]["w_hops"]["kernel"][:, 0],
-        "w_key": params["attention"]["w_hidden"],
-        "w_query": {"kernel": np.zeros((8, 5), np.float32)},
-    }
-    same = {
-        "reader": params["reader"],
-        "verdict": params["verdict"],
-        "query": np.ones(8, np.float32),
-        "attention": {"score": look},
-    }
-    ids = batch(1)
-    np.testing.assert_allclose(
-        call(params, *ids), jax.jit(pooling.apply)({"params": same}, *ids), atol=2e-6
-    )
 
 
 def test_the_penalty_is_handed_out_for_every_text() -> None:
@@ -56,20 +32,6 @@ def test_the_penalty_is_handed_out_for_every_text() -> None:
         params
     )["reader"]["embed"]["embedding"]
     assert (np.asarray(slope)[0] == 0.0).all() and np.abs(slope).max() > 1e-3
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("hops", "length", "expected"), [(2, 20, 1.81), (4, 20, 3.64), (30, 20, 29.25)]
-)
-def test_penalty_of_uniform_and_of_equal_rows(hops: int, length: int, expected: float) -> None:
-    uniform = np.full((1, hops, 1, length), 1 / length, np.float32)
-    assert float(overlap(uniform)[0, 0]) == pytest.approx(expected, abs=6e-3)  # type: ignore[arg-type]
-    same = np.zeros((1, hops, 1, length), np.float32)
-    same[..., 3] = 1.0
-    assert float(overlap(same)[0, 0]) == hops * (hops - 1)  # type: ignore[arg-type]
-    apart = np.eye(length, dtype=np.float32)[None, : min(hops, length), None]
-    assert float(overlap(apart)[0, 0]) == 0.0  # type: ignore[arg-type]
 
 
 @pytest.mark.full

@@ -9,14 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import build
-from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers import loops
 from attnlab.training.drawing import first_params
-from tests.systems.checks import SPECS, batch, make, parameters
+from tests.systems.checks import SPECS, batch, make
 from tests.systems.test_starts import drawn
 from tests.systems.tiny import seldom
 
@@ -28,7 +26,7 @@ TOKENS = jnp.asarray([[1, 2, 3, 4, 5], [3, 2, 6, 0, 0]])
 
 
 def decoder(**changes: Any) -> Any:
-    return build(SYSTEMS, ConfigDict({**DECODER, **changes}), "system")(vocabulary=7)
+    return make({**DECODER, **changes})
 
 
 @pytest.mark.parametrize(
@@ -54,52 +52,78 @@ def test_each_place_has_its_dropout(changes: dict[str, Any], random: bool) -> No
 
 SOME = {"name": "by_layer", "one": {"name": "multihead", "heads": 2}, "other": {"name": "none"}}
 HYBRID = {**SOME, "other": {"name": "recurrent"}, "pattern": ("one", "other", "other")}
+
+
+def sharing(positions: str) -> dict[str, Any]:
+    """Two stacks, each with one table of positions for all its layers."""
+    heads = {"name": "multihead", "heads": 2, "positions": {"name": positions}}
+    looks = {"encoder_attention": heads, "decoder_attention": heads}
+    return {**SPECS["transformer-t5"], "dropout": 0.0, "layers": 4, **looks}
+
+
 LOOPS: dict[str, dict[str, Any]] = {
-    "alike": {},
-    "periods": {"attention": SOME},
-    "periods-and-a-rest": {"attention": HYBRID, "layers": 7},
-    "window": {"visibility": {"name": "by_layer", "one": "full", "other": "window"}, "layers": 2},
+    "alike": DECODER,
+    "periods": {**DECODER, "attention": SOME},
+    "periods-and-a-rest": {**DECODER, "attention": HYBRID, "layers": 7},
+    "window": {
+        **{**DECODER, "layers": 2},
+        "visibility": {"name": "by_layer", "one": "full", "other": "window"},
+    },
+    "two-stacks": {**SPECS["transformer-by-layer"], "layers": 4},
+    "shared-t5": sharing("t5"),
+    "shared-alibi": sharing("alibi"),
 }
-
-
 SCAN, REMAT = {"scan": True}, {"remat": True}
 BOTH = SCAN | REMAT
+RUNS = [
+    *(("alike", SCAN), ("alike", REMAT), ("alike", BOTH), ("periods", BOTH)),
+    *(("periods-and-a-rest", SCAN), ("periods-and-a-rest", REMAT), ("window", BOTH)),
+    *(("two-stacks", BOTH), ("shared-t5", SCAN), ("shared-t5", BOTH), ("shared-alibi", BOTH)),
+]
 
 
-@pytest.mark.parametrize(
-    ("case", "run"),
-    seldom(
-        (
-            *(("alike", SCAN), ("alike", REMAT), ("alike", BOTH), ("periods", BOTH)),
-            *(("periods-and-a-rest", SCAN), ("periods-and-a-rest", REMAT), ("window", BOTH)),
-        ),
-        *(("periods", BOTH), ("window", BOTH)),
-    ),
-)
+@pytest.mark.parametrize(("case", "run"), seldom(RUNS, ("periods", BOTH), ("window", BOTH)))
 def test_loops_compute_the_same_and_keep_parameters(case: str, run: dict[str, bool]) -> None:
+    """Values and gradients are those of layers written out. A stack is one loop, which gets a table
+    that its layers share once, not once for each layer.
+    """
     params, one, slope = _plain(case)
-    other = decoder(**LOOPS[case], **run)
-    again = first_params(other.init, jax.random.key(0), TOKENS)
-    jax.tree.map(np.testing.assert_array_equal, params, again)
+    other = make({**LOOPS[case], **run})
+    jax.tree.map(np.testing.assert_array_equal, params, _parameters(other))
     two, slope_two = _slope(other, params)
     np.testing.assert_allclose(one, two, rtol=1e-6)
     there = dict(jax.tree_util.tree_leaves_with_path(slope_two))
     for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
         np.testing.assert_allclose(leaf, there[name], rtol=2e-5, atol=1e-6)
+    if "shared" in case:
+        text = str(jax.make_jaxpr(lambda params: _loss(other, params))(params))
+        assert text.count("scan[") == 2
+        assert "[4,32,2]" not in text.replace(" ", "")  # four tables of 32 buckets, 2 heads
 
 
 @functools.cache
 def _plain(case: str) -> Any:
-    """Parameters, value and slope of a stack that is written out; one for all ways to run it."""
-    system = decoder(**LOOPS[case])
-    params = first_params(system.init, jax.random.key(0), TOKENS)
+    """Parameters, value and slope of layers that are written out; one for all ways to run them."""
+    system = make(LOOPS[case])
+    params = _parameters(system)
     return params, *_slope(system, params)
 
 
+def _read(system: Any) -> tuple[Any, ...]:
+    return (TOKENS,) if isinstance(system, LanguageModel) else batch()
+
+
+def _parameters(system: Any) -> Any:
+    return first_params(system.init, jax.random.key(0), *_read(system))
+
+
+def _loss(system: Any, params: Any) -> jax.Array:
+    squares: jax.Array = (system.apply(params, *_read(system)) ** 2).mean()
+    return squares
+
+
 def _slope(system: Any, params: Any) -> Any:
-    return jax.jit(jax.value_and_grad(lambda params: (system.apply(params, TOKENS) ** 2).mean()))(
-        params
-    )
+    return jax.jit(jax.value_and_grad(lambda params: _loss(system, params)))(params)
 
 
 def test_a_loop_is_a_loop_and_drops_by_layer() -> None:
@@ -136,61 +160,3 @@ def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
     assert len(system.maps(collected[MAPS])) == 4
     np.testing.assert_allclose(pieces[0], whole[0], atol=1e-5)
     np.testing.assert_allclose(watched, whole, atol=1e-5)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("positions", "run"), [("t5", SCAN), ("t5", REMAT), ("t5", BOTH), ("alibi", BOTH)]
-)
-def test_layers_that_share_positions_are_loops_too(positions: str, run: dict[str, bool]) -> None:
-    """Values and gradients are those of layers written out, that of the shared table among them;
-    the loop gets the table once, not once for each layer. A scheme may have no parameters.
-    """
-    params, one, slope = _shared(positions)
-    other = make({**_sharing(positions), **run})
-    jax.tree.map(np.testing.assert_array_equal, params, parameters(other))
-    two, slope_two = _pair_slope(other, params)
-    np.testing.assert_allclose(one, two, rtol=1e-6)
-    if positions == "t5":
-        assert np.abs(slope["encoder_positions"]["table"]).max() > 1e-4
-    found = dict(jax.tree_util.tree_leaves_with_path(slope_two))
-    for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
-        np.testing.assert_allclose(leaf, found[name], rtol=2e-5, atol=1e-6)
-    text = str(jax.make_jaxpr(lambda params: _loss(other, params))(params))
-    assert text.count("scan[") == (2 if "scan" in run else 0)
-    assert f"[4,{32},2]" not in text.replace(" ", "")  # four tables of 32 buckets, 2 heads
-
-
-def _sharing(positions: str) -> dict[str, Any]:
-    heads = {"name": "multihead", "heads": 2, "positions": {"name": positions}}
-    looks = {"encoder_attention": heads, "decoder_attention": heads}
-    return {**SPECS["transformer-t5"], "dropout": 0.0, "layers": 4, **looks}
-
-
-@functools.cache
-def _shared(positions: str) -> Any:
-    """Parameters, value and slope where layers are written out; one for all ways to run them."""
-    plain = make(_sharing(positions))
-    params = parameters(plain)
-    return params, *_pair_slope(plain, params)
-
-
-def _loss(system: Any, params: Any) -> jax.Array:
-    squares: jax.Array = (system.apply({"params": params}, *batch()) ** 2).mean()
-    return squares
-
-
-def _pair_slope(system: Any, params: Any) -> Any:
-    return jax.jit(jax.value_and_grad(lambda params: _loss(system, params)))(params)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("run", [SCAN, BOTH])
-def test_both_stacks_of_a_transformer_are_loops(run: dict[str, bool]) -> None:
-    spec = {**SPECS["transformer-by-layer"], "layers": 4}
-    plain, other = make(spec), make({**spec, **run})
-    params, ids = {"params": parameters(plain)}, batch()
-    both = jax.jit(lambda params: [one.apply(params, *ids) for one in (plain, other)])
-    np.testing.assert_allclose(*both(params), rtol=1e-5, atol=1e-5)
-    text = str(jax.make_jaxpr(lambda *ids: other.apply(params, *ids))(*ids))
-    assert text.count("scan[") == 2

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from attnlab.config.registry import build
-from attnlab.systems import SYSTEMS
-from tests.systems.checks import CHECKS, SPECS, batch, prepared
+from tests.systems.checks import CHECKS, SPECS, batch, make, parameters, prepared
 from tests.systems.tiny import seldom
-
-IDS = jnp.ones((1, 2), jnp.int32)
-
-
-def shapes(spec: dict[str, Any], vocabulary: int) -> Any:
-    """The parameters of a Transformer of this size, without making any."""
-    system = build(SYSTEMS, ConfigDict({"name": "transformer", **spec}), "system")(
-        source_vocabulary=vocabulary, target_vocabulary=vocabulary
-    )
-    return jax.eval_shape(system.init, jax.random.key(0), IDS, IDS)["params"]
 
 
 def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
-    shared = shapes(SPECS["transformer-t5"], 17)
-    alone = shapes({**SPECS["transformer-t5"], "share_positions": False}, 17)
+    shared, alone = (
+        parameters(make({**SPECS["transformer-t5"], "share_positions": share}))
+        for share in (True, False)
+    )
     assert {"encoder_positions", "decoder_positions"} <= set(shared)
     count = lambda params: sum(leaf.size for leaf in jax.tree.leaves(params))
     table = count(shared["encoder_positions"])
@@ -36,18 +22,12 @@ def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
 
 
 @pytest.mark.parametrize("promise", seldom(CHECKS, "cached decoding"))
-@pytest.mark.parametrize(
-    "mixer",
-    seldom(
-        ({"name": "recurrent", "cell": "gru", "state": 5}, {"name": "convolution", "kernel": 2}),
-        {"name": "convolution", "kernel": 2},
-    ),
-)
-def test_a_mixer_that_is_no_attention_in_the_decoder(mixer: dict[str, Any], promise: str) -> None:
+def test_a_mixer_that_is_no_attention_in_the_decoder(promise: str) -> None:
     """All that is promised of the Transformer holds: no look ahead, inert padding, stepwise
     decoding, rows of different lengths, ...
     """
     small = {"layers": 1, "share": "none"}  # untied: causality is told by the same program
+    mixer = {"name": "convolution", "kernel": 2}
     CHECKS[promise]({**SPECS["transformer"], **small, "decoder_attention": mixer})
 
 
