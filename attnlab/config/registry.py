@@ -126,8 +126,9 @@ class Table(Generic[T]):
         if not callable(component):
             raise UserError(f"{where}: expected a class or a function, this is {described}")
         read = getattr(component, "read", None)
-        for old, new in errors.RENAMED.items():
-            if hasattr(component, old) or (read and old in inspect.signature(read).parameters):
+        taken = inspect.signature(read).parameters if callable(read) else ()
+        for old, new in errors.RENAMED.items() if base else ():  # what follows no protocol is free
+            if hasattr(component, old) or old in taken:
                 raise UserError(f"{where}: {described} has {old}, which is now {new}")
         for attribute in self.declares:
             _check_declared(

@@ -108,9 +108,11 @@ def test_a_worker_is_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         stub.until((tmp_path / "here").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
     threading.Thread(target=cancel).start()
     with pytest.raises(KeyboardInterrupt):
         run_worker(("-c", blocked), *given)
+    signal.signal(signal.SIGINT, before)
     assert (tmp_path / "left").exists()
 
 

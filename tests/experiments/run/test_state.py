@@ -106,12 +106,12 @@ def test_when_silence_is_too_long(trial: Trial, tmp_path: Path) -> None:
         seen = look(trial, tmp_path)
         assert (seen.heard, seen.pace) == (start, None)
         assert [seen.stalled(start + after) for after in (-5, 1700, 1900)] == [False, False, True]
-        attempts._append(workdir, {"event": "step", "time": start + 60, "seconds": 6.0, "step": 3})
+        attempts._append(workdir, "step", {"seconds": 6.0, "step": 3}, start + 60)
         seen = look(trial, tmp_path)
         # by the clock that nobody sets
         assert (seen.age(start + 90), seen.gap, seen.pace) == (30, 60, 2.0)
         assert [seen.stalled(seen.heard + after) for after in (590, 610)] == [False, True]
-        attempts._append(workdir, {"event": "step", "time": start + 460, "step": 4})
+        attempts._append(workdir, "step", {"step": 4}, start + 460)
         assert [look(trial, tmp_path).stalled(start + 460 + after) for after in (1990, 2010)] == [
             False,
             True,

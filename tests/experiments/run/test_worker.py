@@ -287,7 +287,7 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     stub.behave(tmp_path, additive_0="wait")
 
     def ask() -> None:
-        stub.until(lambda: count("running", plan, tmp_path) > 0)
+        stub.until(lambda: look_at_all(plan, tmp_path)[0].attempts > 0)
         for trial in (plan.trials()[0], plan.trials()[3]):
             trial.workdir(tmp_path).mkdir(parents=True, exist_ok=True)
             attempts.stop(trial.workdir(tmp_path), "stopped by request: of no use")
