@@ -57,8 +57,10 @@ def sentences(records: Records) -> Iterator[str]:
 
 
 def first_look(records: Records) -> str | None:
-    """When the test split was first read; in sweeps of version 1, when the choice was made."""
-    if records.plan.version > 1:
+    """When the test split was first read; when the choice was made, in sweeps of version 1 that kept
+    no looks.
+    """
+    if records.plan.version > 1 or (records.looks and records.looks[0]["event"] == "choice"):
         return next((look["time"] for look in records.looks if look["event"] == "test"), None)
     scored = any(record.scores["test"] for record in records.trials)
     return records.choice.made if scored and records.choice is not None else None

@@ -46,22 +46,17 @@ def of_trial(
         assert items is not None
         score, recorded = items.score(name), test.get(name, math.nan)
         same = math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING)
-        if is_finite(score) and not same:  # others are not read from results.json
+        if not same and (is_finite(score) or name in test):  # others are not read there
             yield f"{name} is {recorded:.6g} in results.json and {score:.6g} by items.npz"
-    logged = record.series("valid", chosen_by).get(int(valid.get("step", -1)))
-    if logged is not None and chosen_by in valid and logged != valid[chosen_by]:
+    by_step = {point["step"]: point for point in record.logged.curve if point["split"] == "valid"}
+    logged = by_step.get(valid.get("step"), {}).get(chosen_by)
+    if isinstance(logged, float) and chosen_by in valid and logged != valid[chosen_by]:
         yield f"{chosen_by} is {valid[chosen_by]:.6g} in valid.json and {logged:.6g} in metrics.jsonl"
     yield from (f"{file} is not what the run left" for file in altered or ())
     if manifest is not None and manifest.config.get("seed", record.seed) != record.seed:
         yield f"manifest.json is of seed {manifest.config['seed']}"
-    if altered is None and is_recorded(record):
+    if altered is None and test and manifest is not None and manifest.version > 1:
         yield "digests.json is missing"
-
-
-def is_recorded(record: Record) -> bool:
-    """Whether it was scored on the test split by a version that records how."""
-    version = 1 if record.manifest is None else record.manifest.version
-    return version > 1 and bool(record.scores["test"])
 
 
 def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -72,10 +67,13 @@ def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str
         if look["event"] == "test"
         for seed in look["scored"]
     }
+    noted = bool(records.looks) and records.looks[0]["event"] == "choice"
     for trial in reported:
-        name = trial.seen.trial.name
+        name, manifest = trial.seen.trial.name, trial.manifest
         yield from ((name, text) for text in trial.misfits)
-        if is_recorded(trial) and (trial.candidate.id, trial.seed) not in looked:
+        must = noted or records.plan.version > 1 or (manifest is not None and manifest.version > 1)
+        scored = bool(trial.scores["test"])
+        if scored and must and (trial.candidate.id, trial.seed) not in looked:
             yield name, "looks.jsonl does not know that it was scored on the test split"
     for first, second in itertools.combinations(reported, 2):
         same = (first.logged.curve, first.logged.pace) == (second.logged.curve, second.logged.pace)

@@ -68,6 +68,7 @@ UNKNOWN = "looks.jsonl does not know that it was scored on the test split"
 CASES: tuple[tuple[str, Any, str, bool], ...] = (
     ("results.json", {"exact": 0.95}, "exact is 0.95 in results.json and 0.8 by items.npz", True),
     ("results.json", {"loss": 0.1}, f"results.json {LEFT}", False),
+    ("results.json", {"perplexity": 3.0}, "perplexity is 3 in results.json and 1.39371e+65", True),
     ("results.json", {"split": "valid"}, "scores of the test split are of 'valid'", True),
     ("results.json", {"step": 6}, "step 6, the parameters that were kept of 12", True),
     ("valid.json", {"loss": 0.5}, "loss is 0.5 in valid.json and 1.2 in metrics.jsonl", True),
