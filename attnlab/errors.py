@@ -24,18 +24,20 @@ _folders: set[pathlib.Path] = (
 )  # where the modules and files lie that a command has named: a user's own
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
 RENAMED = {
-    "so_far": "history",
-    "no_looks": "initial_history",
-    "map_labels": "stored_labels",
-    "Axis": "the list of its labels, with stored_labels for the file of maps",
-    "Maps": "a mapping of AttentionMap, see attnlab.tasks.maps",
+    "attnlab.attention": {"so_far": "history", "no_looks": "initial_history"},
+    "attnlab.tasks": {
+        "map_labels": "stored_labels",
+        "load_data": "a Dataset in loads, whose load reads it",
+        "Axis": "the list of its labels, with stored_labels for the file of maps",
+        "Maps": "a mapping of AttentionMap, see attnlab.tasks.maps",
+    },
 }
-"""What users' code of earlier versions may say in our protocols, and what it is called now."""
+"""What users' code of earlier versions may say in the protocols of a room, and what it is called now."""
 MOVED = {
     "attnlab.attention.so_far": "attnlab.attention.history",
     "asking": "said by the arguments weights= and history= themselves",
     "standing": "token_positions",
-    "Look": "AttentionInputs",
+    "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",
 }
 """What it may import of ours, and what that is called now."""
 
@@ -154,7 +156,8 @@ def reason(error: BaseException) -> str:
         text = str(error).strip().partition("\n\n")[0]
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     if isinstance(error, (AttributeError, TypeError, ImportError)):
-        names = RENAMED | MOVED if isinstance(error, ImportError) else RENAMED
+        names = {old: new for room in RENAMED.values() for old, new in room.items()}
+        names |= MOVED if isinstance(error, ImportError) else {}
         renamed = {old: new for old, new in names.items() if f"'{old}'" in text}
         text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -6,6 +6,7 @@ Axis letters: B rows, T tokens, d width.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import time
@@ -101,7 +102,8 @@ def plain(module: Any) -> Any:
     factory = isinstance(module, functools.partial | type)
     of, given = behind(module) if factory else type(module), getattr(module, "keywords", {})
     fields: dict[str, Any] = {}
-    if isinstance(getattr(of, "kernel", None), str):
+    settable = dataclasses.fields(of) if dataclasses.is_dataclass(of) else ()
+    if any(field.name == "kernel" and isinstance(field.default, str) for field in settable):
         fields["kernel"] = "plain"
     for field, table in getattr(of, "parts", {}).items():
         part = given.get(field, getattr(of if factory else module, field))

@@ -213,7 +213,7 @@ def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
 
 def _labels(run: Run) -> dict[str, Any]:
     """The labels of a classifier, by number."""
-    names = getattr(getattr(run.task.data, "classes", None), "names", ())
+    names = run.task.data.learned.classes
     if not names:
         return {}
     numbered = {name: number for number, name in enumerate(names)}

@@ -17,8 +17,8 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
-_PROMPTED = {"language_modelling": "vocabulary", "text_to_text": "source_vocabulary"}
-"""Tasks that read prompts, and the attribute of their data with the vocabulary."""
+_PROMPTED = {"language_modelling": "target", "text_to_text": "source"}
+"""Tasks that read prompts, and which vocabulary of theirs has them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         if trained.config.task not in _PROMPTED:
             raise UserError(f"generate --special and --chat: for tasks {', '.join(_PROMPTED)} only")
-        vocabulary = getattr(trained.task.data, _PROMPTED[trained.config.task])
+        vocabulary = getattr(trained.task.data.learned, _PROMPTED[trained.config.task])
         lines = prompts(vocabulary, lines, arguments.chat or "special")
     if arguments.stream:
         _stream(trained, lines)

@@ -124,7 +124,8 @@ class Learned:
     @property
     def vocabulary(self) -> Vocabulary:
         """That of the target, or of all texts."""
-        assert self.target is not None
+        if self.target is None:
+            raise AttributeError("these data have no vocabulary")
         return self.target
 
     @property

@@ -40,7 +40,7 @@ class Texts(Dataset[str]):
     def of_config(cls, data: Mapping[str, Any]) -> Any:
         """See `Dataset.of_config`."""
         source = build(SOURCES, data, "config.data")()
-        if not (hasattr(source, "loaded") or callable(getattr(source, "texts", None))):
+        if not (any(callable(getattr(source, method, None)) for method in ("loaded", "texts"))):
             raise UserError(
                 f"config.data={data['name']}: language modelling needs a source with texts(split),"
                 " such as text, shards, associations or tfds; one_side makes one of a source of pairs"

@@ -252,13 +252,11 @@ class Task(Shown, Generic[Config, Data, Model]):
         self,
         params: Params,
         batch: Batch,
-        *,
-        rngs: Rngs | None = None,
-        mutable: Sequence[str] | bool = False,
+        **options: Tree,
     ) -> Tree:
-        """The outputs of the system for a batch; see `linen.Module.apply`."""
+        """The outputs of the system for a batch; `options` goes to `linen.Module.apply`."""
         inputs = (jnp.asarray(batch[name]) for name in self.inputs)
-        return self.system.apply({"params": params}, *inputs, rngs=rngs, mutable=mutable)
+        return self.system.apply({"params": params}, *inputs, **options)
 
     @staticmethod
     def rngs(key: jax.Array) -> dict[str, jax.Array]:

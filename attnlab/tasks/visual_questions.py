@@ -15,6 +15,7 @@ Axis letters: B batch, H height, W width, C answers, S tokens of the question.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -143,14 +144,17 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         "question_tokens": ("question",),
         "joined_tokens": ("joined",),
     }
-    grid: tuple[int, int]
 
     def __init__(self, config: schemas.VisualQuestions, data: QuestionData) -> None:
         self.special = data.vocabulary.special
         answers, shape = len(data.learned.classes), data.learned.shape
         system = build_system(config, data.vocabulary.size, answers, shape, self.special)
         super().__init__(config, data, system)
-        self.grid = system.grid(shape)
+
+    @functools.cached_property
+    def grid(self) -> tuple[int, int]:  # type: ignore[override]
+        """Height and width of the map of places, of a system that looks at some."""
+        return self.system.grid(self.data.learned.shape)
 
     @classmethod
     def check(cls, config: schemas.VisualQuestions) -> None:

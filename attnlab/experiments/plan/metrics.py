@@ -82,7 +82,8 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
 def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
     """A score and all those of the task, with what each depends on."""
     scores = declared(task)
-    classes = bool(getattr(getattr(task, "data", None), "classes", ()))
+    learned = getattr(getattr(task, "data", None), "learned", None)
+    classes = bool(getattr(learned, "classes", ()) or getattr(learned, "sentences", 0))
     return {name: depends_on(name, scores.get(name), classes) for name in (*scores, metric)}
 
 
