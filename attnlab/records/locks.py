@@ -84,13 +84,17 @@ class RunLock:
     The file itself stays: removing it would let two processes lock two different files. The
     directory is made if absent.
 
+    Args:
+      workdir: the run directory.
+      later: return before it is proved that no other machine has it too; then call `prove`.
+
     Raises:
       Held: another process holds it.
       Unlocked: it holds nothing.
       UserError: the directory cannot be written.
     """
 
-    def __init__(self, workdir: str | Path) -> None:
+    def __init__(self, workdir: str | Path, later: bool = False) -> None:
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,9 +116,10 @@ class RunLock:
         here: Holder = {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
         self._record: Holder = {**here, "machine": machine(), "nonce": secrets.token_hex(8)}
         self._write()
-        self._prove(before is not None and _is_open_elsewhere(before))
-        _watched.add(self)
-        _watch()
+        wait = before is not None and _is_open_elsewhere(before)
+        self._until = time.monotonic() + (ANSWER if wait else 0.0)
+        if not later:
+            self.prove()
 
     def _lock(self) -> None:
         """Take the lock; `is_held` may be looking at it for an instant."""
@@ -142,12 +147,14 @@ class RunLock:
         record = _record(self._path) or self._record
         return "" if (nonce := record.get("nonce", "")) == self._record["nonce"] else nonce
 
-    def _prove(self, wait: bool) -> None:
-        """Raise `Unlocked` if another process answers, at once or within `ANSWER`."""
-        until = time.monotonic() + (ANSWER if wait else 0.0)
+    def prove(self) -> None:
+        """Raise `Unlocked` if another process answers, at once or within `ANSWER` of the time at
+        which this one wrote itself down; then begin to answer others.
+        """
         while not self._other():
-            if time.monotonic() >= until:
-                return
+            if time.monotonic() >= self._until:
+                _watched.add(self)
+                return _watch()
             time.sleep(min(WATCH, ANSWER) / 4)
         self._file.close()
         raise Unlocked(self._workdir)
@@ -170,9 +177,10 @@ class RunLock:
         """Give the lock up. Safe to call twice."""
         with _writing:
             if not self._file.closed:
-                self._record["end"] = timestamp()
-                with contextlib.suppress(OSError):
-                    self._write()
+                if not self._other():  # else its record stays
+                    self._record["end"] = timestamp()
+                    with contextlib.suppress(OSError):
+                        self._write()
                 self._file.close()
 
     def __enter__(self) -> RunLock:
@@ -255,9 +263,13 @@ def machine() -> str:
 
 
 def _is_open_elsewhere(record: Holder) -> bool:
-    """Whether a process of another machine has not said that it has given the lock up."""
+    """Whether a process of another machine has not said that it has given the lock up; those of
+    earlier versions, without a nonce, never say it, nor do they answer.
+    """
     here = (socket.gethostname(), machine())
-    return "end" not in record and (record["host"], record.get("machine", here[1])) != here
+    if "end" in record or "nonce" not in record:
+        return False
+    return (record["host"], record.get("machine", here[1])) != here
 
 
 def _record(path: Path) -> Holder | None:

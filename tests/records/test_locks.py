@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -107,12 +108,30 @@ def test_a_lock_that_another_machine_does_not_see_is_refused(
 def test_what_has_died_on_another_machine_does_not_answer(
     record: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier versions wrote no nonce."""
-    monkeypatch.setattr(locks, "ANSWER", 0.2)
+    """Earlier versions wrote no nonce, and cannot answer: nothing is waited for."""
+    monkeypatch.setattr(locks, "ANSWER", 0.2 if record else 1e9)
     died = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z", **record}
     (tmp_path / ".lock").write_text(json.dumps(died))
     with RunLock(tmp_path):
         assert f"pid {os.getpid()} on {socket.gethostname()}" in holder(tmp_path)
+
+
+def test_several_locks_wait_for_an_answer_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "ANSWER", 0.5)
+    died = {"pid": 1, "host": "a", "start": "2026-01-01T00:00:00Z", "nonce": "1"}
+    folders = [tmp_path / str(number) for number in range(8)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / ".lock").write_text(json.dumps(died))
+    began = time.monotonic()
+    taken = [RunLock(folder, later=True) for folder in folders]
+    for lock in taken:
+        lock.prove()
+    assert 0.5 <= time.monotonic() - began < 3.0
+    for lock in taken:
+        lock.release()
 
 
 def test_one_of_two_that_train_ends(

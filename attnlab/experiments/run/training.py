@@ -61,8 +61,12 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
     began = time.perf_counter()
     for trial in trials:
         trial.workdir(directory).mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as locks:
-        free = [trial for trial in trials if _locked(trial, directory, locks)]
+    with contextlib.ExitStack() as stack:
+        locks = [_locked(trial, directory, stack) for trial in trials]
+        for lock in locks:
+            if lock is not None:
+                lock.prove()
+        free = [trial for trial, lock in zip(trials, locks, strict=True) if lock is not None]
         wanted = [trial for trial in free if is_left(trial, directory)]
         busy = HELD if len(free) < len(trials) else 0
         if not wanted:
@@ -76,12 +80,11 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
         return _trained(wanted, directory, slot, began) or busy
 
 
-def _locked(trial: Trial, directory: Path, locks: contextlib.ExitStack) -> bool:
-    """Take a trial's lock, if nobody holds it."""
+def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLock | None:
+    """Take a trial's lock, still to be proved, if nobody holds it."""
     with contextlib.suppress(Held):
-        locks.enter_context(RunLock(trial.workdir(directory)))
-        return True
-    return False
+        return stack.enter_context(RunLock(trial.workdir(directory), later=True))
+    return None
 
 
 def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
