@@ -62,21 +62,22 @@ class Leaving:
 
     Args:
       grace: seconds. One that still compiles when half of them are over has as many again, until
-        that is done, but for no more than `COMPILING`.
+        that is done.
+      compiling: seconds that it has beyond these at most while it compiles.
 
     Attributes:
       seconds: that it has in all.
     """
 
-    def __init__(self, grace: float) -> None:
-        self._grace, self._asked = grace, time.monotonic()
+    def __init__(self, grace: float, compiling: float = COMPILING) -> None:
+        self._grace, self._compiling, self._asked = grace, compiling, time.monotonic()
         self.seconds = grace
 
     def over(self, compiles: bool) -> bool:
         """Whether its time is over."""
         now = time.monotonic() - self._asked
         if compiles and now >= self.seconds - self._grace / 2:
-            self.seconds = min(now, COMPILING) + self._grace
+            self.seconds = min(now, self._compiling) + self._grace
         return now >= self.seconds
 
 
@@ -89,6 +90,7 @@ class Live:
       job: whose it is.
       slot: where it runs.
       grace: seconds that it has to leave.
+      compiling: beyond these, while it compiles.
 
     Attributes:
       job: whose it is.
@@ -101,11 +103,18 @@ class Live:
     """
 
     def __init__(
-        self, work: Perform, directory: Path, job: Job, slot: Slot, grace: float = GRACE
+        self,
+        work: Perform,
+        directory: Path,
+        job: Job,
+        slot: Slot,
+        grace: float = GRACE,
+        compiling: float = COMPILING,
     ) -> None:
         self.job, self.slot, self.why, self.asked = job, slot, "", False
         self.open, self.alone, self.before = list(job.trials), False, 0.0
-        self._grace, self._leaving, self._killed = grace, Leaving(grace), False
+        self._grace, self._compiling, self._killed = grace, compiling, False
+        self._leaving = Leaving(grace, compiling)
         self._under_way = multiprocessing.get_context("forkserver").RawValue("i", 0)
         self._code: int | None = None
         self._kills, self._began = memory.kills(), time.monotonic()
@@ -149,7 +158,7 @@ class Live:
     def ask(self) -> None:
         """Ask it to save and leave, once."""
         if not self.asked:
-            self.asked, self._leaving = True, Leaving(self._grace)
+            self.asked, self._leaving = True, Leaving(self._grace, self._compiling)
             self._send(signal.SIGTERM)
 
     @property

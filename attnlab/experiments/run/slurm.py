@@ -177,6 +177,7 @@ class Cluster(Placed):
         options: WorkOptions = DEFAULTS,
     ) -> None:
         super().__init__(directory, request.workers, board, stop)
+        options = dataclasses.replace(options, grace=min(options.grace, request.warning))
         self._request, self._job = request, ArrayJob(self._directory, options)
         self._submitit, self.logs = _submitit(), str(self._directory / "slurm")
         self._executor = self._submitit.AutoExecutor(
@@ -245,11 +246,12 @@ class ArrayJob:
 
     def __call__(self, number: int) -> None:
         """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
-        again.
+        again. One that compiles has no longer than others: SLURM would kill both before that.
         """
+        options = dataclasses.replace(self.options, compiling=0.0)
         with Leave() as leave:
             try:
-                work(self.directory, [allotted(number)], leave, self.options)
+                work(self.directory, [allotted(number)], leave, options)
             except UserError as error:  # the launcher tells it
                 print(f"error: {error}", file=sys.stderr)
         if leave.signal is not None and (leave.requeue or preempted()):

@@ -23,7 +23,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, finals, stacked, training
-from attnlab.experiments.run.live import GRACE, Live, Perform, died
+from attnlab.experiments.run.live import COMPILING, GRACE, Live, Perform, died
 from attnlab.experiments.run.output import last_line, shortened
 from attnlab.experiments.run.process import perform
 from attnlab.experiments.run.selection import Choice
@@ -57,12 +57,14 @@ class WorkOptions:
       grace: seconds in which a process that is asked to leave must do so; then it is killed. One
         that compiles a program has longer (`live.Leaving`).
       accept_cores: run trials on fewer cores than planned.
+      compiling: seconds that one that compiles has beyond `grace` at most.
     """
 
     part: Part = WHOLE
     limit: float | None = None
     grace: float = GRACE
     accept_cores: bool = False
+    compiling: float = COMPILING
 
 
 DEFAULTS = WorkOptions()
@@ -206,9 +208,8 @@ class Worker:
         before = max(
             attempts.spent(attempts.read(trial.workdir(self._directory))) for trial in left
         )
-        self._live.append(
-            live := Live(self.perform, self._directory, job, slot, self._options.grace)
-        )
+        grace, compiling = self._options.grace, self._options.compiling
+        self._live.append(live := Live(self.perform, self._directory, job, slot, grace, compiling))
         live.open, live.alone = left, self._is_hungry(job)
         live.before = before * len(left) if job.kind == "train" else 0.0
         self._board.started(job, slot)

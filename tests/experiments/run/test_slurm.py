@@ -29,6 +29,7 @@ from attnlab.experiments.run.slurm import (
 )
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.worker import WorkOptions
 from attnlab.records import attempts
 from tests.experiments import real, stub
 
@@ -277,6 +278,26 @@ def test_only_the_first_signal_counts() -> None:
         assert calls == [signal.SIGUSR2, signal.SIGUSR2]  # as before
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_trial_that_compiles_leaves_before_slurm_kills_its_worker(
+    tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[WorkOptions] = []
+    monkeypatch.setattr(
+        slurm, "work", lambda directory, slots, stop, options: given.append(options)
+    )
+    ArrayJob(tmp_path)(0)
+    short = Cluster(tmp_path, Request(1, warning=20), stub.Board(), Stop())
+    short._job(0)
+    assert [(options.grace, options.compiling) for options in given] == [(60, 0), (20, 0)]
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    leaving = live.Leaving(20.0, 0.0)
+    now[0] = 19.0
+    assert not leaving.over(compiles=True)
+    now[0] = 20.0
+    assert leaving.over(compiles=True)
 
 
 @pytest.mark.parametrize(
