@@ -234,6 +234,12 @@ def is_held(workdir: str | Path) -> bool:
     return False
 
 
+def is_elsewhere(workdir: str | Path) -> bool:
+    """Whether the record of a lock names a process of another machine that has not ended."""
+    record = _record(Path(workdir) / ".lock")
+    return record is not None and _is_open_elsewhere(record)
+
+
 def holder(workdir: str | Path) -> str:
     """Who holds the lock of `workdir`, or has held it last, in words: its pid, host and start."""
     record = _record(Path(workdir) / ".lock")

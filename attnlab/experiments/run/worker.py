@@ -33,7 +33,7 @@ from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.training import HELD, UNLOCKED
 from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records import attempts
-from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
+from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_elsewhere, is_held, prove
 from attnlab.records.provenance import Changed
 
 FURTHER = 2  # attempts at a job whose process died without a record
@@ -262,11 +262,15 @@ class Worker:
         elif self._stop.signal is not None or not left:
             self._board.ended(job)
         elif code == HELD:
-            pass  # another process was faster: it is due until that one has done it
+            # another process was faster: it is due until that one has done it
+            self._asks = time.monotonic() + ASK
+            self._held.append(job)
         elif code in (CHANGED, UNLOCKED):
             workdir = left[0].workdir(self._directory)
             changed = Changed(last_line(workdir / "log.txt").removeprefix("error: "))
-            self._refusal = changed if code == CHANGED else Unlocked(workdir)
+            folders = [trial.workdir(self._directory) for trial in left]
+            rival = next((folder for folder in folders if is_elsewhere(folder)), workdir)
+            self._refusal = changed if code == CHANGED else Unlocked(rival)
             self._board.note(f"{job.name}: {self._refusal}; nothing more is begun")
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
@@ -335,7 +339,7 @@ class Worker:
                 UserError,
                 OSError,
             ) as error:  # a full disk, for example: without a record it would be begun again and again
-                self.failures[job.name] = f"{job.name}: {message}; {error}"
+                self.failures[trial.name] = f"{trial.name}: {message}; {error}"
         self._board.ended(job)
 
     def _finish(self) -> None:

@@ -615,3 +615,26 @@ def test_what_was_begun_comes_first_and_workers_begin_apart(tmp_path: Path) -> N
         for number in range(3)
     ]
     assert order == [[3, 4, 0, 1, 2, 5], [4, 3, 1, 2, 5, 0], [3, 4, 2, 5, 0, 1]]
+
+
+def test_what_a_worker_does_of_a_job_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that another process holds is asked for later; a failure without a record is that of its
+    trial, not of its program.
+    """
+    plan = stub.planned(tmp_path)
+    job = jobs.Job("train", tuple(plan.trials()[:2]))
+    made = Worker(tmp_path, [Slot(0)], stub.Board(), Stop(), WorkOptions(), True)
+    one = live.Live(stub.perform, tmp_path, job, Slot(0), 1.0)
+    one.kill()
+    began = time.monotonic()
+    made._ended(one, worker.HELD)
+    assert made._asks > began and made._held == [job]
+
+    def full(*given: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(attempts, "give_up", full)
+    made._fail(job, "died")
+    assert set(made.failures) == {trial.name for trial in job.trials}
