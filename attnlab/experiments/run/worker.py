@@ -78,7 +78,7 @@ class _Past:
       deaths: job to the number of its processes that died without a record.
       hungry: jobs whose process was killed, perhaps for lack of memory.
       apart: trials that could not be trained together.
-      announced: jobs that were said to be held by another process.
+      announced: jobs that were said to be held by another process, and errors that were said.
     """
 
     deaths: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -176,8 +176,20 @@ class Worker:
         if began < self._asks:
             return
         live = {trial.name for live in self._live for trial in live.job.trials}
+        try:
+            listed = due()
+        except (UserError, OSError) as error:  # of a record of another trial, perhaps
+            if not self._live:
+                raise
+            if (words := str(error)) not in self._past.announced:
+                self._past.announced.add(words)
+                self._board.note(f"{words}; what runs goes on, nothing more is begun")
+            self._asks = time.monotonic() + ASK
+            return
         jobs = [
-            job for job in due() if job.name not in self.failures and job.trials[0].name not in live
+            job
+            for job in listed
+            if job.name not in self.failures and job.trials[0].name not in live
         ]
         for job in self._held:
             if not job.left(self._directory):  # another process has done it

@@ -638,3 +638,21 @@ def test_what_a_worker_does_of_a_job_that_ended(
     monkeypatch.setattr(attempts, "give_up", full)
     made._fail(job, "died")
     assert set(made.failures) == {trial.name for trial in job.trials}
+
+
+def test_an_unreadable_record_of_another_trial_stops_none_that_runs(tmp_path: Path) -> None:
+    """It is said once; when nothing runs any more, it is raised."""
+    plan, board = stub.planned(tmp_path), stub.Board()
+    made = Worker(tmp_path, [Slot(0), Slot(1)], board, Stop())
+    asked: list[int] = []
+
+    def due() -> list[jobs.Job]:
+        asked.append(1)
+        if len(asked) > 1:
+            raise UserError("no JSON")
+        return jobs.training(plan, None, tmp_path)[:1]
+
+    with pytest.raises(UserError, match="no JSON"):
+        made.run(due)
+    assert states(plan, tmp_path)["additive_0"] == "done"
+    assert sum("no JSON" in line for line in board.lines) <= 1
