@@ -30,7 +30,7 @@ from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
-from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.stop import FirstStop, Stop
 from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
 from attnlab.flags import add_number
 
@@ -249,7 +249,7 @@ def serve() -> None:
     directory, options, number, cores = pickle.load(sys.stdin.buffer)
     parent = pickle.load(sys.stdin.buffer)
     try:
-        with Stop() as stop:
+        with FirstStop() as stop:  # the death of the task may be a second one
             if os.getppid() == parent:
                 work(directory, [allotted(number, cores)], stop, options)
     except UserError as error:

@@ -32,7 +32,7 @@ from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
-from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.stop import FirstStop, Stop
 from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
 from attnlab.flags import add_number
 
@@ -262,7 +262,7 @@ class ArrayJob:
         return _submitit().helpers.DelayedSubmission(self, number)
 
 
-class Leave(Stop):
+class Leave(FirstStop):
     """Signals to a worker. SLURM repeats them before it kills, so only the first counts.
 
     Attributes:
@@ -291,8 +291,7 @@ class Leave(Stop):
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.requeue = self.requeue or number == signal.SIGUSR2
-        if not self.signals:
-            super()._remember(number, frame)
+        super()._remember(number, frame)
 
 
 def preempted() -> bool:

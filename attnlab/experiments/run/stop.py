@@ -43,3 +43,13 @@ class Stop:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
+
+
+class FirstStop(Stop):
+    """A `Stop` for which only the first signal counts: what places a worker may repeat it while the
+    trial saves.
+    """
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if not self.signals:
+            super()._remember(number, frame)

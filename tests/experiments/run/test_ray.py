@@ -5,6 +5,7 @@ trials that train nothing, and kills.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -134,6 +135,20 @@ def test_a_worker_leaves_when_its_task_is_killed(tmp_path: Path) -> None:
     task.wait()
     stub.until(lambda: read(first)[-1]["event"] == "end")
     assert read(first)[-1]["message"] == "signal 15" and DEFAULTS.grace == 60
+
+
+def test_a_second_signal_to_a_worker_kills_no_trial(tmp_path: Path) -> None:
+    """The task was cancelled and then dies, for example."""
+    code = (
+        "import os; from attnlab.experiments.run import ray;"
+        " tell = lambda: os.kill(os.getpid(), 15);"
+        " ray.work = lambda directory, slots, stop, options:"
+        " (tell(), tell(), (directory / 'heard').write_text(str(stop.signals)));"
+        " ray.serve()"
+    )
+    given = pickle.dumps((tmp_path, DEFAULTS, 0, 1))
+    run_worker(("-c", code), given, str(tmp_path), {"PYTHONPATH": str(real.ROOT)}, 30.0)
+    assert (tmp_path / "heard").read_text() == "[15]"
 
 
 @pytest.fixture(scope="module")
