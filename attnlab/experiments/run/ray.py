@@ -28,6 +28,7 @@ from typing import Any
 from attnlab.errors import UserError, one_line
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.live import died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import FirstStop, Stop
@@ -153,12 +154,17 @@ class Cluster(Placed):
         for task in self._ended(0.0):
             del self._tasks[task]
             try:
-                line = self._ray.get(task)
+                code, line = self._ray.get(task)
             except self._ray.exceptions.RayError as error:
                 self._board.note(f"a worker was lost: {_first_line(error)}")
                 continue
-            if line:
+            if code == 2:
                 raise UserError(line)
+            if code != 0:
+                word = died(code) if code < 0 else f"ended with exit code {code}"
+                word += f": {line}" if line else ""
+                self._board.note(f"a worker {word}")
+                self.logs = f"{Cluster.logs}; the last one {word}"
         return len(self._tasks)
 
     def submit(self, count: int) -> None:
@@ -205,8 +211,9 @@ def worker_environment() -> dict[str, str]:
 
 def run_worker(
     line: Sequence[str], given: bytes, cwd: str, environment: Mapping[str, str], patience: float
-) -> str:
-    """Run a worker in a process of its own, which is the task; its line if it ends with an error.
+) -> tuple[int, str]:
+    """Run a worker in a process of its own, which is the task. What it wrote on its standard error
+    is written on that of the task, for the logs of Ray.
 
     A task that is cancelled gets KeyboardInterrupt; its worker is asked to leave. Ray sends this
     function as it is, so that only the worker needs this package.
@@ -217,6 +224,9 @@ def run_worker(
       cwd: its working folder, that of the launcher.
       environment: added to that of the task.
       patience: seconds that it has to leave.
+
+    Returns:
+      Its exit code, -n after signal n, and the last line that it wrote on its standard error.
     """
     with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(
@@ -236,9 +246,11 @@ def run_worker(
             worker.send_signal(signal.SIGTERM)
             worker.wait(patience)
             raise
-        errors.seek(0)
-        lines = errors.read().decode(errors="replace").splitlines()
-    return lines[-1].removeprefix("error: ") if worker.returncode == 2 and lines else ""
+        finally:
+            errors.seek(0)
+            text = errors.read().decode(errors="replace")
+            sys.stderr.write(text)
+    return worker.returncode, (text.splitlines() or [""])[-1].removeprefix("error: ")
 
 
 def serve() -> None:

@@ -20,8 +20,10 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import ray
 from attnlab.experiments.run.ray import Request, run_worker, worker_environment
 from attnlab.experiments.run.state import look_at_all
+from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import DEFAULTS
 from attnlab.records.attempts import read
 from tests.commands.tiny import refused
@@ -91,17 +93,22 @@ def test_what_is_refused_before_anything_is_planned(
     assert words in refused(*line, *flags) and not (tmp_path / "sweep").exists()
 
 
-def test_a_worker_is_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last line is the task's, and a task that is cancelled asks it to leave."""
+def test_a_worker_is_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its errors are the task's, and a task that is cancelled asks it to leave."""
     monkeypatch.setenv("XLA_FLAGS", "--some")
     monkeypatch.setenv("OTHER", "no")
     environment = worker_environment()
     assert environment["XLA_FLAGS"] == "--some" and "OTHER" not in environment
     assert environment["PYTHONPATH"].startswith(str(real.ROOT))
     given = (b"", str(tmp_path), {}, 30.0)
-    assert run_worker(("-c", "print(1)"), *given) == ""
+    assert run_worker(("-c", "print(1)"), *given) == (0, "")
     wrong = "import sys; print('noise\\nerror: too few', file=sys.stderr); sys.exit(2)"
-    assert run_worker(("-c", wrong), *given) == "too few"
+    assert run_worker(("-c", wrong), *given) == (2, "too few")
+    assert capsys.readouterr().err == "noise\nerror: too few\n"
+    assert run_worker(("-c", "import none_such"), *given)[1].startswith("ModuleNotFoundError: ")
+    assert run_worker(("-c", "import os; os.abort()"), *given)[0] == -signal.SIGABRT
     waiting = "import signal, sys; open('here', 'w'); signal.sigwait([15]); open('left', 'w')"
     blocked = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [15]); {waiting}"
 
@@ -135,6 +142,53 @@ def test_a_worker_leaves_when_its_task_is_killed(tmp_path: Path) -> None:
     task.wait()
     stub.until(lambda: read(first)[-1]["event"] == "end")
     assert read(first)[-1]["message"] == "signal 15" and DEFAULTS.grace == 60
+
+
+class StubRay:
+    """A cluster of one task.
+
+    Attributes:
+      answer: what the task returns; None while it runs.
+      cancels: of it; whether each was forced.
+    """
+
+    cloudpickle = SimpleNamespace(register_pickle_by_value=lambda module: None)
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self) -> None:
+        self.answer: tuple[int, str] | None = None
+        self.cancels: list[bool] = []
+
+    def wait(self, tasks: list[str], num_returns: int, timeout: float) -> tuple[list[str], None]:
+        if self.answer is None:
+            time.sleep(min(timeout, 0.01))
+        return [] if self.answer is None else tasks, None
+
+    def get(self, task: str) -> tuple[int, str]:
+        assert self.answer is not None
+        return self.answer
+
+    def cancel(self, task: str, force: bool = False) -> None:
+        self.cancels.append(force)
+
+
+@pytest.fixture
+def stubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StubRay, ray.Cluster]:
+    """A launcher with one task on a cluster that is none."""
+    module = StubRay()
+    monkeypatch.setitem(sys.modules, "ray", module)
+    launcher = ray.Cluster(tmp_path, Request(1), stub.Board(), Stop())  # type: ignore[arg-type]
+    launcher._tasks["task"] = 0
+    return module, launcher
+
+
+def test_what_a_worker_has_died_of_is_told(stubbed: tuple[StubRay, ray.Cluster]) -> None:
+    module, launcher = stubbed
+    module.answer = (-signal.SIGSEGV, "Fatal Python error")
+    assert launcher.workers() == 0
+    word = "was killed by SIGSEGV: Fatal Python error"
+    assert launcher._board.lines == [f"a worker {word}"]  # type: ignore[attr-defined]
+    assert launcher.logs == f"the logs of Ray; the last one {word}"
 
 
 def test_a_second_signal_to_a_worker_kills_no_trial(tmp_path: Path) -> None:
