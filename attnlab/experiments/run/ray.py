@@ -27,7 +27,7 @@ from typing import Any
 
 from attnlab.errors import UserError, one_line
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.jobs import Due, Executor
 from attnlab.experiments.run.live import died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
@@ -37,6 +37,8 @@ from attnlab.flags import add_number
 
 WORKERS = 4
 SETTLE = 30.0  # seconds that Ray may need, beside the grace of a trial, until its tasks have left
+TICK = 0.5  # seconds between two checks of signals while they leave
+FORCED = 10.0  # seconds that Ray may need to end tasks by force
 _TAKEN = ("ATTNLAB_", "JAX_", "XLA_")
 _SERVE = "-c", "from attnlab.experiments.run.ray import serve; serve()"
 _PR_SET_PDEATHSIG = 1
@@ -145,6 +147,16 @@ class Cluster(Placed):
         self._patience = options.grace + SETTLE
         self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
+    def run(self, due: Due) -> list[str]:
+        """Have workers run what is due, as `Placed` does; they save and leave before an error is
+        raised.
+        """
+        try:
+            return super().run(due)
+        except UserError:
+            self.leave()
+            raise
+
     def workers(self) -> int:
         """How many tasks have not ended.
 
@@ -186,10 +198,15 @@ class Cluster(Placed):
         self._board.note(f"asked Ray for {count} worker(s)")
 
     def leave(self) -> None:
-        """Have the workers save and leave."""
+        """Have the workers save and leave; a second signal to the launcher ends their tasks."""
         for task in self._tasks:
             self._ray.cancel(task)
-        self._ended(self._patience)
+        end, forced = time.monotonic() + self._patience, False
+        while len(self._ended(TICK)) < len(self._tasks) and time.monotonic() < end:
+            if len(self._stop.signals) > 1 and not forced:
+                for task in self._tasks:
+                    self._ray.cancel(task, force=True)
+                end, forced = min(end, time.monotonic() + FORCED), True
 
     def _ended(self, timeout: float) -> list[Any]:
         """The tasks that have ended after so many seconds, or before if that is all."""

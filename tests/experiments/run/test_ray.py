@@ -21,6 +21,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import ray
+from attnlab.experiments.run.jobs import training
 from attnlab.experiments.run.ray import Request, run_worker, worker_environment
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
@@ -189,6 +190,31 @@ def test_what_a_worker_has_died_of_is_told(stubbed: tuple[StubRay, ray.Cluster])
     word = "was killed by SIGSEGV: Fatal Python error"
     assert launcher._board.lines == [f"a worker {word}"]  # type: ignore[attr-defined]
     assert launcher.logs == f"the logs of Ray; the last one {word}"
+
+
+def test_a_second_signal_to_the_launcher_does_not_wait(
+    stubbed: tuple[StubRay, ray.Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, launcher = stubbed
+    monkeypatch.setattr(ray, "FORCED", 0.1)
+    launcher._stop.signals.append(signal.SIGINT)
+    threading.Timer(0.1, lambda: launcher._stop.signals.append(signal.SIGINT)).start()
+    began = time.monotonic()
+    launcher.leave()
+    assert module.cancels == [False, True] and time.monotonic() - began < launcher._patience / 2
+
+
+def test_the_other_workers_leave_before_an_error(
+    tmp_path: Path, stubbed: tuple[StubRay, ray.Cluster]
+) -> None:
+    module, launcher = stubbed
+    launcher._tasks["other"] = 1
+    stub.planned(tmp_path)
+    module.answer = (2, "too few")
+    due = training(Plan.of_sweep(tmp_path), None, tmp_path)
+    with pytest.raises(UserError, match="too few"):
+        launcher.run(lambda: due)
+    assert module.cancels == [False] and list(launcher._tasks) == ["other"]
 
 
 def test_a_second_signal_to_a_worker_kills_no_trial(tmp_path: Path) -> None:
