@@ -125,6 +125,10 @@ class Worker:
         self._looked = self._asks = 0.0
         self.failures: dict[str, str] = {}
 
+    def __call__(self, number: int) -> None:
+        """Refuse what an earlier version has queued on SLURM, whose pickled `Worker` was called."""
+        raise UserError("an earlier version of attnlab has queued this worker; scancel it")
+
     def run(self, due: Due) -> list[str]:
         """Run what is due until nothing is, or until a signal.
 
