@@ -43,7 +43,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 class Holder(TypedDict):
     """Who holds a lock, or has held it last: `machine` names its present life, `end` says when the
-    lock was given up; earlier versions wrote neither, and no `nonce`.
+    lock was given up; earlier versions wrote neither, and no `nonce`. `only` is "proof" for `prove`.
     """
 
     pid: int
@@ -52,6 +52,7 @@ class Holder(TypedDict):
     machine: NotRequired[str]
     nonce: NotRequired[str]
     end: NotRequired[str]
+    only: NotRequired[str]
 
 
 class Held(UserError):
@@ -86,6 +87,7 @@ class RunLock:
 
     Args:
       workdir: the run directory.
+      only: why it is taken, if not to work there.
       later: return before it is proved that no other machine has it too; then call `prove`.
 
     Raises:
@@ -94,7 +96,7 @@ class RunLock:
       UserError: the directory cannot be written.
     """
 
-    def __init__(self, workdir: str | Path, later: bool = False) -> None:
+    def __init__(self, workdir: str | Path, later: bool = False, only: str = "") -> None:
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,6 +117,8 @@ class RunLock:
         before, self._rival = _record(self._path), ""
         here: Holder = {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
         self._record: Holder = {**here, "machine": machine(), "nonce": secrets.token_hex(8)}
+        if only:
+            self._record["only"] = only
         self._write()
         wait = before is not None and _is_open_elsewhere(before)
         self._until = time.monotonic() + (ANSWER if wait else 0.0)
@@ -219,7 +223,7 @@ def prove(workdir: str | Path) -> None:
     record = _record(Path(workdir) / ".lock")
     if record is not None and _is_open_elsewhere(record):
         with contextlib.suppress(Held):
-            RunLock(workdir).release()
+            RunLock(workdir, only="proof").release()
 
 
 def is_held(workdir: str | Path) -> bool:
@@ -232,6 +236,12 @@ def is_held(workdir: str | Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def is_proving(workdir: str | Path) -> bool:
+    """Whether who holds a lock is in `prove`, and gives it up soon."""
+    record = _record(Path(workdir) / ".lock")
+    return record is None or "only" in record
 
 
 def is_elsewhere(workdir: str | Path) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.experiments.run import launcher
 from attnlab.records import locks
 from attnlab.records.locks import Held, RunLock, Unlocked, holder, is_held, prove
 from tests.records.own_code import environment
@@ -154,3 +155,11 @@ def test_one_of_two_that_train_ends(
         assert codes == []
     first.answer()
     assert codes == [2] and "on c since" in capsys.readouterr().err
+
+
+def test_a_launcher_waits_for_a_worker_that_only_proves(tmp_path: Path) -> None:
+    proving = RunLock(tmp_path, only="proof")
+    threading.Timer(0.3, proving.release).start()
+    launcher.lock(tmp_path).release()
+    with RunLock(tmp_path), pytest.raises(UserError, match="another launcher is at work"):
+        launcher.lock(tmp_path)

@@ -5,6 +5,7 @@ stage starts from what is on disk.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from attnlab.experiments.run.process import named
 from attnlab.experiments.run.selection import Choice, blocking, freeze, wanted
 from attnlab.experiments.run.state import STOPPED, Seen, look
 from attnlab.experiments.run.stop import Stop
-from attnlab.records import attempts
+from attnlab.records import attempts, locks
 from attnlab.records.locks import Held, RunLock
 
 
@@ -168,6 +169,18 @@ def course(directory: Path) -> list[Seen]:
     ]
 
 
+def _patient(directory: Path) -> RunLock:
+    """Take the lock, also from a worker that has it for as long as it waits for an answer."""
+    until = time.monotonic() + locks.ANSWER + 2.0
+    while True:
+        try:
+            return RunLock(directory)
+        except Held:
+            if not locks.is_proving(directory) or time.monotonic() >= until:
+                raise
+        time.sleep(0.1)
+
+
 def lock(directory: Path) -> RunLock:
     """The lock of a sweep's folder.
 
@@ -175,7 +188,7 @@ def lock(directory: Path) -> RunLock:
       UserError: another launcher is at work there.
     """
     try:
-        return RunLock(directory)
+        return _patient(directory)
     except Held as error:
         raise UserError(
             f"--dir={directory}: another launcher is at work there ({error.holder}); 'status"
