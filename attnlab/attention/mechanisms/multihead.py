@@ -184,7 +184,8 @@ class MultiHead(HeadsAttention):
             return super().read(query, memory, view, weights, history)
         memory = self.formed(memory)
         keys, values = memory.keys, memory.values  # [B,K,Tk,D]
-        q = self.split(self.w_query(query)) * self.size() ** -0.5  # [B,H,Tq,D]
+        q = self.split(self.w_query(query))  # [B,H,Tq,D]
+        q = q * self.fit.scale(q.shape[-1])
         scores = unfold(inner(fold(q, keys.shape[1]), keys), self.heads)  # [B,H,Tq,Tk]
         head_weights = softmax(scores, view.onto(memory, query).allowed())
         dropped = fold(self.drop(head_weights).astype(values.dtype), keys.shape[1])
