@@ -116,16 +116,14 @@ supports then."""
 
 
 def completed(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
-    """A method that takes all of `defaults` by name; those that its definition leaves out, its
-    attribute `left_out`, take no other value.
+    """A method that takes all of `defaults` by name, and is called without those that have their
+    default anyway: it need not take them, and a transformation such as `nn.remat` would trace them.
+    Its attribute `left_out` names those that its definition leaves out.
     """
     parameters = inspect.signature(method).parameters
-    if (
-        any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        or defaults.keys() <= parameters.keys()
-    ):
-        return method
-    left_out = defaults.keys() - parameters.keys()
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    absent = defaults.keys() - parameters.keys()
+    same = {name for name in defaults.keys() - absent if parameters[name].default is defaults[name]}
 
     def is_default(name: str, value: object) -> bool:
         return isinstance(value, int | None) and value == defaults[name]
@@ -135,11 +133,11 @@ def completed(method: Callable[..., Any], defaults: dict[str, object]) -> Callab
         used = {
             name: value
             for name, value in named.items()
-            if name not in left_out or not is_default(name, value)
+            if name not in absent | same or not is_default(name, value)
         }
         return method(self, *args, **used)
 
-    complete.left_out = left_out  # type: ignore[attr-defined]
+    complete.left_out = set() if takes_any else absent  # type: ignore[attr-defined]
     return complete
 
 
@@ -164,10 +162,13 @@ class Attention(Mixer):
     sums_to: ClassVar[Rows | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let the methods of a subclass take the arguments that they leave out."""
+        """Let the methods of a subclass, its own and those of a mixin, take the arguments that they
+        leave out.
+        """
         for name, defaults in OPTIONAL.items():
-            if name in vars(cls):
-                setattr(cls, name, completed(vars(cls)[name], defaults))
+            owner = next(base for base in cls.__mro__ if name in vars(base))
+            if owner is cls or not issubclass(owner, Attention):
+                setattr(cls, name, completed(vars(owner)[name], defaults))
         super().__init_subclass__(**options)
 
     def remember(

@@ -88,6 +88,17 @@ class Dataset(Generic[Row]):
 
     # --- what a kind of data says ---
 
+    @classmethod
+    def loaded_by(
+        cls,
+        source: Any,
+        settings: VocabularySettings,
+        workdir: str | Path | None,
+        splits: Sequence[str],
+    ) -> Self | None:
+        """The data of a source that loads them itself; None for any other."""
+        return None
+
     def checked(self, given: Any, split: str) -> Any:
         """What the source gave of a split; raise `UserError` where it is not as agreed."""
         return given
@@ -164,6 +175,8 @@ class Dataset(Generic[Row]):
           UserError: bad config, unreadable data, or what was saved is damaged or of other settings.
         """
         source, settings = cls.of_config(data), VocabularySettings.read(vocabulary or {})
+        if (ready := cls.loaded_by(source, settings, workdir, splits)) is not None:
+            return ready
         empty = cls({}, {}, source=source, name=data["name"], settings=settings, **options)
         learned, inherited = None, None
         if workdir is not None and cls.saved(Path(workdir)):

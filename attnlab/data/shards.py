@@ -231,7 +231,7 @@ class Shards:
         self, settings: VocabularySettings, vocabulary: Vocabulary | None, splits: Sequence[str]
     ) -> Texts:
         """The splits, each held against the hashes of its folder (the test split in any case, the
-        others where they may have changed, see `check_content`); see `attnlab.data.text.Texts.load`.
+        others where they may have changed, see `check_content`); see `attnlab.data.text.Texts.loaded_by`.
 
         Args:
           settings: of the config; the folders have a vocabulary of their own.

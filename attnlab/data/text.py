@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from attnlab.config.registry import build
-from attnlab.config.schema import Node
 from attnlab.data import SOURCES
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
@@ -48,20 +47,16 @@ class Texts(Dataset[str]):
         return source
 
     @classmethod
-    def load(
+    def loaded_by(
         cls,
-        data: Mapping[str, Any],
-        vocabulary: Mapping[str, Any] | Node | None = None,
-        workdir: str | Path | None = None,
-        splits: Sequence[str] = ("train", "valid"),
-        begun: Path | None = None,
-        **options: Any,
-    ) -> Self:
-        """See `Dataset.load`; a source whose texts are ids already loads them itself."""
-        source = cls.of_config(data)
+        source: Any,
+        settings: VocabularySettings,
+        workdir: str | Path | None,
+        splits: Sequence[str],
+    ) -> Self | None:
+        """See `Dataset.loaded_by`: sources whose texts are ids already."""
         if not callable(getattr(source, "loaded", None)):
-            return super().load(data, vocabulary, workdir, splits, begun, **options)
-        settings = VocabularySettings.read(vocabulary or {})
+            return None
         kept = workdir is not None and has_vocabularies(workdir)
         of_run = load_vocabularies(workdir)[0] if workdir is not None and kept else None
         # a model's tokenizer, which the texts must have

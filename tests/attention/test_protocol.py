@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import functools
+import types
+from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.memories import Memory, first_memory, written
+from attnlab.attention.needs import hands_out_weights
+from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading
+from attnlab.attention.scores import SCORES
+from attnlab.attention.view import EVERYTHING
+from attnlab.config.registry import made
 
 
 @pytest.mark.quick
@@ -91,3 +102,82 @@ def test_every_memory_leads_with_the_batch(name: str) -> None:
     assert all(leaf.shape == () or leaf.shape[0] == 3 for leaf in jax.tree.leaves(shapes))
     assert shapes.valid.shape == (3, 5)
     assert module.width == 12 and isinstance(module.capabilities, Capabilities)
+
+
+def unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method behind a decorator that hides its arguments."""
+
+    def call(self: Any, *given: Any, **named: Any) -> Any:
+        return method(self, *given, **named)
+
+    return call
+
+
+def brief(self: Any, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+    return Single.read(self, query, memory, view)
+
+
+def whole(
+    self: Any,
+    query: Any,
+    memory: Any,
+    view: Any = EVERYTHING,
+    weights: bool = False,
+    history: Any = None,
+) -> Reading:
+    return Single.read(self, query, memory, view, weights, history)
+
+
+class Mixin:
+    read = brief
+
+
+@pytest.mark.parametrize(
+    ("bases", "fields", "hands_out"),
+    [
+        ((Single,), {"read": brief}, False),
+        ((Mixin, Single), {}, False),
+        ((Single,), {"read": unwrapped(brief)}, True),
+        ((Single,), {"read": nn.remat(whole)}, True),
+        ((Single,), {"read": nn.jit(whole)}, True),
+    ],
+    ids=["short", "from a mixin", "behind a decorator", "rematerialised", "compiled"],
+)
+def test_a_read_of_the_users_gets_no_argument_at_its_default(
+    bases: tuple[type, ...], fields: dict[str, Any], hands_out: bool
+) -> None:
+    """However it is defined; and one that leaves weights out is known not to hand them out."""
+    x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+    expected, _ = Single(8).init_with_output(jax.random.key(0), x, x)
+    own = types.new_class("Own", bases, exec_body=lambda space: space.update(fields))
+    reading, _ = own(8).init_with_output(jax.random.key(0), x, x)
+    np.testing.assert_allclose(reading.context, expected.context, rtol=1e-6)
+    assert hands_out_weights(own) is hands_out
+
+
+def test_a_subclass_makes_a_part_that_it_adds_and_need_not_offer_one_that_it_inherits() -> None:
+    class Placed(Single):
+        positions: str = "none"
+        parts = {**Single.parts, "positions": POSITIONS}
+
+        def setup(self) -> None:
+            super().setup()
+            self.scheme = made(POSITIONS, self.positions)(name="positions")
+
+    class Fixed(MultiHead):
+        parts = {"score": SCORES, "alignment": ALIGNMENTS}
+
+    x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+    for own, base in ((Placed, Single), (Fixed, MultiHead)):
+        expected, _ = base(8).init_with_output(jax.random.key(0), x, x)
+        reading, _ = own(8).init_with_output(jax.random.key(0), x, x)
+        np.testing.assert_array_equal(reading.context, expected.context)
+
+
+def test_a_hook_of_a_subclass_of_multihead_counts_in_short_looks_too() -> None:
+    class Silent(MultiHead):
+        def result(self, *given: Any) -> Any:
+            return 0 * super().result(*given)
+
+    x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+    assert not Silent(8).init_with_output(jax.random.key(0), x, x)[0].context.any()

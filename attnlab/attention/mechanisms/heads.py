@@ -9,7 +9,7 @@ Axis letters: B batch, H heads, Tq queries, Dv value width, d width of the conte
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -19,27 +19,31 @@ from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import EVERYTHING, View
-from attnlab.config.registry import made
+from attnlab.config.registry import Parts, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dropout
 from attnlab.layers.heads import joined
 from attnlab.layers.precision import inner_dtype
 
 MADE = {"score": "fit", "alignment": "align", "positions": "scheme"}
-"""Fields that hold a part, and what the part is called once it is made."""
+"""Fields of `made_parts`, and what the part is called once it is made."""
 
 
 class HeadsAttention(Attention):
     """Base of a mechanism that computes one weight for each head, query and key. A subclass has
     `alignment`, `dropout` and `kernel` among its fields, and implements `arrays` and `look`; its
     projection of the heads side by side is `out`, unless it implements `result`.
+
+    Attributes of the class:
+      made_parts: the parts that `setup` makes here; a class below that has more of them, or hides
+        one from configs, changes `parts` alone.
     """
 
+    made_parts: ClassVar[Parts] = {}
+
     def setup(self) -> None:
-        for field, attribute in MADE.items():
-            if field in self.parts:
-                part = made(self.parts[field], getattr(self, field))
-                setattr(self, attribute, part(name=field))
+        for field, table in self.made_parts.items():
+            setattr(self, MADE[field], made(table, getattr(self, field))(name=field))
         self.drop = Dropout(self.dropout)
 
     def formed(self, memory: Any) -> Any:
@@ -87,7 +91,8 @@ class HeadsAttention(Attention):
         """See `Attention.read`."""
         memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
-        if history is not None and history.score is not None and query.shape[1] != 1:
+        back = "score" in self.made_parts and self.fit.looks_back
+        if history is not None and back and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, history)
         look = self.look(query, memory, view, history)
         context, head_weights, history = attend(self, look, self.kernel, weights)
@@ -104,7 +109,7 @@ class HeadsAttention(Attention):
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.
         """
-        back = "score" in self.parts and self.fit.looks_back
+        back = "score" in self.made_parts and self.fit.looks_back
         onward = self.align.form == "look"
         supported = self.capabilities.history
         if back and not supported:
@@ -112,7 +117,7 @@ class HeadsAttention(Attention):
         if not supported or not (back or onward):
             return None
         formed = self.formed(memory)
-        keys = getattr(formed, formed.array_names()[0])
+        keys = getattr(formed, "keys", getattr(formed, formed.array_names()[0]))
         shape = (memory.valid.shape[0], self.weighing(), memory.valid.shape[1])
         return History(
             self.fit.initial_history(keys, self.weighing()) if back else None,

@@ -96,7 +96,7 @@ class MultiHead(HeadsAttention):
     bias: bool | tuple[str, ...] = False
     kernel: KernelName = "auto"
 
-    parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+    parts = made_parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
     capabilities = Capabilities(
         dropout=True,
         positions=frozenset({"query_key", "score", "value", "row"}),

@@ -59,7 +59,7 @@ class Single(HeadsAttention):
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
-    parts = {"score": SCORES, "alignment": ALIGNMENTS}
+    parts = made_parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
         dropout=True, values=True, unprojected=True, history=True, window=True
     )

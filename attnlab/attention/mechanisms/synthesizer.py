@@ -75,7 +75,7 @@ class Synthesizer(HeadsAttention):
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
-    parts = {"alignment": ALIGNMENTS}
+    parts = made_parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
     capabilities = Capabilities(dropout=True, history=True)
     card = MixerCard(
