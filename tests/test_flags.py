@@ -20,7 +20,7 @@ from tests.commands.tiny import refused
 @pytest.mark.parametrize("name", COMMANDS)
 def test_bounds_of_all_flags(name: str) -> None:
     parser = Parser(prog=name)
-    importlib.import_module(COMMANDS[name].module).add_arguments(parser)
+    importlib.import_module(COMMANDS[name].module, "attnlab.commands").add_arguments(parser)
     if COMMANDS[name].several:
         processes.add_arguments(parser)
     for action in parser._actions:

@@ -80,7 +80,9 @@ def test_commands_have_their_flags_and_settings(
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
     monkeypatch.setattr(processes, "run", lambda words, work: work())
     for command in COMMANDS.values():
-        monkeypatch.setattr(importlib.import_module(command.module), "run", lambda arguments: 0)
+        monkeypatch.setattr(
+            importlib.import_module(command.module, "attnlab.commands"), "run", lambda arguments: 0
+        )
     for _, words in typed(page):
         ended(words)
         overrides, rest = take_overrides(words[1:])

@@ -31,7 +31,7 @@ class Command:
     """One subcommand.
 
     Attributes:
-      module: the module with its `add_arguments` and `run`.
+      module: with its `add_arguments` and `run`; ours by its name after a dot.
       help: one line for `--help`.
       on_run: whether it works on a run, so that it takes a config and a work folder.
       overrides: whether it takes `--config.a.b=value`; those that work on a run do.
@@ -46,77 +46,61 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": Command(
-        "attnlab.commands.train", "train a model; the same command again resumes it", several=True
-    ),
+    "train": Command(".train", "train a model; the same command again resumes it", several=True),
     "evaluate": Command(
-        "attnlab.commands.evaluate",
+        ".evaluate",
         "score a trained model: perplexity, accuracy, BLEU, whatever its task measures",
         several=True,
     ),
-    "generate": Command(
-        "attnlab.commands.generate", "translate, label or continue lines from stdin or a file"
-    ),
-    "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given texts"),
+    "generate": Command(".generate", "translate, label or continue lines from stdin or a file"),
+    "inspect": Command(".inspect_maps", "draw the attention maps of given texts"),
     "sweep": Command(
-        "attnlab.commands.sweep",
+        ".sweep",
         "run an experiment, from trials to a report; resumes too",
         on_run=False,
         overrides=True,
     ),
-    "status": Command("attnlab.commands.status", "how far a sweep is", on_run=False),
-    "stop": Command("attnlab.commands.stop", "stop one trial of a sweep for good", on_run=False),
+    "status": Command(".status", "how far a sweep is", on_run=False),
+    "stop": Command(".stop", "stop one trial of a sweep for good", on_run=False),
     "work": Command(
-        "attnlab.commands.work",
-        "take trials of a sweep, on any machine that sees its folder",
-        on_run=False,
+        ".work", "take trials of a sweep, on any machine that sees its folder", on_run=False
     ),
     "report": Command(
-        "attnlab.commands.report",
-        "what a sweep has shown: tables, intervals, verdict, one HTML page",
-        on_run=False,
+        ".report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False
     ),
     "compare": Command(
-        "attnlab.commands.compare",
-        "two sweeps side by side, and what differs between them",
-        on_run=False,
+        ".compare", "two sweeps side by side, and what differs between them", on_run=False
     ),
     "prepare": Command(
-        "attnlab.commands.prepare",
-        "a large corpus as shards of ids, which training reads from disk",
-        on_run=False,
+        ".prepare", "a large corpus as shards of ids, which training reads from disk", on_run=False
     ),
     "import": Command(
-        "attnlab.commands.import_model",
+        ".import_model",
         "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",
         on_run=False,
         overrides=True,
     ),
     "export": Command(
-        "attnlab.commands.export",
+        ".export",
         "a run as a folder of transformers; a sweep's trials for W&B, MLflow or TensorBoard",
         on_run=False,
     ),
     "verify": Command(
-        "attnlab.commands.verify",
-        "repeat a recorded run and say whether it comes out the same",
-        on_run=False,
+        ".verify", "repeat a recorded run and say whether it comes out the same", on_run=False
     ),
     "show": Command(
-        "attnlab.commands.show",
+        ".show",
         "print a config: every setting, its value and what it means",
         on_run=False,
         overrides=True,
     ),
     "cost": Command(
-        "attnlab.commands.cost",
+        ".cost",
         "what mixers cost over the length of a text: counted, compiled and measured",
         on_run=False,
     ),
     "list": Command(
-        "attnlab.commands.listing",
-        "what there is: mechanisms, systems, data, configs, ...",
-        on_run=False,
+        ".listing", "what there is: mechanisms, systems, data, configs, ...", on_run=False
     ),
 }
 """All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package.
@@ -253,7 +237,7 @@ def _run_users_code(command: Command, name: str, argv: Sequence[str], program: s
 def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     """Read the flags of a command and run it."""
     overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
-    module = importlib.import_module(command.module)
+    module = importlib.import_module(command.module, __package__)
     parser = _parser(command, f"{program} {name}", program)
     module.add_arguments(parser)
     if command.several:
@@ -281,7 +265,7 @@ def _print_settings(parser: Parser, arguments: Sequence[str], overrides: Sequenc
     config = parser.parse_known_args(flags)[0].config
     parser.print_help()
     print()
-    importlib.import_module("attnlab.commands.show").print_settings(config, overrides)
+    importlib.import_module(".show", __package__).print_settings(config, overrides)
     return True
 
 

@@ -20,7 +20,7 @@ from attnlab.records.files import write_atomic
 if TYPE_CHECKING:
     from attnlab.experiments.define import InlineExperiment
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import SweepOptions
+    from attnlab.experiments.run import SweepOptions, slots
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,10 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
       number when interrupted.
     """
     from attnlab.commands.session import check_folder
-    from attnlab.experiments import plan
+    from attnlab.experiments import run as running
     from attnlab.experiments.define import Changes
     from attnlab.experiments.plan import matching
-    from attnlab.experiments.run import lock
 
     inline = _inline_experiment(arguments)
     directory = Path(
@@ -56,20 +55,26 @@ def run(arguments: argparse.Namespace) -> int:
             tempfile.TemporaryDirectory(prefix="attnlab-") as folder,
             _experiment_file(inline, written and Path(folder) / written.name) as file,
         ):
-            print_plan(plan.draft(file or arguments.file, directory, changes), directory)
+            print_plan(running.draft(file or arguments.file, directory, changes), directory)
         return 0
     options = _sweep_options(arguments)
+
+    def ensure() -> Plan:
+        with _experiment_file(inline, written) as file:
+            return running.ensure(
+                file or arguments.file,
+                directory,
+                changes,
+                lambda plan: slots_and_cores(plan, options, arguments)[1],
+            )
+
     if not directory.exists():
-        with _experiment_file(inline, written) as file:
-            plan.ensure(
-                file or arguments.file, directory, changes
-            )  # so that a bad file leaves no folder
-    with lock(directory):
-        with _experiment_file(inline, written) as file:
-            planned = plan.ensure(file or arguments.file, directory, changes)
+        ensure()  # so that a bad file leaves no folder
+    with running.lock(directory):
+        planned = ensure()
         for line in matching.budget_lines(planned):
             print(line)
-        return _run_and_report(directory, with_slots(options, directory, arguments))
+        return _run_and_report(directory, with_slots(planned, options, directory, arguments))
 
 
 def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None:
@@ -80,10 +85,8 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
     """
     from attnlab.experiments.define import InlineExperiment
 
-    values = {
-        name: getattr(arguments, name)
-        for name in ("config", "grid", "tune", "search", "trials", "pruner", "measure")
-    }
+    names = [field.name for field in dataclasses.fields(InlineExperiment)]
+    values = {name: getattr(arguments, name) for name in names}
     flags = [f"--{name}" for name, value in values.items() if value]
     if arguments.file is not None:
         if flags:
@@ -97,16 +100,7 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
             "name an experiment, 'sweep experiments/quickstart.py', or a config:"
             " --config=FILE.py:ARGUMENT --grid KEY=V,V"
         )
-    compare, tune, search = (tuple(values[name]) for name in ("grid", "tune", "search"))
-    return InlineExperiment(
-        arguments.config,
-        compare,
-        tune,
-        search,
-        arguments.trials,
-        arguments.pruner,
-        arguments.measure or "",
-    )
+    return InlineExperiment(**values)
 
 
 @contextlib.contextmanager
@@ -168,31 +162,37 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
     return dataclasses.replace(options, cluster=request)
 
 
+def slots_and_cores(
+    plan: Plan, options: SweepOptions, arguments: argparse.Namespace
+) -> tuple[list[slots.Slot], int | None]:
+    """The slots for the trials of a plan, and the cores that these give each trial of a plan that
+    does not say; None with GPUs.
+    """
+    from attnlab.experiments import run as running
+
+    wanted, cluster = arguments.cores_per_trial, options.cluster
+    if cluster is not None:
+        slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
+        return slots, wanted or (None if cluster.gpus else cluster.cores)
+    devices = arguments.devices_per_trial or running.devices_wanted(plan)
+    slots = running.local_slots(arguments.slots, devices, plan.cores or wanted)
+    return slots, wanted or running.slots.planned_cores(slots)
+
+
 def with_slots(
-    options: SweepOptions, directory: Path, arguments: argparse.Namespace
+    plan: Plan, options: SweepOptions, directory: Path, arguments: argparse.Namespace
 ) -> SweepOptions:
-    """The options with slots as large as the trials of the plan require; a new plan gets the cores
-    of its trials from them.
+    """The options with slots as large as the trials of the plan in `directory` require.
 
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
     """
     from attnlab.experiments import run as running
-    from attnlab.experiments.plan import Plan, fix_cores
 
-    plan = Plan.of_sweep(directory)
-    cores_per_trial, cluster = arguments.cores_per_trial, options.cluster
-    if cluster is None:
-        devices = arguments.devices_per_trial or running.devices_wanted(plan)
-        slots = running.local_slots(arguments.slots, devices, plan.cores or cores_per_trial)
-        cores = running.slots.planned_cores(slots)
-    else:
-        slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
-        cores = None if cluster.gpus else cluster.cores
-    plan = fix_cores(directory, cores_per_trial or cores)
-    if cores_per_trial not in (None, plan.cores):
+    cluster, slots = options.cluster, slots_and_cores(plan, options, arguments)[0]
+    if arguments.cores_per_trial not in (None, plan.cores):
         raise UserError(
-            f"--cores-per-trial={cores_per_trial}: {directory} was planned with"
+            f"--cores-per-trial={arguments.cores_per_trial}: {directory} was planned with"
             f" {plan.cores or 'any number'}; leave it out, or use another --dir"
         )
     if cluster is None or not cluster.gpus:

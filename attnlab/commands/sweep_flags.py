@@ -96,6 +96,7 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--measure",
         metavar="NAME",
+        default="",
         help="what is reported (default: by the task, such as accuracy or bleu)",
     )
 

@@ -53,14 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _report_end(directory: Path, file: str) -> int:
     """Print which trials failed and what comes next; the exit code."""
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import Choice, look_at_all, troubles
+    from attnlab.experiments.run import Choice, failures
 
-    failed = [
-        trial
-        for trial in look_at_all(Plan.of_sweep(directory), directory)
-        if trial.state in ("failed", "diverged")
-    ]
-    for line in troubles(failed):
+    failed = failures(Plan.of_sweep(directory), directory)
+    for line in failed:
         print(line, file=sys.stderr)
     message = "nothing is left to take"
     if Choice.read(directory) is None:

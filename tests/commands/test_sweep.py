@@ -14,7 +14,7 @@ import pytest
 from attnlab.commands import Parser, sweep
 from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
-from attnlab.experiments import plan as planning
+from attnlab.experiments import run as running
 from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import outlook, slots
@@ -70,13 +70,13 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     """
     asked: list[tuple[str, str, Changes]] = []
 
-    def ensure(file: str, directory: Path, changes: Changes) -> Plan:
+    def ensure(file: str, directory: Path, changes: Changes, cores: object) -> Plan:
         asked.append((file, Path(file).read_text(), changes))
         if "general" in asked[-1][1]:
             raise UserError("of 4 trials that have begun, 2 would be left out")
         return stub.planned(directory)
 
-    monkeypatch.setattr(planning, "ensure", ensure)
+    monkeypatch.setattr(running, "ensure", ensure)
     monkeypatch.setattr(sweep, "_run_and_report", lambda directory, options: 0)
     words = ["sweep", "--config=configs/translation.py:rnnsearch", f"--dir={tmp_path / 'mine'}"]
     words += ["--seeds=5", "--config.training.steps=60"]
@@ -101,25 +101,31 @@ def test_a_plan_fixes_the_cores_of_its_trials(
     """Those of the smallest slot here; a later launcher gives its slots as many, or is refused."""
     monkeypatch.setattr(slots, "usable_cores", lambda: [0, 1, 2, 3, 4])
     monkeypatch.setattr(slots, "usable_gpus", list)
-    stub.planned(tmp_path)
+    plan = stub.planned(tmp_path)
     parser = Parser()
     sweep.add_arguments(parser)
-    for flags, cores in (("--slots=2", [(0, 1), (2, 3)]), ("--slots=1", [(0, 1)])):
+
+    def slotted(flags: str) -> list[tuple[int, ...]]:
+        nonlocal plan
         asked = parser.parse_args(["which.py", flags])
-        how = sweep.with_slots(sweep._sweep_options(asked), tmp_path, asked)
-        assert [slot.cores for slot in how.slots] == cores
+        options = sweep._sweep_options(asked)
+        plan = plan.with_cores(sweep.slots_and_cores(plan, options, asked)[1], tmp_path)
+        slots = sweep.with_slots(plan, options, tmp_path, asked).slots
+        return [slot.cores for slot in slots]
+
+    assert slotted("--slots=2") == [(0, 1), (2, 3)]
+    assert slotted("--slots=1") == [(0, 1)]
     refusals = {"--slots=4": "with 2 cores, and a slot", "--cores-per-trial=1": "=1: "}
     for flags, words in refusals.items():
-        asked = parser.parse_args(["which.py", flags])
         with pytest.raises(UserError, match=words):
-            sweep.with_slots(sweep._sweep_options(asked), tmp_path, asked)
+            slotted(flags)
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(file: str, directory: Path, changes: Changes) -> None:
+    def refuse(file: str, directory: Path, changes: Changes, cores: object) -> None:
         raise UserError("variant 'general': config.system.widht: no such key")
 
-    monkeypatch.setattr(planning, "ensure", refuse)
+    monkeypatch.setattr(running, "ensure", refuse)
     ended = run_command(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
 
@@ -166,7 +172,7 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
         stub.finish(trial, tmp_path)
     freeze(plan, tmp_path)
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
-    monkeypatch.setattr(planning, "draft", lambda file, directory, changes: grown)
+    monkeypatch.setattr(running, "draft", lambda file, directory, changes: grown)
     ended = run_command(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
     assert ended.code == 0, ended.err
     runs = len(wanted(grown, Choice.read(tmp_path)))

@@ -4,6 +4,7 @@ tests/experiments/run/test_worker.py's neighbours.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import socket
 import threading
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.plan import fix_cores
 from attnlab.experiments.run import live, memory
 from attnlab.experiments.run.slots import usable_cores
 from attnlab.experiments.run.worker import Worker
@@ -67,20 +67,10 @@ def test_a_launcher_on_another_machine_whose_lock_is_not_seen_here(
 
 def test_fewer_cores_than_planned_are_refused_or_recorded(tmp_path: Path) -> None:
     cores = len(usable_cores())
-    stub.planned(tmp_path)
-    plan = fix_cores(tmp_path, cores + 1)
+    plan = dataclasses.replace(stub.planned(tmp_path), cores=cores + 1)
+    plan.write(tmp_path)
     line = ["work", str(tmp_path), "--slots=1"]
     assert f"with {cores + 1} cores, and a slot here has {cores}; take" in refused(*line)
     assert run_command([*line, "--accept-cores"]).code == 0
     starts = [attempts.read(one.workdir(tmp_path))[0] for one in plan.trials()]
     assert [one["planned_cores"] for one in starts] == [cores + 1] * 4
-
-
-def test_a_sweep_that_has_begun_keeps_its_number_of_cores(tmp_path: Path) -> None:
-    """The first that it was given; any, where it began before there was one."""
-    plan = stub.planned(tmp_path / "old")
-    stub.finish(plan.trials()[0], tmp_path / "old")
-    assert fix_cores(tmp_path / "old", 2) == plan and plan.cores is None
-    stub.planned(tmp_path / "new")
-    plan = fix_cores(tmp_path / "new", 3)
-    assert fix_cores(tmp_path / "new", 1) == plan and plan.cores == 3

@@ -12,6 +12,9 @@ import pytest
 
 from tests import sampling
 from tests.experiments import real
+from tests.experiments.plan.planning import inside, quick
+
+__all__ = ["inside", "quick"]
 
 ENDS = {"additive": "done", "broken": "failed"}
 VARIANTS: dict[str, dict[str, object]] = {

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKEN = '''
 """A mechanism that builds, and fails when it is trained."""
 
-import sys
+import multiprocessing
 
 from attnlab.attention.mechanisms.single import Single
 
@@ -27,7 +27,7 @@ class Broken(Single):
     """Breaks in a trial."""
 
     def read(self, *given):
-        if not sys.argv[0].endswith("plan/process.py"):
+        if multiprocessing.current_process().name != "planning":
             raise RuntimeError("broken on purpose")
         return super().read(*given)
 '''

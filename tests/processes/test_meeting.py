@@ -5,7 +5,6 @@ same thing. Threads stand for them.
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import socket
 import time
 from typing import Any
@@ -77,9 +76,10 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
                 break
             except OSError:
                 time.sleep(0.02)
-        stranger.sendall(b"GET / HTTP/1.1\n")
-        with contextlib.suppress(ConnectionResetError):  # what it said was not read to its end
-            assert stranger.recv(10) == b""
+        stranger.sendall(
+            b"GET "
+        )  # as much as is read of it: the rest would make a reset of the end
+        assert stranger.recv(10) == b""
         dead = open_link(socket.create_connection(("localhost", where)))
         hello = {"attnlab": attnlab.__version__, "process": 1, "processes": 3, "host": "here"}
         send(dead, {**hello, "command": ["train"]})

@@ -173,15 +173,23 @@ def digest(array: np.ndarray) -> str:
     return f"{array.dtype} {list(array.shape)} {hashlib.sha256(content).hexdigest()[:16]}"
 
 
+PLAN = """
+import pathlib, sys
+from attnlab.experiments.plan.process import made
+
+plan = made(sys.argv[1], pathlib.Path(sys.argv[2]))
+print(*(candidate.id for candidate in plan.candidates))
+"""
+
+
 def planned(file: Path, checkout: Path) -> dict[str, Any]:
     """The ids of the candidates that an experiment plans, in a checkout."""
     with tempfile.TemporaryDirectory() as folder:
-        module = "attnlab.experiments.plan.process"
-        command = [sys.executable, "-m", module, f"experiments/{file.name}", folder, "--draft"]
+        command = [sys.executable, "-c", PLAN, f"experiments/{file.name}", folder]
         done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     if done.returncode:
         return {"error": done.stderr.strip().splitlines()[-1:]}
-    return {"candidates": [candidate["id"] for candidate in json.loads(done.stdout)["candidates"]]}
+    return {"candidates": done.stdout.split()}
 
 
 def outcome(before: Mapping[str, Any] | None, now: Mapping[str, Any], within: float) -> str:

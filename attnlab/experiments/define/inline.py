@@ -13,7 +13,7 @@ import ast
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class InlineExperiment:
 
     Attributes:
       config: config file and argument.
-      compare: "key=value,value" each: every combination is a row of the report.
+      grid: "key=value,value" each: every combination is a row of the report.
       tune: "key=value,value" each: every combination is tried for every row.
       search: "key=log_uniform(1e-4,1e-2)" each, in place of `tune`.
       trials: settings that a search tries for each row; None for the default.
@@ -54,9 +54,9 @@ class InlineExperiment:
     """
 
     config: str
-    compare: tuple[str, ...] = ()
-    tune: tuple[str, ...] = ()
-    search: tuple[str, ...] = ()
+    grid: Sequence[str] = ()
+    tune: Sequence[str] = ()
+    search: Sequence[str] = ()
     trials: int | None = None
     pruner: str | None = None
     measure: str = ""
@@ -74,7 +74,7 @@ class InlineExperiment:
           UserError: nothing to compare or tune, a malformed flag, a value given twice, no such
             range.
         """
-        if not (self.compare or self.tune or self.search):
+        if not (self.grid or self.tune or self.search):
             raise UserError(
                 "nothing is compared or tuned; add --grid KEY=VALUE,VALUE, --tune KEY=VALUE,VALUE"
                 " or --search KEY=RANGE"
@@ -85,7 +85,7 @@ class InlineExperiment:
             )
         compare, tune = (
             self._values(flag, arguments)
-            for flag, arguments in (("--grid", self.compare), ("--tune", self.tune))
+            for flag, arguments in (("--grid", self.grid), ("--tune", self.tune))
         )
         measure, select = self._scores()
         lines = [f"question={self._question(compare)!r},", f"config={self.config!r},"]
@@ -145,7 +145,7 @@ class InlineExperiment:
 
     def _command(self) -> str:
         """The command that says the same."""
-        flags = {"grid": self.compare, "tune": self.tune, "search": self.search}
+        flags = {"grid": self.grid, "tune": self.tune, "search": self.search}
         arguments = [
             f"--config={self.config}",
             *(f"--{flag}={word}" for flag, given in flags.items() for word in given),

@@ -1,11 +1,10 @@
 """From an experiment to `plan.json`: every candidate resolved, checked and counted. Imports no jax.
 
-`ensure`, `draft` and `grow` start the process that plans (`process.py`), which needs jax; `Plan` is
-what it writes.
+`process` makes a `Plan` and needs jax; `attnlab.experiments.run` calls it in a process of its own.
 """
 
 from attnlab.experiments.plan.candidate import Candidate, Trial
-from attnlab.experiments.plan.client import draft, ensure, grow
-from attnlab.experiments.plan.plan import Plan, fix_cores, locked
+from attnlab.experiments.plan.growth import own_files, unchanged_plan
+from attnlab.experiments.plan.plan import Plan, locked
 
-__all__ = ["Candidate", "Plan", "Trial", "draft", "ensure", "fix_cores", "grow", "locked"]
+__all__ = ["Candidate", "Plan", "Trial", "locked", "own_files", "unchanged_plan"]

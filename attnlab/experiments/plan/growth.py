@@ -1,16 +1,25 @@
 """What may change between two runs of `sweep` in one folder: a plan may grow, but the meaning of
-finished trials must not change.
+finished trials must not change. Imports no jax.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlab.config import find_file
 from attnlab.errors import UserError
-from attnlab.experiments.define import spelt, text
+from attnlab.experiments.define import (
+    Changes,
+    definition,
+    definition_hash,
+    load_experiment,
+    spelt,
+    text,
+)
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
@@ -25,6 +34,39 @@ made. So do the claim's contrasts, old variants and old seeds.
 
 FLAG = "--change-plan"
 """The flag by which a command line says that trials that have begun may be left out."""
+
+
+def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
+    """The plan in a sweep folder if it is of this experiment; None if one must be made. A note on
+    stderr names code of which the plan does not say what it was.
+
+    Raises:
+      UserError: a mistake in the file, or the folder holds trials that no longer fit.
+    """
+    stated = definition(load_experiment(file, changes), file)
+    old = Plan.read(directory)
+    if old is None:
+        return None
+    defined = planned_before(stated, old)
+    other = check_code(old, directory, changes.accept)
+    codes = [provenance.of(made.config) for made in old.candidates if made.code is None]
+    if unknown := sorted({name for code in codes for name in code.modules}):
+        what = f"so nobody knows whether {', '.join(unknown)} is the same"
+        print(
+            f"note: {directory} does not say what code it was planned with, {what}", file=sys.stderr
+        )
+    if old.hash == definition_hash(defined):
+        return None if other or changes.unmatched > old.unmatched else old
+    check_growth(old, defined, directory)
+    return None
+
+
+def own_files(plan: Plan) -> provenance.Code:
+    """The experiment file and the config file of a plan, and what they import."""
+    return provenance.of(
+        config_file=find_file(plan.config.partition(":")[0], "config file"),
+        experiment_file=find_file(plan.file.partition(":")[0], "experiment file"),
+    )
 
 
 def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 trial starts.
 
 Needs neither jax nor numpy: the launcher, the status table and the report read it.
-`attnlab.experiments.plan.process` writes it.
+`attnlab.experiments.plan.process` makes it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Plan(Asked):
       own_code: the files of experiment and config, and who went on with other code of a
         candidate's: see `attnlab.records.provenance.Record`.
       looks: how many times the test split is planned to be read, seeds being added in between.
-      cores: of each trial, see `fix_cores`; None with GPUs, and in version 1.
+      cores: of each trial: they decide how XLA divides sums, and so how they round; None with
+        GPUs, and in version 1.
       unmatched: candidates may miss the budget, those too that a search draws later: the user has
         accepted it.
       version: of all records of the sweep, see `attnlab.records.versions`.
@@ -192,6 +193,14 @@ class Plan(Asked):
         )
         return dataclasses.replace(self, candidates=tuple(candidates))
 
+    def with_cores(self, cores: int | None, directory: Path) -> Plan:
+        """This plan, in which each trial has so many cores, unless it says how many already or a
+        trial has begun in the folder.
+        """
+        if self.cores is not None or any(directory.glob("trials/*/seed*")):
+            return self
+        return dataclasses.replace(self, cores=cores)
+
     def write(self, directory: str | Path) -> None:
         """Write `<directory>/plan.json` whole; the folder is made if absent. Processes that may run
         at the same time must hold `locked`.
@@ -262,18 +271,6 @@ class Plan(Asked):
             plan = cls.of_sweep(directory).grown(candidates)
             plan.write(directory)
         return plan
-
-
-def fix_cores(directory: str | Path, cores: int | None) -> Plan:
-    """The plan of a sweep folder, which from now on says how many cores each trial has, unless a
-    trial has begun before; cores decide how XLA divides sums, and so how they round.
-    """
-    with locked(directory):
-        plan = Plan.of_sweep(directory)
-        if plan.cores is None and not any(Path(directory).glob("trials/*/seed*")):
-            plan = dataclasses.replace(plan, cores=cores)
-            plan.write(directory)
-    return plan
 
 
 def _check_names(plan: Plan) -> None:

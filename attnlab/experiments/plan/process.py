@@ -1,24 +1,21 @@
-"""The process that plans: `python -m attnlab.experiments.plan.process FILE.py[:ARGUMENT] DIR`
-writes `DIR/plan.json`, whole or not at all.
+"""Makes plans and writes nothing: every candidate is resolved, checked as `train` does it, built
+with the true vocabularies (shapes only) and counted before the first trial starts.
 
-Every candidate is resolved, checked as `train` does it, built with the true vocabularies (shapes
-only) and counted before the first trial starts. The launcher's side is `client.py`.
+It needs jax, so the launcher calls it in a process of its own (`run/planning.py`).
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import json
-import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab import config as configs
-from attnlab.errors import UserError, one_line, show_traceback, users_code
+from attnlab.errors import UserError
 from attnlab.experiments.define import (
     AS_IT_IS,
     Changes,
@@ -31,16 +28,16 @@ from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
 from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
 from attnlab.experiments.plan.growth import (
-    FLAG,
     begun,
     check_begun,
     check_code,
     check_growth,
     check_kept,
+    own_files,
     planned_before,
 )
 from attnlab.experiments.plan.metrics import check_metrics, comparison_lines
-from attnlab.experiments.plan.plan import Plan, locked
+from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
 from attnlab.records.sealed import CHOICE
@@ -48,82 +45,25 @@ from attnlab.records.versions import SWEEP
 from attnlab.tasks.schemas import Settings
 
 MOST_POINTS = 64  # of a search, for which a budget is looked at before the first is drawn
+Count = Callable[[int, int], object]
+Drawn = tuple[str, Mapping[str, Any]]
+"""A variant and its tuned settings."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The planning process.
-
-    Returns:
-      0 when planned, 2 after one line on stderr.
-    """
-    parser = argparse.ArgumentParser(prog="planning")
-    parser.add_argument("words", nargs="+", help="FILE.py[:ARGUMENT] DIR; DIR alone with --grow")
-    parser.add_argument("--draft", action="store_true", help="print the plan and write nothing")
-    parser.add_argument(
-        "--grow",
-        action="store_true",
-        help="add candidates, from stdin: [[variant, {key: value}], ...]",
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], help="a.b=value: a setting of all variants"
-    )
-    parser.add_argument(
-        provenance.FLAG,
-        action="store_true",
-        help="go on where code has changed since trials were trained",
-    )
-    parser.add_argument(
-        FLAG,
-        dest="replace",
-        action="store_true",
-        help="leave out trials that have begun, where the experiment does",
-    )
-    parser.add_argument(
-        matching.FLAG, action="store_true", help="plan variants that miss the budget"
-    )
-    parser.add_argument(
-        "--seed",
-        action="append",
-        default=[],
-        type=int,
-        help="one of the seeds, instead of the file's",
-    )
-    arguments = parser.parse_args(argv)
-    if os.getcwd() not in sys.path:
-        sys.path.append(
-            os.getcwd()
-        )  # at the end of the path, as in commands and trials: they must find the same modules
-    try:
-        with users_code():
-            _plan(arguments)
-    except (UserError, OSError) as error:
-        show_traceback(error)
-        print(one_line(error), file=sys.stderr)
-        return 2
-    return 0
+def _in_silence(done: int, total: int) -> None:
+    """Count for nobody."""
 
 
-def _plan(arguments: argparse.Namespace) -> None:
-    """Do what the command line says."""
-    if arguments.grow:
-        return add(arguments.words[0], json.load(sys.stdin))
-    file, directory = arguments.words
-    changes = Changes(
-        tuple(arguments.set),
-        tuple(arguments.seed),
-        arguments.accept_changed_code,
-        arguments.replace,
-        arguments.accept_unmatched,
-    )
-    plan = made(file, Path(directory), changes)
-    if arguments.draft:
-        return print(plan.to_json(), end="")
-    old = Plan.read(directory)
-    return _write(matching.check_budget(plan, old), directory)
-
-
-def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
+def made(
+    file: str, directory: Path, changes: Changes = AS_IT_IS, count: Count = _in_silence
+) -> Plan:
     """The plan of an experiment file for a sweep folder, extended from the existing one.
+
+    Args:
+      file: the experiment file, with its argument.
+      directory: the sweep folder.
+      changes: of the command line; part of the experiment.
+      count: is called with the number of candidates that are planned, and of all.
 
     Raises:
       UserError: a candidate, named by its variant, cannot be built or run; or the folder holds
@@ -157,7 +97,7 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
         matching.check_budget(plan.grown(lowest), None)
     planned = [
         _as_planned(candidate, old, directory, changes.accept)
-        for candidate in candidates(plan, wanted, builder)
+        for candidate in candidates(plan, wanted, builder, count)
     ]
     shown = lowest or planned
     for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
@@ -172,24 +112,25 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     return dataclasses.replace(plan, own_code=_own_code(plan, old))
 
 
-def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Plan the candidates of further (variant, tuned settings) and add them to the plan.
+def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) -> Plan:
+    """The plan of a sweep folder with the candidates of further (variant, tuned settings).
 
     Raises:
       UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody
         has accepted that.
     """
     plan = Plan.of_sweep(directory)
-    check_code(plan, Path(directory))
+    check_code(plan, directory)
     wanted = {
         want.id: want
         for want in (plan.want(variant, tuned) for variant, tuned in points)
         if plan.made_of(want.id) is None
     }
-    made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
-    for candidate in made:
-        check_begun(candidate, Path(directory))
-    Plan.extend(directory, matching.check_budget(plan.grown(made), plan).candidates)
+    builder = Builder(plan.config, plan.seeds[0])
+    added = candidates(plan, list(wanted.values()), builder, count)
+    for candidate in added:
+        check_begun(candidate, directory)
+    return matching.check_budget(plan.grown(added), plan)
 
 
 def listed(plan: Plan) -> list[Wanted]:
@@ -214,7 +155,9 @@ def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
     return [plan.want(made.variant, made.tuned) for made in old.candidates if made.variant in same]
 
 
-def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[Candidate]:
+def candidates(
+    plan: Plan, wanted: Sequence[Wanted], builder: Builder, count: Count = _in_silence
+) -> list[Candidate]:
     """The candidates resolved, checked and counted.
 
     Raises:
@@ -229,7 +172,11 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
         with naming(want.variant, want.tuned):
             task = builder.task(resolved[want.id])
         check_metrics(plan, task)
-    return [_candidate(plan, want, builder) for want in wanted]
+    planned: list[Candidate] = []
+    for want in wanted:
+        count(len(planned), len(wanted))
+        planned.append(_candidate(plan, want, builder))
+    return planned
 
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
@@ -337,16 +284,7 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
         code = now.get(earlier.id)
         if code and earlier.code != code:
             accepted.append(provenance.word(earlier.code or {}, code) | {"candidate": earlier.id})
-    return {**_files(plan).record(), "accepted": accepted}
-
-
-def _files(plan: Plan) -> provenance.Code:
-    """Experiment and config file, and what they import."""
-    config = configs.find_file(plan.config.partition(":")[0], "config file")
-    return provenance.of(
-        config_file=config,
-        experiment_file=configs.find_file(plan.file.partition(":")[0], "experiment file"),
-    )
+    return {**own_files(plan).record(), "accepted": accepted}
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:
@@ -359,14 +297,3 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) ->
             raise UserError(
                 f"two candidates have the same settings, {' and '.join(names)}; leave one out"
             )
-
-
-def _write(plan: Plan, directory: str) -> None:
-    with locked(directory):
-        for line in _files(plan).keep(Path(directory)):
-            print(f"note: {line}", file=sys.stderr)
-        plan.write(directory)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,17 +6,19 @@ report.
 """
 
 from attnlab.experiments.run import ray, slots, slurm
-from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
+from attnlab.experiments.run.board import Board, failures, overview, shown, summary, troubles
 from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, stop_trial, take_back
+from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.looks import looked
+from attnlab.experiments.run.planning import draft, ensure
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import local_slots
 from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep
-from attnlab.experiments.run.worker import WorkOptions, work
+from attnlab.experiments.run.worker import work
 
 __all__ = [
     "Board",
@@ -30,6 +32,9 @@ __all__ = [
     "best",
     "counts",
     "devices_wanted",
+    "draft",
+    "ensure",
+    "failures",
     "local_slots",
     "lock",
     "look",

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnlab.errors import visible
@@ -63,12 +62,7 @@ class Board:
             self._show()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self.plan = self._plan
             self._show()
@@ -173,6 +167,12 @@ def troubles(seen: Iterable[Seen]) -> list[str]:
                 " --trial-timeout ends it"
             )
     return lines
+
+
+def failures(plan: Plan, directory: Path) -> list[str]:
+    """A line for each trial that failed or diverged, with its reason."""
+    states = look_at_all(plan, directory)
+    return troubles(seen for seen in states if seen.state in ("failed", "diverged"))
 
 
 def summary(seen: Iterable[Seen], slots: int = 0) -> str:

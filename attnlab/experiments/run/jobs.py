@@ -16,6 +16,7 @@ from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run import scoring
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.state import is_left
+from attnlab.records import attempts
 from attnlab.records.locks import is_held
 from attnlab.training.hyperparameters import signature
 
@@ -43,6 +44,11 @@ class Job:
         return self.trials[0].name + (
             f" and {len(self.trials) - 1} more" if len(self.trials) > 1 else ""
         )
+
+    @property
+    def together(self) -> bool:
+        """Whether it trains several trials as one program."""
+        return self.kind == "train" and len(self.trials) > 1
 
     def left(self, directory: Path) -> list[Trial]:
         """The trials that it still has to train, to the end or up to the step at which their search
@@ -162,3 +168,22 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
 def finals(plan: Plan, choice: Choice, directory: Path) -> list[Job]:
     """The evaluations of chosen candidates that are due, one job a candidate."""
     return [Job("final", tuple(trials)) for trials in scoring.due(plan, choice, directory).values()]
+
+
+def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
+    """The jobs that are due now: trials of a part, and the evaluations of what is chosen."""
+    return [
+        *training(plan, choice, directory, part),
+        *(finals(plan, choice, directory) if choice else []),
+    ]
+
+
+def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
+    """Jobs in the order for this worker: begun ones first; workers that start together begin with
+    different trials.
+    """
+    begun = [
+        job for job in jobs if any(attempts.read(trial.workdir(directory)) for trial in job.trials)
+    ]
+    parts = (begun, [job for job in jobs if job not in begun])
+    return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]

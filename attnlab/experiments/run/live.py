@@ -1,5 +1,5 @@
 """The process of a job, seen from its launcher: start in a slot, request to leave, kill if it does
-not, end.
+not, end; and the start of any process that needs jax, planning too (`start`).
 
 Processes are forked from a server of `multiprocessing` that has imported jax but started no
 backend, which saves the seconds of the imports. A process ends with its launcher. It has its own
@@ -11,20 +11,21 @@ keep their slots. Nothing here imports jax.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.run import memory
-from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.jobs import WHOLE, Job, Part
 from attnlab.experiments.run.slots import Slot
 from attnlab.training import programs
 
@@ -37,6 +38,7 @@ COMPILING = 1800.0
 """Seconds that it has beyond these while it compiles a program, which cannot be interrupted."""
 ORPHANED = 255  # the exit code that multiprocessing returns if the server is gone
 PRELOAD = (
+    "attnlab.experiments.plan.process",
     "attnlab.experiments.run.process",
     "attnlab.training.loop",
     "attnlab.training.run",
@@ -57,21 +59,49 @@ _STARTS, _BETWEEN = (
 Perform = Callable[[Path, Job, Slot], int]
 
 
+@dataclasses.dataclass(frozen=True)
+class WorkOptions:
+    """Options of every worker of a sweep; only `accept_cores` changes a number.
+
+    Attributes:
+      part: of the trials that it takes.
+      limit: seconds that a trial may take, all its attempts together (trials in one program: as
+        many times that; so too the seeds of an evaluation); None for any. One that takes longer is
+        stopped and has failed.
+      grace: seconds in which a process that is asked to leave must do so; then it is killed. One
+        that compiles a program has longer (`Leaving`).
+      accept_cores: run trials on fewer cores than planned.
+      compiling: seconds that one that compiles has beyond `grace` at most.
+    """
+
+    part: Part = WHOLE
+    limit: float | None = None
+    grace: float = GRACE
+    accept_cores: bool = False
+    compiling: float = COMPILING
+
+
+DEFAULTS = WorkOptions()
+
+
 class Leaving:
     """The time that a process has to leave, from now on.
 
     Args:
-      grace: seconds. One that still compiles when half of them are over has as many again, until
-        that is done.
-      compiling: seconds that it has beyond these at most while it compiles.
+      options: say how long. One that still compiles when half of `grace` is over has as much again,
+        until that is done, but `compiling` seconds more at most.
 
     Attributes:
       seconds: that it has in all.
     """
 
-    def __init__(self, grace: float, compiling: float = COMPILING) -> None:
-        self._grace, self._compiling, self._asked = grace, compiling, time.monotonic()
-        self.seconds = grace
+    def __init__(self, options: WorkOptions) -> None:
+        self._grace, self._compiling, self._asked = (
+            options.grace,
+            options.compiling,
+            time.monotonic(),
+        )
+        self.seconds = options.grace
 
     def over(self, compiles: bool) -> bool:
         """Whether its time is over."""
@@ -89,8 +119,7 @@ class Live:
       directory: the sweep's folder.
       job: whose it is.
       slot: where it runs.
-      grace: seconds that it has to leave.
-      compiling: beyond these, while it compiles.
+      options: the time that it has to leave.
 
     Attributes:
       job: whose it is.
@@ -108,17 +137,18 @@ class Live:
         directory: Path,
         job: Job,
         slot: Slot,
-        grace: float = GRACE,
-        compiling: float = COMPILING,
+        options: WorkOptions = DEFAULTS,
     ) -> None:
         self.job, self.slot, self.why, self.asked = job, slot, "", False
         self.open, self.alone, self.before = list(job.trials), False, 0.0
-        self._grace, self._compiling, self._killed = grace, compiling, False
-        self._leaving = Leaving(grace, compiling)
+        self._options, self._leaving, self._killed = options, Leaving(options), False
         self._under_way = multiprocessing.get_context("forkserver").RawValue("i", 0)
         self._code: int | None = None
         self._kills, self._began = memory.kills(), time.monotonic()
-        self._process = _started(work, directory, job, slot, grace, self._under_way)
+        given = (work, directory, job, slot)
+        self._process = start(
+            _enter_and_work, *given, name=job.name, grace=options.grace, under_way=self._under_way
+        )
         self._handle = _handle(self._process.pid)
 
     @property
@@ -158,7 +188,7 @@ class Live:
     def ask(self) -> None:
         """Ask it to save and leave, once."""
         if not self.asked:
-            self.asked, self._leaving = True, Leaving(self._grace, self._compiling)
+            self.asked, self._leaving = True, Leaving(self._options)
             self._send(signal.SIGTERM)
 
     @property
@@ -177,7 +207,7 @@ class Live:
             self._killed = True
             self.kill()
             return f"has not left within {self._leaving.seconds:.4g} s of being asked; killed"
-        longer = before == self._grace < self._leaving.seconds
+        longer = before == self._options.grace < self._leaving.seconds
         return "compiles, which cannot be interrupted; it leaves after that" if longer else ""
 
     def kill(self) -> None:
@@ -220,11 +250,18 @@ def _handle(pid: int) -> int | None:
         return None
 
 
-def _started(
-    work: Perform, directory: Path, job: Job, slot: Slot, grace: float, under_way: Any
+def start(
+    target: Callable[..., int], *given: Any, name: str, grace: float = GRACE, under_way: Any = None
 ) -> Any:
-    """The process of a job, forked by the server; the server is started if necessary, and imports
-    this package.
+    """Have the server fork a process, and start the server if necessary, which imports this
+    package; returns the process.
+
+    Args:
+      target: what it does; the result is its exit code. Importable.
+      given: the arguments of `target`.
+      name: of the process.
+      grace: seconds that it has to leave when this process is gone.
+      under_way: memory in which it counts what it compiles; None for memory of its own.
     """
     root, before = str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if before is None else f"{root}{os.pathsep}{before}"
@@ -235,7 +272,7 @@ def _started(
         context.set_forkserver_preload(list(PRELOAD))
         for left in reversed(range(_STARTS)):
             process = context.Process(
-                target=_begin, args=(work, directory, job, slot, grace, under_way), name=job.name
+                target=_begin, args=(target, given, grace, under_way), name=name
             )
             try:
                 process.start()
@@ -253,16 +290,19 @@ def _started(
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
-def _begin(
-    work: Perform, directory: Path, job: Job, slot: Slot, grace: float, under_way: Any
-) -> None:
-    """The main function of the process of a job; it counts in `under_way` what it compiles."""
-    programs.under_way = under_way
+def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under_way: Any) -> None:
+    """The main function of a forked process; it counts in `under_way` what it compiles."""
+    programs.under_way = programs.under_way if under_way is None else under_way
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, args=(grace,), daemon=True).start()
+    sys.exit(target(*given))
+
+
+def _enter_and_work(work: Perform, directory: Path, job: Job, slot: Slot) -> int:
+    """Bind this process to a slot, then do a job; the exit code."""
     slot.enter()
-    sys.exit(work(directory, job, slot))
+    return work(directory, job, slot)
 
 
 def _end_with_parent(grace: float) -> None:
@@ -273,7 +313,7 @@ def _end_with_parent(grace: float) -> None:
     if parent is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
-        leaving = Leaving(grace)
+        leaving = Leaving(WorkOptions(grace=grace))
         while not leaving.over(bool(programs.under_way.value)):
             time.sleep(min(1.0, grace))
         os.kill(os.getpid(), signal.SIGKILL)

@@ -24,31 +24,30 @@ from attnlab.records.stream import read_records
 FILE = "looks.jsonl"
 
 
-class Frozen(TypedDict):
-    """A choice.
-
-    `time` is UTC in ISO 8601, `plan` the plan's hash, `seeds` all of its seeds, `code` the revision
-    as in manifests, `chosen` variant to candidate, of those that are chosen now.
+class _Event(TypedDict):
+    """What both events have: `time` is UTC in ISO 8601, `plan` the plan's hash, `seeds` all of its
+    seeds, `code` the revision as in manifests.
     """
 
-    event: Literal["choice"]
     time: str
     plan: str
     seeds: tuple[Natural, ...]
     code: Mapping[str, Any] | None
+
+
+class Frozen(_Event):
+    """A choice: `chosen` is variant to candidate, of those that are chosen now."""
+
+    event: Literal["choice"]
     chosen: Mapping[str, str | None]
 
 
-class Tested(TypedDict):
+class Tested(_Event):
     """A reading of the test split for a candidate: `scored` are the seeds that had no test scores,
-    `cores` how many there were, on CPUs, the rest as in `Frozen`.
+    `cores` how many there were, on CPUs.
     """
 
     event: Literal["test"]
-    time: str
-    plan: str
-    seeds: tuple[Natural, ...]
-    code: Mapping[str, Any] | None
     candidate: str
     scored: tuple[Natural, ...]
     cores: NotRequired[Natural]

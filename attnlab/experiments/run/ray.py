@@ -28,11 +28,11 @@ from typing import Any
 from attnlab.errors import UserError, one_line
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Due, Executor
-from attnlab.experiments.run.live import died
+from attnlab.experiments.run.live import DEFAULTS, WorkOptions, died
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import FirstStop, Stop
-from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
+from attnlab.experiments.run.worker import work
 from attnlab.flags import add_number
 
 WORKERS = 4

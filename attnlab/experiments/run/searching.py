@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attnlab.experiments.define import Search
-from attnlab.experiments.plan import Candidate, Plan, Trial, grow, locked
+from attnlab.experiments.plan import Candidate, Plan, Trial, locked
 from attnlab.experiments.run import halving, state
+from attnlab.experiments.run.planning import grow
 from attnlab.experiments.run.selection import Choice, validation_score, wanted
 from attnlab.experiments.run.studies import Asked, Study
 from attnlab.records import attempts

@@ -23,17 +23,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.run import placing
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Executor
+from attnlab.experiments.run.live import DEFAULTS, WorkOptions
 from attnlab.experiments.run.placing import Placed
 from attnlab.experiments.run.slots import MOST_SLOTS, allotted
 from attnlab.experiments.run.stop import FirstStop, Stop
-from attnlab.experiments.run.worker import DEFAULTS, WorkOptions, work
+from attnlab.experiments.run.worker import work
 from attnlab.flags import add_number
 
 REQUEUES = 100  # time-outs after which a job is not queued again
@@ -280,14 +281,9 @@ class Leave(FirstStop):
         self.handler = signal.signal(signal.SIGUSR2, self._remember)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGUSR2, self.handler)
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.requeue = self.requeue or number == signal.SIGUSR2

@@ -12,14 +12,15 @@ from typing import Any
 
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import ray, slurm
-from attnlab.experiments.run.board import Board, troubles
+from attnlab.experiments.run.board import Board, failures
 from attnlab.experiments.run.jobs import Executor
 from attnlab.experiments.run.launcher import Launcher, retry_failed
+from attnlab.experiments.run.live import DEFAULTS, WorkOptions
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import look_at_all, recorded
+from attnlab.experiments.run.state import recorded
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import DEFAULTS, Worker, WorkOptions
+from attnlab.experiments.run.worker import Worker
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +71,11 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
         launcher = Launcher(
             directory, executor, board, stop, options.work.part, options.accept_failed
         )
-        failures = launcher.train()
-        if stop.signal is None and not failures and options.final:
-            failures = launcher.finish()
-    wrong = [
-        seen
-        for seen in look_at_all(Plan.of_sweep(directory), directory)
-        if seen.state in ("failed", "diverged")
-    ]
-    return Ended(stop.signal, (*troubles(wrong), *failures))
+        lines = launcher.train()
+        if stop.signal is None and not lines and options.final:
+            lines = launcher.finish()
+    wrong = failures(Plan.of_sweep(directory), directory)
+    return Ended(stop.signal, (*wrong, *lines))
 
 
 def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:

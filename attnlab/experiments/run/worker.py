@@ -10,7 +10,6 @@ period. A worker never makes the choice. Nothing here imports jax.
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import sys
 import time
@@ -22,8 +21,8 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run.board import Board
-from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, finals, stacked, training
-from attnlab.experiments.run.live import COMPILING, GRACE, Live, Perform, died
+from attnlab.experiments.run.jobs import WHOLE, Due, Job, Part, due, in_turn, stacked
+from attnlab.experiments.run.live import DEFAULTS, Live, Perform, WorkOptions, died
 from attnlab.experiments.run.output import last_line, shortened
 from attnlab.experiments.run.process import perform
 from attnlab.experiments.run.selection import Choice
@@ -43,48 +42,6 @@ ASK = 2.0  # seconds between two questions what is due, while nothing has ended 
 SHARE = 10.0  # such a question takes at most one part in so many of the time
 POLL = 3.0  # seconds between two looks at a folder in which nothing is left to take
 IDLE = 120.0  # seconds that `work` waits for something to do
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkOptions:
-    """Options of every worker of a sweep; only `accept_cores` changes a number.
-
-    Attributes:
-      part: of the trials that it takes.
-      limit: seconds that a trial may take, all its attempts together (trials in one program: as
-        many times that; so too the seeds of an evaluation); None for any. One that takes longer is
-        stopped and has failed.
-      grace: seconds in which a process that is asked to leave must do so; then it is killed. One
-        that compiles a program has longer (`live.Leaving`).
-      accept_cores: run trials on fewer cores than planned.
-      compiling: seconds that one that compiles has beyond `grace` at most.
-    """
-
-    part: Part = WHOLE
-    limit: float | None = None
-    grace: float = GRACE
-    accept_cores: bool = False
-    compiling: float = COMPILING
-
-
-DEFAULTS = WorkOptions()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Past:
-    """What has happened to jobs so far.
-
-    Attributes:
-      deaths: job to the number of its processes that died without a record.
-      hungry: jobs whose process was killed, perhaps for lack of memory.
-      apart: trials that could not be trained together.
-      announced: jobs that were said to be held by another process, and errors that were said.
-    """
-
-    deaths: Counter[str] = dataclasses.field(default_factory=Counter)
-    hungry: set[str] = dataclasses.field(default_factory=set)
-    apart: set[str] = dataclasses.field(default_factory=set)
-    announced: set[str] = dataclasses.field(default_factory=set)
 
 
 class Worker:
@@ -120,7 +77,10 @@ class Worker:
         self._live: list[Live] = []
         self._waiting: deque[Job] = deque()
         self._held: list[Job] = []
-        self._past = _Past()
+        self._deaths = Counter[str]()  # job to how many of its processes died without a record
+        self._hungry = set[str]()  # jobs whose process was killed, perhaps for lack of memory
+        self._apart = set[str]()  # trials that could not be trained together
+        self._announced = set[str]()  # jobs that others hold, and errors, that were noted
         self._refusal: UserError | None = None
         self._looked = self._asks = 0.0
         self.failures: dict[str, str] = {}
@@ -185,8 +145,8 @@ class Worker:
         except (UserError, OSError) as error:  # of a record of another trial, perhaps
             if not self._live:
                 raise
-            if (words := str(error)) not in self._past.announced:
-                self._past.announced.add(words)
+            if (words := str(error)) not in self._announced:
+                self._announced.add(words)
                 self._board.note(f"{words}; what runs goes on, nothing more is begun")
             self._asks = time.monotonic() + ASK
             return
@@ -200,14 +160,14 @@ class Worker:
                 self._board.ended(job)
         self._held.clear()
         if self._stack:
-            apart = [job for job in jobs if job.name in self._past.apart]
+            apart = [job for job in jobs if job.name in self._apart]
             jobs = stacked([job for job in jobs if job not in apart], self._slots) + apart
         self._waiting.extend(sorted(jobs, key=self._is_hungry))
         now = time.monotonic()
         self._asks = now + max(ASK, SHARE * (now - began))
 
     def _is_hungry(self, job: Job) -> bool:
-        return job.name in self._past.hungry
+        return job.name in self._hungry
 
     def _start(self, job: Job) -> None:
         """Begin a job in a free slot, unless another process works on it or has done it."""
@@ -215,17 +175,16 @@ class Worker:
         if not left:
             return self._board.ended(job)
         if held := job.held(self._directory):
-            if job.name not in self._past.announced:
+            if job.name not in self._announced:
                 who = holder(held[0].workdir(self._directory))
                 self._board.note(f"{job.name} is held by another process ({who}); waiting for it")
-                self._past.announced.add(job.name)
+                self._announced.add(job.name)
             return self._held.append(job)
         slot = self._free.pop(0)
         before = max(
             attempts.spent(attempts.read(trial.workdir(self._directory))) for trial in left
         )
-        grace, compiling = self._options.grace, self._options.compiling
-        self._live.append(live := Live(self.perform, self._directory, job, slot, grace, compiling))
+        self._live.append(live := Live(self.perform, self._directory, job, slot, self._options))
         live.open, live.alone = left, self._is_hungry(job)
         live.before = before * len(left) if job.kind == "train" else 0.0
         self._board.started(job, slot)
@@ -267,9 +226,12 @@ class Worker:
                 live.ask()
 
     def _ended(self, live: Live, code: int) -> None:
-        """Handle a job whose process has ended."""
+        """Handle a job whose process has ended: say that it is over, give it up, or keep what is
+        left of it for another process.
+        """
         job = live.job
-        left, deaths = job.left(self._directory), self._past.deaths
+        left, deaths = job.left(self._directory), self._deaths
+        asked_to_save = code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
         self._asks = 0.0
         if not left:
             del deaths[job.name]  # a round of a search may bring it back
@@ -282,23 +244,13 @@ class Worker:
             self._asks = time.monotonic() + ASK
             self._held.append(job)
         elif code in (CHANGED, UNLOCKED):
-            workdir = left[0].workdir(self._directory)
-            changed = Changed(last_line(workdir / "log.txt").removeprefix("error: "))
-            folders = [trial.workdir(self._directory) for trial in left]
-            rival = next((folder for folder in folders if is_elsewhere(folder)), workdir)
-            self._refusal = changed if code == CHANGED else Unlocked(rival)
+            self._refuse([trial.workdir(self._directory) for trial in left], code)
             self._board.note(f"{job.name}: {self._refusal}; nothing more is begun")
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
-        elif (
-            job.kind == "train"
-            and len(job.trials) > 1
-            and (code in (1, 2) or deaths[job.name] == FURTHER)
-        ):
+        elif job.together and (code in (1, 2) or deaths[job.name] == FURTHER):
             self._part(job)
-        elif live.asked or (
-            job.kind == "train" and code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
-        ):  # requested, not a crash
+        elif live.asked or (job.kind == "train" and asked_to_save):  # requested, not a crash
             self._board.note(
                 f"{job.name}: was asked to leave and has {'left' if code < 0 else 'saved'}; going"
                 " on with it"
@@ -312,16 +264,26 @@ class Worker:
         else:
             self._fail(job, f"its process {died(code)}, {FURTHER + 1} times")
 
+    def _refuse(self, folders: Sequence[Path], code: int) -> None:
+        """Begin nothing more: a process at trials in these folders has seen that code or data has
+        changed, or that the lock of one, which a process of another machine has too, does not hold.
+        """
+        if code == CHANGED:
+            line = last_line(folders[0] / "log.txt")
+            self._refusal = Changed(line.removeprefix("error: "))
+        else:
+            self._refusal = Unlocked(next(filter(is_elsewhere, folders), folders[0]))
+
     def _part(self, job: Job) -> None:
         """Continue the trials of a program of several one at a time."""
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         jobs = [Job("train", (trial,)) for trial in job.left(self._directory)]
-        self._past.apart.update(single.name for single in jobs)
+        self._apart.update(single.name for single in jobs)
         self._waiting.extendleft(reversed(jobs))
 
     def _spare(self, live: Live, ending: str) -> None:
         """Handle a job that may have been killed for lack of memory: try it once more, alone."""
-        if live.job.kind == "train" and len(live.job.trials) > 1:
+        if live.job.together:
             self._part(live.job)  # each alone takes less
         elif live.alone:
             self._fail(
@@ -334,7 +296,7 @@ class Worker:
                 f"{live.job.name}: its process {ending}, perhaps for lack of memory; trying again when"
                 " no other runs"
             )
-            self._past.hungry.add(live.job.name)
+            self._hungry.add(live.job.name)
 
     def _fail(self, job: Job, why: str) -> None:
         """Give a job up, with a record in each of its trials, or a line for the launcher."""
@@ -427,22 +389,3 @@ def _advanced(directory: Path, part: Part) -> bool:
     from attnlab.experiments.run.searching import advance
 
     return advance(directory) or bool(due(Plan.of_sweep(directory), None, directory))
-
-
-def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
-    """The jobs that are due now: trials of a part, and the evaluations of what is chosen."""
-    return [
-        *training(plan, choice, directory, part),
-        *(finals(plan, choice, directory) if choice else []),
-    ]
-
-
-def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
-    """Jobs in the order for this worker: begun ones first; workers that start together begin with
-    different trials.
-    """
-    begun = [
-        job for job in jobs if any(attempts.read(trial.workdir(directory)) for trial in job.trials)
-    ]
-    parts = (begun, [job for job in jobs if job not in begun])
-    return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]

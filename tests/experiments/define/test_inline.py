@@ -77,9 +77,9 @@ RANGE = "expected a range, such as schedule.peak=log_uniform(1e-4,1e-2)"
 NAMELESS = "no config file 'configs/translatoin.py'; did you mean"
 MISTAKES: dict[str, dict[str, Any]] = {
     "nothing is compared or tuned; add --grid KEY=VALUE,VALUE": {},
-    f"--grid system: {EXPECTED}": {"compare": ("system",)},
-    "--grid a b=1: expected a setting and its values": {"compare": ("a b=1",)},
-    "'system.attention.score' is given twice": {"compare": (SCORES, SCORES)},
+    f"--grid system: {EXPECTED}": {"grid": ("system",)},
+    "--grid a b=1: expected a setting and its values": {"grid": ("a b=1",)},
+    "'system.attention.score' is given twice": {"grid": (SCORES, SCORES)},
     "--tune: grid: 'schedule.peak' has a value twice": {"tune": ("schedule.peak=1e-3,0.001",)},
     f"--search schedule.peak=1,2: {RANGE}": {"search": ("schedule.peak=1,2",)},
     "'loguniform'; did you mean 'log_uniform'": {"search": ("schedule.peak=loguniform(1,2)",)},
@@ -87,12 +87,12 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "low must be above 0": {"search": ("schedule.peak=log_uniform(0,1)",)},
     "did you mean 'halving'?": {"search": ("a=uniform(0,1)",), "pruner": "havling"},
     "search.trials is 0": {"search": ("a=uniform(0,1)",), "trials": 0},
-    "--trials and --pruner are of a search": {"compare": (SCORES,), "trials": 3},
+    "--trials and --pruner are of a search": {"grid": (SCORES,), "trials": 3},
     "--measure=exact,maximal: 'maximal'; did you mean 'max'?": {
-        "compare": (SCORES,),
+        "grid": (SCORES,),
         "measure": "exact,maximal",
     },
-    NAMELESS: {"compare": (SCORES,), "config": "configs/translatoin.py"},
+    NAMELESS: {"grid": (SCORES,), "config": "configs/translatoin.py"},
 }
 
 

@@ -19,6 +19,7 @@ from attnlab.experiments.plan import process as planning
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
+from attnlab.experiments.run import planning as in_a_process
 from tests.experiments.plans import experiment_file
 
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
@@ -89,6 +90,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(building, "check", check_once)
     monkeypatch.setattr(planning, "Builder", estimate)
+
+
+@pytest.fixture
+def inside(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the planning process does is done in this one, which has imported all of it."""
+    monkeypatch.setattr(
+        in_a_process, "_planned", lambda function, *given: getattr(planning, function)(*given)
+    )
 
 
 def planned(tmp_path: Path, *lines: str, imports: str = "") -> Plan:

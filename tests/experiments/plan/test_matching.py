@@ -5,8 +5,6 @@ the user accepts it.
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,15 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Budget
-from attnlab.experiments.plan import matching, process
+from attnlab.experiments.define import Changes
+from attnlab.experiments.plan import matching
 from attnlab.experiments.plan.plan import Plan
-from tests.experiments.plan.planning import WIDEST, quick
+from attnlab.experiments.run.planning import ensure, grow
+from tests.experiments.plan.planning import WIDEST
 from tests.experiments.plans import experiment_file, plan
 from tests.experiments.synthetic import met
 
-assert quick  # a fixture
+ACCEPTED = Changes(unmatched=True)
 BUDGET = "budget=Budget('parameters', 'system.decoder', within={within})"
 
 
@@ -63,63 +63,55 @@ def test_a_missed_budget_is_refused_or_accepted_on_record() -> None:
 
 
 @pytest.mark.parametrize("search", [False, True])
-def test_the_refusal_leaves_no_folder(
-    search: bool, tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the process that plans: the draft says it, the plan is refused or written with the word."""
+def test_the_refusal_leaves_no_folder(search: bool, tmp_path: Path, inside: None) -> None:
+    """The plan is refused, or written with the word."""
     lines = [WIDEST, BUDGET.format(within=0.0)]
     imports = ""
     if search:
         imports = "from attnlab.experiments.define.search import Search, choice"
         lines.append("search=Search({'schedule.peak': choice(1e-3, 3e-3)}, trials=2)")
     file = experiment_file(tmp_path / "which.py", *lines, imports=imports)
-    directory = str(tmp_path / "sweep")
-    assert process.main([file, directory]) == 2
-    assert "NOT MATCHED within 0 %" in capsys.readouterr().err
-    assert not (tmp_path / "sweep" / "plan.json").exists()
-    assert process.main([file, directory, matching.FLAG]) == 0
-    candidates = json.loads((tmp_path / "sweep" / "plan.json").read_text())["candidates"]
-    assert search or candidates[1]["budget"]["accepted"] is True
+    directory = tmp_path / "sweep"
+    with pytest.raises(UserError, match="NOT MATCHED within 0 %"):
+        ensure(file, directory)
+    assert not directory.exists()
+    ensure(file, directory, ACCEPTED)
+    candidates = Plan.of_sweep(directory).candidates
+    assert search or (candidates[1].budget or {}).get("accepted") is True
 
 
 SEARCHED = "from attnlab.experiments.define.search import Search, choice, integers"
 WIDER = "compare=rows({'additive': {}, 'wide': {'system.encoder': 10}})"
 
 
-def test_all_options_of_a_search_are_looked_at(
-    tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_options_of_a_search_are_looked_at(tmp_path: Path, inside: None) -> None:
     """The first option meets the budget, and the second does not."""
     search = "search=Search({'system.embedding': choice(400, 4)}, trials=2)"
     lines = [WIDER, BUDGET.format(within=1e-4), search]
     file = experiment_file(tmp_path / "which.py", *lines, imports=SEARCHED)
-    assert process.main([file, str(tmp_path / "sweep")]) == 2
-    assert "budget: wide (system.embedding=4) has " in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"budget: wide \(system.embedding=4\) has "):
+        ensure(file, tmp_path / "sweep")
 
 
-def test_what_a_search_draws_is_refused_or_accepted_on_record(
-    tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_search_draws_is_refused_or_accepted_on_record(tmp_path: Path, inside: None) -> None:
     """The plan stays as it was; that it is accepted is said once, and holds for later draws."""
     search = "search=Search({'system.embedding': integers(400, 500)}, trials=2)"
     lines = [WIDER, BUDGET.format(within=1e-4), search]
     file = experiment_file(tmp_path / "which.py", *lines, imports=SEARCHED)
     directory = tmp_path / "sweep"
-    assert process.main([file, str(directory)]) == 0
+    ensure(file, directory)
 
-    def drawn(embedding: int) -> int:
-        points = json.dumps([["wide", {"system.embedding": embedding}]])
-        monkeypatch.setattr("sys.stdin", io.StringIO(points))
-        return process.main([str(directory), "--grow"])
+    def draw(embedding: int) -> None:
+        grow(directory, [("wide", {"system.embedding": embedding})])
 
-    assert drawn(400) == 0
-    assert drawn(4) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "wide (system.embedding=4) has " in line and line.endswith(matching.FLAG)
-    assert len(json.loads((directory / "plan.json").read_text())["candidates"]) == 1
-    assert process.main([file, str(directory), matching.FLAG]) == 0
-    assert drawn(4) == 0
-    assert process.main([file, str(directory)]) == 0
-    assert drawn(5) == 0
-    candidates = json.loads((directory / "plan.json").read_text())["candidates"]
-    assert [one["budget"].get("accepted") for one in candidates] == [None, True, True]
+    draw(400)
+    words = rf"wide \(system.embedding=4\) has .*{matching.FLAG}$"
+    with pytest.raises(UserError, match=words):
+        draw(4)
+    assert len(Plan.of_sweep(directory).candidates) == 1
+    ensure(file, directory, ACCEPTED)
+    draw(4)
+    ensure(file, directory)
+    draw(5)
+    budgets = [candidate.budget or {} for candidate in Plan.of_sweep(directory).candidates]
+    assert [budget.get("accepted") for budget in budgets] == [None, True, True]

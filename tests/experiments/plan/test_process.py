@@ -5,13 +5,11 @@ that leave nothing behind.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +18,7 @@ from attnlab.experiments.define.loading import Changes, definition, definition_h
 from attnlab.experiments.plan import process as planning
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
+from attnlab.experiments.run.planning import grow
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plan.planning import SCORES, SEARCH, WIDER, WIDEST, planned, refused
@@ -188,9 +187,7 @@ def test_trials_that_were_trained_with_another_config_are_not_taken_over(
     assert planned(tmp_path, WIDER) == plan
 
 
-def test_a_search_plans_what_it_finds(
-    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_plans_what_it_finds(tmp_path: Path, inside: None) -> None:
     search = (
         "search=Search({'schedule.peak': log_uniform(1e-3, 1e-2), 'system.readout':"
         " choice('current', 'previous')}, trials=2)"
@@ -198,18 +195,13 @@ def test_a_search_plans_what_it_finds(
     plan = planned(tmp_path, SCORES, search, imports=SEARCH)
     assert plan.candidates == () and plan.search is not None
 
-    def grow(*points: Any) -> int:
-        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(points)))
-        return planning.main([str(tmp_path / "sweep"), "--grow"])
-
-    general, additive = ([name, {"schedule.peak": 2e-3}] for name in ("general", "additive"))
-    assert grow(general, additive, general) == 0
-    grown = Plan.read(tmp_path / "sweep")
-    assert grown is not None
+    general, additive = ((name, {"schedule.peak": 2e-3}) for name in ("general", "additive"))
+    grow(tmp_path / "sweep", [general, additive, general])
+    grown = Plan.of_sweep(tmp_path / "sweep")
     assert [one.variant for one in grown.candidates] == ["general", "additive"]
-    assert grow(["general", {"schedule.peak": "x"}]) == 2
-    words = "variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float"
-    assert capsys.readouterr().err.startswith(words)
+    words = "^variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float"
+    with pytest.raises(UserError, match=words):
+        grow(tmp_path / "sweep", [("general", {"schedule.peak": "x"})])
     again = planned(tmp_path, SCORES, search, "seeds=(0, 1)", imports=SEARCH)
     assert again.candidates == grown.candidates  # what was found stays when the experiment grows
     other = SCORES.replace("'general'}", "'general', 'system.dropout': 0.1}")
@@ -220,23 +212,6 @@ def test_a_search_plans_what_it_finds(
     bad = search.replace("'previous'", "'last'")
     words = "variant 'additive' with system.readout=last: "
     assert words in refused(tmp_path, SCORES, bad, imports=SEARCH)
-
-
-def test_the_process_writes_or_prints_a_plan(
-    tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, directory = experiment_file(tmp_path / "which.py", SCORES), tmp_path / "sweep"
-    assert planning.main([file, str(directory), "--draft"]) == 0
-    drafted = Plan.from_json(capsys.readouterr().out, "")
-    assert not directory.exists()
-    assert planning.main([file, str(directory)]) == 0
-    found = Plan.read(directory)
-    assert found is not None and found.candidates == drafted.candidates
-    file = experiment_file(tmp_path / "which.py", "compare=()")
-    assert planning.main([file, str(directory)]) == 2
-    words = "compare is empty; name at least one variant, rows({'base': {}})"
-    assert capsys.readouterr().err == f"{file}: {words}\n"
-    assert Plan.read(directory) == found
 
 
 OWN = (
@@ -302,7 +277,7 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     assert words in refused(tmp_path, VARIANTS)
     assert words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
     with pytest.raises(UserError, match=re.escape(words)):
-        planning.add(str(tmp_path / "sweep"), [("own", {"schedule.peak": 0.5})])
+        planning.grown(tmp_path / "sweep", [("own", {"schedule.peak": 0.5})])
     mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
     assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates]
     assert mixed.own_code is not None

@@ -49,7 +49,7 @@ def test_the_time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     for compiles_until, end in ((0.0, 60.0), (29.0, 60.0), (50.0, 90.0), (1e9, 1860.0)):
         now[0] = 0.0
-        leaving = live.Leaving(60.0)
+        leaving = live.Leaving(live.DEFAULTS)
         while not leaving.over(now[0] <= compiles_until):
             now[0] += 1.0
         assert now[0] == leaving.seconds == end
@@ -98,7 +98,9 @@ def test_what_may_have_been_for_lack_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        live, "_started", lambda *given: type("Process", (), {"pid": os.getpid(), "exitcode": None})
+        live,
+        "start",
+        lambda *given, **how: type("Process", (), {"pid": os.getpid(), "exitcode": None}),
     )
     monkeypatch.setattr(memory, "kills", lambda: before)
     job = Job("train", (stub.planned(tmp_path).trials()[0],))

@@ -22,10 +22,10 @@ from attnlab.errors import UserError
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import ray
 from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.live import DEFAULTS
 from attnlab.experiments.run.ray import Request, run_worker, worker_environment
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import DEFAULTS
 from attnlab.records.attempts import read
 from tests.commands.tiny import refused
 from tests.experiments import real, stub
@@ -131,7 +131,7 @@ def test_a_worker_leaves_when_its_task_is_killed(tmp_path: Path) -> None:
     stub.behave(tmp_path, additive_0="wait")
     code = (
         "import pickle, sys; from pathlib import Path; from attnlab.experiments.run import ray;"
-        " from attnlab.experiments.run.worker import DEFAULTS;"
+        " from attnlab.experiments.run.live import DEFAULTS;"
         " given = pickle.dumps((Path(sys.argv[1]), DEFAULTS, 0, 1));"
         " ray.run_worker(('-c', sys.argv[2]), given, '.', {'PYTHONPATH': sys.argv[3]}, 30.0)"
     )

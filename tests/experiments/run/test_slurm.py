@@ -19,6 +19,7 @@ from attnlab.commands.sweep_flags import add_running
 from attnlab.errors import UserError
 from attnlab.experiments.run import live, placing, slurm
 from attnlab.experiments.run.jobs import training
+from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.slurm import (
     ArrayJob,
     Cluster,
@@ -29,7 +30,7 @@ from attnlab.experiments.run.slurm import (
 )
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker, WorkOptions
+from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
 from tests.experiments import real, stub
 
@@ -106,40 +107,12 @@ def test_workers_are_one_array_with_what_was_asked_for(tmp_path: Path, fake: Pat
     assert "--cpus-per-task=3" in srun
     assert board.lines[0] == "submitted 2 worker(s) of 7 minutes as job 12"
     assert board.lines[1:] == [f"ended {job.name}" for job in jobs]
-    assert f"--name={cluster.name}" in (fake / "asked").read_text()
-    assert len(list((tmp_path / "sweep" / "slurm").glob("12_*_submitted.pkl"))) == 2
-
-
-def test_workers_of_an_earlier_launcher_are_found(tmp_path: Path, fake: Path) -> None:
-    """Only what is missing is submitted, and evaluations are left to the workers that are there."""
-    plan = stub.planned(tmp_path)
-    (fake / "live").write_text("12_0\n12_1\n12_2\n")
-    board = stub.Board()
-    cluster = Cluster(tmp_path, Request(4), board, Stop())
-    assert Cluster(tmp_path / "other", Request(4), board, Stop()).name != cluster.name
-    (fake / "after").write_text("")
-    for trial in plan.trials()[1:]:
-        stub.finish(trial, tmp_path)
-
-    def finish() -> None:
-        time.sleep(0.2)
-        stub.finish(plan.trials()[0], tmp_path)
-
-    thread = threading.Thread(target=finish)
-    thread.start()
-    assert cluster.run(lambda: training(plan, None, tmp_path)) == [] and batches(fake) == []
-    thread.join()
-
-
-def test_a_launcher_that_is_stopped_leaves_the_workers_at_work(tmp_path: Path, fake: Path) -> None:
-    plan = stub.planned(tmp_path)
-    (fake / "after").write_text("12_0\n")
-    board, stop = stub.Board(), Stop()
-    cluster = Cluster(tmp_path, Request(1), board, stop)  # type: ignore[arg-type]
-    threading.Timer(0.2, lambda: stop.signals.append(2)).start()
-    assert cluster.run(lambda: training(plan, None, tmp_path)) == []
+    assert f"--name={cluster.name}" in (fake / "asked").read_text() and cluster.workers() == 2
+    assert Cluster(tmp_path / "other", wanted, board, Stop()).name != cluster.name
+    cluster.leave()
     words = f"the workers go on without this launcher; 'scancel --name={cluster.name}' stops them"
     assert board.lines[-1] == words
+    assert len(list((tmp_path / "sweep" / "slurm").glob("12_*_submitted.pkl"))) == 2
 
 
 def test_what_slurm_refuses_is_one_line(tmp_path: Path, fake: Path) -> None:
@@ -293,7 +266,7 @@ def test_a_trial_that_compiles_leaves_before_slurm_kills_its_worker(
     assert [(options.grace, options.compiling) for options in given] == [(60, 0), (20, 0)]
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    leaving = live.Leaving(20.0, 0.0)
+    leaving = live.Leaving(WorkOptions(grace=20.0, compiling=0.0))
     now[0] = 19.0
     assert not leaving.over(compiles=True)
     now[0] = 20.0

@@ -13,10 +13,11 @@ from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid
 from attnlab.experiments.run import sweeping
 from attnlab.experiments.run.jobs import Part
+from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.sweeping import SweepOptions
-from attnlab.experiments.run.worker import Worker, WorkOptions
+from attnlab.experiments.run.worker import Worker
 from tests.experiments import stub
 
 
@@ -60,21 +61,6 @@ def test_a_trial_lost_among_those_not_chosen_is_told_too(
         sweeping.run_sweep(
             tmp_path, SweepOptions([Slot(0)], work=WorkOptions(Part.of(None, "dot")))
         )
-
-
-def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = stub.planned(tmp_path)
-    for trial in plan.trials():
-        stub.finish(trial, tmp_path, "failed" if trial == plan.trials()[0] else "done")
-    monkeypatch.setattr(Worker, "run", lambda worker, due: [])
-    ended = sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)]))
-    assert ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
-    assert "--retry-failed runs it again, --accept-failed" in ended.wrong[1]
-    assert not (tmp_path / "choice.json").exists()
-    assert len(sweeping.run_sweep(tmp_path, SweepOptions([Slot(0)], accept_failed=True)).wrong) == 1
-    assert (tmp_path / "choice.json").exists()
 
 
 def test_the_devices_that_configs_name(tmp_path: Path) -> None:

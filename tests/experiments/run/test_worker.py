@@ -11,13 +11,15 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,12 +28,13 @@ from attnlab.experiments import Search, choice
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import jobs, live, memory, searching, worker
 from attnlab.experiments.run.jobs import Due, Part
+from attnlab.experiments.run.live import WorkOptions
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot, share
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker, WorkOptions, work
-from attnlab.records import attempts
+from attnlab.experiments.run.worker import Worker, work
+from attnlab.records import attempts, locks
 from attnlab.records.attempts import Attempt, read
 from attnlab.records.locks import RunLock
 from tests.experiments import stub
@@ -301,41 +304,6 @@ def test_a_trial_stopped_by_request_is_asked_to_leave(tmp_path: Path) -> None:
     assert all(one.settled for one in seen) and [one.attempts for one in seen] == [1, 1, 1, 0]
 
 
-def server_of(directory: Path) -> int:
-    """The process that the first trial was forked from."""
-    while not list(directory.glob("trials/additive*/seed0/events.jsonl")):
-        time.sleep(0.02)
-    trial = read(next(directory.glob("trials/additive*/seed0")))[0]["pid"]
-    return int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def stop_when_all_others_are_done(plan: Plan, directory: Path, stop: Stop) -> None:
-    """A SIGTERM once one trial is left, or after a minute."""
-    stub.until(lambda: count("done", plan, directory) >= len(plan.trials()) - 1)
-    stop.signals.append(signal.SIGTERM)
-
-
-@pytest.mark.full
-def test_a_killed_fork_server_is_started_again(tmp_path: Path) -> None:
-    """What it had forked goes on in its slot, and is still asked to leave when the launcher is."""
-    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
-    stub.behave(tmp_path, additive_0="linger")
-    thread = threading.Thread(target=lambda: os.kill(server_of(tmp_path), signal.SIGKILL))
-    thread.start()
-    with Stop() as stop:
-        rest = (plan, tmp_path, stop)
-        stopper = threading.Thread(target=stop_when_all_others_are_done, args=rest)
-        stopper.start()
-        board = run(plan, tmp_path, [Slot(0), Slot(1)], stop=stop)
-        stopper.join()
-    thread.join()
-    assert [one.attempts for one in look_at_all(plan, tmp_path)] == [1] * 6, board.lines
-    assert [*states(plan, tmp_path).values()] == ["interrupted", *["done"] * 5]
-    first = plan.trials()[0].name
-    assert {use["slot"] for use in stub.uses(tmp_path) if use["trial"] != first} == {1}
-    assert not any("is held" in line or "trying again" in line for line in board.lines)
-
-
 def counted(numbers: list[int]) -> Callable[[], int]:
     """A counter of kills for lack of memory that stands at these numbers, one after another, and
     then stays.
@@ -425,7 +393,6 @@ from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import board, launcher, live, worker
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker, WorkOptions, work
 from tests.experiments import stub
 
 if __name__ == "__main__":
@@ -433,7 +400,7 @@ if __name__ == "__main__":
     with launcher.lock(directory):
         launcher.retry_failed(directory)
         shown = board.Board(Plan.of_sweep(directory), directory)
-        options = worker.WorkOptions(grace=1.0)
+        options = live.WorkOptions(grace=1.0)
         made = worker.Worker(directory, [Slot(0), Slot(1)], shown, Stop(), options)
         made.perform = stub.perform
         whole = launcher.Launcher(directory, made, shown, Stop())
@@ -611,7 +578,7 @@ def test_what_was_begun_comes_first_and_workers_begin_apart(tmp_path: Path) -> N
         stub.finish(job.trials[0], tmp_path, "interrupted")
     names = [job.name for job in listed]
     order = [
-        [names.index(job.name) for job in worker.in_turn(listed, number, tmp_path)]
+        [names.index(job.name) for job in jobs.in_turn(listed, number, tmp_path)]
         for number in range(3)
     ]
     assert order == [[3, 4, 0, 1, 2, 5], [4, 3, 1, 2, 5, 0], [3, 4, 2, 5, 0, 1]]
@@ -626,7 +593,7 @@ def test_what_a_worker_does_of_a_job_that_ended(
     plan = stub.planned(tmp_path)
     job = jobs.Job("train", tuple(plan.trials()[:2]))
     made = Worker(tmp_path, [Slot(0)], stub.Board(), Stop(), WorkOptions(), True)
-    one = live.Live(stub.perform, tmp_path, job, Slot(0), 1.0)
+    one = live.Live(stub.perform, tmp_path, job, Slot(0), WorkOptions(grace=1.0))
     one.kill()
     began = time.monotonic()
     made._ended(one, worker.HELD)
@@ -638,6 +605,24 @@ def test_what_a_worker_does_of_a_job_that_ended(
     monkeypatch.setattr(attempts, "give_up", full)
     made._fail(job, "died")
     assert set(made.failures) == {trial.name for trial in job.trials}
+
+
+def test_of_a_program_the_trial_is_named_whose_lock_does_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.planned(tmp_path)
+    job = jobs.Job("train", tuple(plan.trials()[:2]))
+    first, second = (trial.workdir(tmp_path) for trial in job.trials)
+    with RunLock(first), monkeypatch.context() as elsewhere:
+        elsewhere.setattr(socket, "gethostname", lambda: "b")
+        lock = RunLock(second)
+    made = Worker(tmp_path, [Slot(0)], stub.Board(), Stop(), stack=True)
+    ended = types.SimpleNamespace(job=job, why="", asked=False)
+    made._ended(cast(live.Live, ended), worker.UNLOCKED)
+    lock.release()
+    words = f"the lock of {re.escape(str(second))} does not hold between machines: pid .* on b"
+    with pytest.raises(locks.Unlocked, match=words):
+        made.run(list)
 
 
 def test_an_unreadable_record_of_another_trial_stops_none_that_runs(

@@ -4,12 +4,9 @@ passed on.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
-import subprocess
-import sys
-import types
+import multiprocessing
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +14,9 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import Changes
-from attnlab.experiments.plan import client as planned
-from attnlab.experiments.plan import process
 from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import live
+from attnlab.experiments.run import planning as planned
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
 from tests.experiments.plans import experiment_file, plan
@@ -27,33 +24,20 @@ from tests.experiments.plans import experiment_file, plan
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
 
 
-@pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the planning process does is done in this one, which has imported all of it."""
-
-    def run(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = process.main(command[command.index(process.__name__) + 1 :])
-        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
-
-    monkeypatch.setattr(planned, "subprocess", types.SimpleNamespace(run=run))
-
-
-@pytest.mark.usefixtures("inside", "quick")
+@pytest.mark.usefixtures("inside")
 def test_an_experiment_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of its own plans it: `run/test_swept.py` has a real one."""
     file = experiment_file(tmp_path / "which.py", SCORES)
     made = planned.ensure(file, tmp_path / "sweep")
     assert made == Plan.read(tmp_path / "sweep") and len(made.candidates) == 2
-    monkeypatch.setattr(planned, "subprocess", None)
+    monkeypatch.setattr(planned, "_planned", None)
     assert planned.ensure(file, tmp_path / "sweep") == made
     assert planned.draft(file, tmp_path / "sweep") == made
     points: list[tuple[str, dict[str, Any]]] = [("general", {}), ("additive", {})]
     assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
 
 
-@pytest.mark.usefixtures("inside", "quick")
+@pytest.mark.usefixtures("inside")
 def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
     file = experiment_file(tmp_path / "which.py", "compare=rows({'additive': {}})")
     changes = Changes(("training.steps=7",), (4, 2))
@@ -89,54 +73,81 @@ def test_that_changed_code_is_accepted_is_passed_on(
     (workdir / "checkpoints" / "4").mkdir(parents=True)
     Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)
     (tmp_path / "gone.py").unlink()
-    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setattr(planned, "_planned", None)
     expected = r"seed0 was made with other code: .*gone\.py is gone; put that back"
     with pytest.raises(UserError, match=expected):
         planned.ensure(file, tmp_path / "sweep")
-    asked: list[list[str]] = []
-    monkeypatch.setattr(planned, "_run", lambda words, given="": asked.append([*words]))
-    planned.ensure(file, tmp_path / "sweep", Changes(accept=True))
-    assert asked == [[file, str(tmp_path / "sweep"), "--accept-changed-code"]]
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(planned, "_planned", lambda *given: asked.append(given) or made)
+    accepted = Changes(accept=True)
+    assert planned.draft(file, tmp_path / "sweep", accepted) == made
+    assert asked == [("made", file, tmp_path / "sweep", accepted)]
     assert capfd.readouterr().err == ""
     (tmp_path / "gone.py").write_text("class Own:\n    x = 1\n")
-    monkeypatch.setattr(Plan, "of_sweep", Plan.read)
-    planned.ensure(file, tmp_path / "old")  # of before code was kept
+    planned.draft(file, tmp_path / "old")  # of before code was kept
     assert capfd.readouterr().err == (
         f"note: {tmp_path / 'old'} does not say what code it was planned with, so nobody knows"
         " whether gone is the same\n"
     )
 
 
-@pytest.mark.usefixtures("inside")
-def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:
-    file = experiment_file(
-        tmp_path / "which.py", "compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})"
-    )
-    with pytest.raises(UserError) as caught:
-        planned.ensure(file, tmp_path / "sweep")
-    assert str(caught.value).startswith(
-        "variant 'b': config.system.attention.score: unknown score 'genral'; did you mean 'general'"
-    )
-    assert not (tmp_path / "sweep").exists()
+DIES = """
+import multiprocessing, os
+
+if multiprocessing.current_process().name == "planning":
+    print("one", "two", sep="\\n", flush=True)
+    os._exit(1)
+"""
 
 
-def test_a_process_that_dies_says_so(
+def test_a_process_of_its_own_plans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho one >&2; echo two >&2; exit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(broken))
-    file = experiment_file(tmp_path / "which.py", SCORES)
-    with pytest.raises(UserError, match=r"planning failed \(exit code 1\): two"):
+    """What it complains of is one line; what it printed is shown only if it dies."""
+    monkeypatch.setattr(live, "PRELOAD", ())
+    monkeypatch.setattr(planned, "PATIENCE", 0.0)
+    wrong = "compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})"
+    file = experiment_file(tmp_path / "which.py", wrong)
+    words = r"^variant 'b': config.system.attention.score: unknown score 'genral'; did you mean 'g"
+    with pytest.raises(UserError, match=words):
         planned.ensure(file, tmp_path / "sweep")
-    assert capfd.readouterr().err == "one\n"
+    assert capfd.readouterr().err == ""
+    dies = experiment_file(tmp_path / "dies.py", SCORES, imports=DIES)
+    with pytest.raises(UserError, match=r"planning failed \(exit code 1\): two"):
+        planned.ensure(dies, tmp_path / "sweep")
+    assert capfd.readouterr().err == "one\n" and not (tmp_path / "sweep").exists()
+
+
+def test_how_far_planning_is(capsys: pytest.CaptureFixture[str]) -> None:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    sender.send((3, 12))
+    threading.Timer(0.5, sender.send, [("", "the plan")]).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planned, "PATIENCE", 0.1)
+        assert planned._answer(receiver) == ("", "the plan")
+    assert capsys.readouterr().err == "planning: 3 of 12 candidates\n"
+
+
+@pytest.mark.usefixtures("inside")
+def test_cores_are_written_with_the_plan(tmp_path: Path) -> None:
+    """In one piece, so that a launcher killed at any moment leaves no plan without them; they stay,
+    and trials that began with any keep those.
+    """
+    file, directory = experiment_file(tmp_path / "which.py", SCORES), tmp_path / "sweep"
+    made = planned.ensure(file, directory, cores=lambda plan: len(plan.candidates))
+    assert made == planned.ensure(file, directory, cores=lambda plan: 5) == Plan.read(directory)
+    assert made.cores == 2
+    dataclasses.replace(made, cores=None).write(directory)
+    assert planned.ensure(file, directory, cores=lambda plan: 5).cores == 5
+    dataclasses.replace(made, cores=None).write(directory)
+    made.trials()[0].workdir(directory).mkdir(parents=True)
+    assert planned.ensure(file, directory, cores=lambda plan: 5).cores is None
 
 
 def test_a_mistake_that_needs_no_model_starts_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "run", None)
+    monkeypatch.setattr(planned, "_planned", None)
     with pytest.raises(UserError, match="baseline is 'additiv'; did you mean 'additive'"):
         planned.ensure(
             experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'"), tmp_path / "sweep"

@@ -1,0 +1,167 @@
+"""Plans of the launcher: the one in the folder while it is valid, else one made in a process that is
+forked from the server of the trials (`live`), since that has imported jax.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from attnlab.errors import TRACEBACK, UserError, one_line, show_traceback, users_code
+from attnlab.experiments.define import AS_IT_IS, Changes
+from attnlab.experiments.plan import Candidate, Plan, locked, matching, own_files, unchanged_plan
+from attnlab.experiments.run.live import start
+from attnlab.experiments.run.output import write_output_to
+
+PATIENCE, BETWEEN = 2.0, 10.0  # seconds before the first line on the progress, and between two
+
+
+def ensure(
+    file: str,
+    directory: Path,
+    changes: Changes = AS_IT_IS,
+    cores: Callable[[Plan], int | None] = lambda plan: None,
+) -> Plan:
+    """The plan of an experiment in the sweep folder, written if it is new or has grown: the existing
+    one, a new one, or the existing one extended to the present file.
+
+    An experiment that has not changed is not planned again.
+
+    Args:
+      file: "experiments/quickstart.py", with an argument "experiments/bottleneck.py:my/folder".
+      directory: the sweep folder; made if absent.
+      changes: of the command line; part of the experiment.
+      cores: how many each trial of a plan gets, if the plan does not say and no trial has begun.
+
+    Raises:
+      UserError: a mistake in the file, or the folder holds trials that no longer fit (see
+        `growth`), or a candidate misses the budget.
+    """
+    present = unchanged_plan(file, directory, changes)
+    new = None
+    if present is None:
+        old = Plan.read(directory)
+        new = matching.check_budget(_planned("made", file, directory, changes), old)
+    number = cores(new or present or Plan.of_sweep(directory))
+    with locked(directory):
+        plan = (new or Plan.of_sweep(directory)).with_cores(number, directory)
+        if new is not None:
+            for line in own_files(plan).keep(directory):
+                print(f"note: {line}", file=sys.stderr)
+        if plan != present:
+            plan.write(directory)
+    return plan
+
+
+def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
+    """The plan that `ensure` would return, without cores, and with the candidates that miss the
+    budget; nothing is written.
+    """
+    present = unchanged_plan(file, directory, changes)
+    return present or _planned("made", file, directory, changes)
+
+
+def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidate]:
+    """Plan further candidates and add them to the plan; safe with several processes at once.
+
+    Args:
+      directory: a sweep folder with a plan.
+      points: variant and tuned settings of each.
+
+    Returns:
+      The candidates in the order of `points`; existing candidates are returned too.
+
+    Raises:
+      UserError: there is no plan, or a setting does not fit.
+    """
+    points = list(points)
+    plan = Plan.of_sweep(directory)
+    wanted = [plan.want(variant, tuned).id for variant, tuned in points]
+    if None in [plan.made_of(identity) for identity in wanted]:
+        plan = Plan.extend(directory, _planned("grown", directory, points).candidates)
+    return [candidate for candidate in map(plan.made_of, wanted) if candidate is not None]
+
+
+def _planned(function: Literal["made", "grown"], *given: Any) -> Plan:
+    """The plan that a function of `plan.process` makes in a forked process, with notes and progress
+    on stderr; its one line of complaint becomes a `UserError`.
+    """
+    receiver, sender = Pipe(duplex=False)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
+        place = (Path(log.name), Path.cwd(), dict(os.environ))
+        process = start(_plan, sender, *place, function, given, name="planning")
+        sender.close()
+        try:
+            refusal, text = _answer(receiver)
+        except EOFError:
+            process.join()
+            *before, last = log.read().strip().splitlines() or ["it said nothing"]
+            print(*before, sep="\n", file=sys.stderr)
+            words = f"planning failed (exit code {process.exitcode}): {last}"
+            raise UserError(words) from None
+        finally:
+            process.kill()
+            process.join()
+        for line in log:
+            if line.startswith("note: ") or (refusal and os.environ.get(TRACEBACK)):
+                print(line, end="", file=sys.stderr)
+    if refusal:
+        raise UserError(refusal)
+    return Plan.from_json(text, "the draft of a plan")
+
+
+def _answer(receiver: Connection) -> tuple[str, str]:
+    """Wait for the answer of the planning process: why it refuses, and the text of the plan. Once
+    it counts candidates, say how far it is if that takes long: a mistake found before stays one line.
+    """
+    began, done, total, due = time.monotonic(), 0, 0, PATIENCE
+    while True:
+        if not total or receiver.poll(max(0.0, due - (time.monotonic() - began))):
+            first, second = receiver.recv()
+            if isinstance(first, str):
+                return first, second
+            done, total = first, second
+            continue
+        print(f"planning: {done} of {total} candidates", file=sys.stderr, flush=True)
+        due = time.monotonic() - began + BETWEEN
+
+
+def _plan(
+    sender: Connection,
+    log: Path,
+    folder: Path,
+    environment: dict[str, str],
+    function: Literal["made", "grown"],
+    given: tuple[Any, ...],
+) -> int:
+    """What the planning process does, in the folder and environment of the launcher; the exit code.
+    What it prints goes to `log`.
+    """
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    write_output_to(log)
+    import jax
+
+    from attnlab.experiments.plan import process
+
+    # shapes and counts only: accelerators are for the trials
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        with users_code():
+            plan = getattr(process, function)(
+                *given, count=lambda done, total: sender.send((done, total))
+            )
+    except (UserError, OSError) as error:
+        show_traceback(error)
+        sender.send((one_line(error), ""))
+        return 2
+    sender.send(("", plan.to_json()))
+    return 0
