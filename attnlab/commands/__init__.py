@@ -159,7 +159,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
-    """Run one command; `argv` is `sys.argv[1:]` unless given.
+    """Run one command and print its error in one line; `argv` is `sys.argv[1:]` unless given.
 
     Returns:
       The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
@@ -207,7 +207,9 @@ def _import_from_current_folder() -> None:
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
-    """Find the command and run it."""
+    """Find the command of a command line and run it, alone or as one of several processes; without
+    a command print the help of all.
+    """
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
         print(
@@ -235,7 +237,9 @@ def _run_users_code(command: Command, name: str, argv: Sequence[str], program: s
 
 
 def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
-    """Read the flags of a command and run it."""
+    """Read the flags and overrides of a command and run it, unless help is wanted; refuse an empty
+    or unknown argument.
+    """
     overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
     module = importlib.import_module(command.module, __package__)
     parser = _parser(command, f"{program} {name}", program)

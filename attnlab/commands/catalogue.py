@@ -96,6 +96,7 @@ def _mixers(kind: str, text: str) -> str:
 
 
 def _mixer(kind: str, name: str) -> str:
+    """Return the section about one mixer, in Markdown."""
     from attnlab.attention.protocol import Attention
 
     mechanism = listing.components(kind).resolve(name)
@@ -117,6 +118,7 @@ def _part(title: str, kind: str, text: str) -> str:
 
 
 def _parameters() -> str:
+    """Return the part of a section about the parameters of a mechanism, in Markdown."""
     rows = [
         (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()

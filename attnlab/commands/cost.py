@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print the table, write `costs.csv`, `costs.json` and `costs.png`.
+    """Measure the mixers at every length, print the table, write `costs.csv`, `costs.json` and
+    `costs.png`.
 
     Returns:
       0.
@@ -107,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lengths(arguments: argparse.Namespace) -> list[int]:
+    """Return the lengths of `--lengths`, in order; raise `UserError` where one is out of range."""
     from attnlab.errors import UserError
 
     try:

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> int:
-    """A run as a folder of transformers."""
+    """Write a run as a folder of transformers and print how it is loaded; the exit code."""
     from attnlab.api.stored import Stored
     from attnlab.commands import session
 

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer every line."""
+    """Answer every line, or score every pair, and write the answers to `--output` or stdout."""
     if arguments.stream and (arguments.score or arguments.output):
         flag = "score" if arguments.score else "output"
         raise UserError(f"generate --stream prints texts as they grow; leave out --{flag}")
@@ -129,7 +129,7 @@ def _answer(trained: Run, lines: list[str]) -> list[str]:
 
 
 def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
-    """A note on stderr if some lines are longer than any in training."""
+    """Print a note to stderr if some lines are longer than any in training."""
     longer = trained.longer(lines)
     if longer:
         texts = sum(bool(line.strip()) for line in lines)

@@ -21,86 +21,55 @@ from attnlab.progress import table
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of component: its table, the flag that names one, and the columns shown next to the
-    name.
+    """A kind of component.
+
+    Attributes:
+      room: the module with its table, below `attnlab`.
+      settings: the settings of a config that name one.
+      columns: shown next to the name.
+      table: of the table; "" if it is called as the kind is.
     """
 
-    table: str
-    use: str
+    room: str
+    settings: tuple[str, ...]
     columns: tuple[str, ...] = ("module", "about", "fields")
+    table: str = ""
+
+    @property
+    def use(self) -> str:
+        """The flags of a command line that name one."""
+        return ", ".join(f"--config.{setting}=NAME" for setting in self.settings)
 
 
 CARD_COLUMNS = ("family", "year", "source")
+COST_COLUMNS = ("time", "state", "path", "steps")
+PART_COLUMNS = (*CARD_COLUMNS, "time", "about")
+FIELD_COLUMNS = ("about", "fields")
 SYSTEM_COLUMNS = ("task", "parameters")  # columns that only systems have
 TASK_COLUMNS = ("systems", "data", "measures")  # columns that only tasks have
+OF_SYSTEMS = ("task", "year", "source", "parameters", "about")
+POSITIONS = ("system.positions", "system.decoder_attention.positions")
+MECHANISM = "system.attention"
 KINDS: Mapping[str, Kind] = {
-    "mechanisms": Kind(
-        "attnlab.attention:MECHANISMS",
-        "--config.system.attention=NAME",
-        (*CARD_COLUMNS, "capabilities", "time", "state", "path", "steps"),
-    ),
-    "mixers": Kind(
-        "attnlab.mixers:MIXERS",
-        "--config.system.decoder_attention=NAME",
-        (*CARD_COLUMNS, "time", "state", "path", "steps"),
-    ),
-    "scores": Kind(
-        "attnlab.attention.scores:SCORES",
-        "--config.system.attention.score=NAME",
-        (*CARD_COLUMNS, "time", "about"),
-    ),
-    "alignments": Kind(
-        "attnlab.attention.alignments:ALIGNMENTS",
-        "--config.system.attention.alignment=NAME",
-        (*CARD_COLUMNS, "time", "about"),
-    ),
-    "positions": Kind(
-        "attnlab.attention.positions:POSITIONS",
-        "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME",
-        (*CARD_COLUMNS, "time", "about"),
-    ),
-    "visibilities": Kind(
-        "attnlab.attention.visibility:VISIBILITIES",
-        "--config.system.decoder_visibility=NAME",
-        (*CARD_COLUMNS, "time", "about"),
-    ),
-    "features": Kind(
-        "attnlab.attention.features:FEATURES",
-        "--config.system.attention.features=NAME",
-        (*CARD_COLUMNS[1:], "about"),
-    ),
-    "kernels": Kind(
-        "attnlab.attention.kernels:KERNELS",
-        "--config.system.attention.kernel=NAME",
-        ("module", "about"),
-    ),
-    "norms": Kind(
-        "attnlab.layers:NORMS", "--config.system.normalisation=NAME", ("about", "fields")
-    ),
-    "feed_forwards": Kind(
-        "attnlab.layers:FEED_FORWARDS", "--config.system.feed_forward=NAME", ("about", "fields")
-    ),
-    "initializers": Kind(
-        "attnlab.layers:INITIALIZERS", "--config.system.initial=NAME", ("about", "fields")
-    ),
-    "gates": Kind(
-        "attnlab.layers.gates:GATES", "--config.system.gate=NAME", (*CARD_COLUMNS, "time", "about")
-    ),
-    "backbones": Kind(
-        "attnlab.layers.backbones:BACKBONES",
-        "--config.system.backbone=NAME",
-        ("about", "fields"),
-    ),
-    "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
-    "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TASK_COLUMNS, "about")),
-    "systems": Kind(
-        "attnlab.systems:SYSTEMS",
-        "--config.system=NAME",
-        ("task", "year", "source", *SYSTEM_COLUMNS[1:], "about"),
-    ),
-    "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
-    "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
-    "schedules": Kind("attnlab.training.optimizers:SCHEDULES", "--config.schedule=NAME"),
+    "mechanisms": Kind("attention", (MECHANISM,), (*CARD_COLUMNS, "capabilities", *COST_COLUMNS)),
+    "mixers": Kind("mixers", ("system.decoder_attention",), (*CARD_COLUMNS, *COST_COLUMNS)),
+    "scores": Kind("attention.scores", (f"{MECHANISM}.score",), PART_COLUMNS),
+    "alignments": Kind("attention.alignments", (f"{MECHANISM}.alignment",), PART_COLUMNS),
+    "positions": Kind("attention.positions", POSITIONS, PART_COLUMNS),
+    "visibilities": Kind("attention.visibility", ("system.decoder_visibility",), PART_COLUMNS),
+    "features": Kind("attention.features", (f"{MECHANISM}.features",), ("year", "source", "about")),
+    "kernels": Kind("attention.kernels", (f"{MECHANISM}.kernel",), ("module", "about")),
+    "norms": Kind("layers", ("system.normalisation",), FIELD_COLUMNS),
+    "feed_forwards": Kind("layers", ("system.feed_forward",), FIELD_COLUMNS),
+    "initializers": Kind("layers", ("system.initial",), FIELD_COLUMNS),
+    "gates": Kind("layers.gates", ("system.gate",), PART_COLUMNS),
+    "backbones": Kind("layers.backbones", ("system.backbone",), FIELD_COLUMNS),
+    "cells": Kind("layers", ("system.cell",), ("about",)),
+    "tasks": Kind("tasks", ("task",), (*TASK_COLUMNS, "about")),
+    "systems": Kind("systems", ("system",), OF_SYSTEMS),
+    "data": Kind("data", ("data",), table="SOURCES"),
+    "optimizers": Kind("training.optimizers", ("optimizer",)),
+    "schedules": Kind("training.optimizers", ("schedule",)),
 }
 FILES: Mapping[str, str] = {
     "configs": "--config=FILE.py:ARGUMENT",
@@ -166,7 +135,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def components(kind: str) -> Components:
     """The table of a kind."""
-    return import_object(KINDS[kind].table, Table)
+    entry = KINDS[kind]
+    return import_object(f"attnlab.{entry.room}:{entry.table or kind.upper()}", Table)
 
 
 def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -249,6 +219,7 @@ def file_rows(kind: str) -> list[tuple[str, str]]:
 
 
 def _file_summary(file: pathlib.Path) -> str:
+    """Return the first paragraph of a file's docstring; why not, if it cannot be read."""
     try:
         return first_paragraph(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError, OSError) as error:

@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the vocabulary: an existing one, or how one is learned."""
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--vocabulary",
@@ -124,6 +125,7 @@ class _Pace:
         self._before = time.perf_counter(), -1, 0
 
     def __call__(self, state: Preparation) -> None:
+        """Show how much text has been read, and the pace since the call before."""
         now = time.perf_counter()
         mib = state.bytes // _MIB
         began, first, ids = self._before

@@ -85,6 +85,7 @@ def setting_rows(config: Settings) -> Iterator[Row]:
 
 
 def _rows(node: ConfigNode) -> Iterator[Row]:
+    """Yield a row for every setting of a node and of the nodes below it."""
     meanings = describe.field_meanings(node.component)
     for key in _ordered_keys(node):
         value, name = node.values[key], node.full_name(key)

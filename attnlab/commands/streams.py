@@ -81,6 +81,7 @@ def finish(message: str) -> None:
 
 
 def _flush(stream: IO[str]) -> None:
+    """Flush a stream, or drop its buffer if that fails."""
     try:
         stream.flush()
     except OSError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the sweep.
+    """Plan the experiment, run its trials, choose and report; with `--dry-run` print the plan only.
 
     Returns:
       0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's
@@ -242,6 +242,7 @@ def print_plan(plan: Plan, directory: Path) -> None:
 
 
 def _settings(tuned: object) -> str:
+    """Return tuned settings as text; "" for none."""
     return (
         ", ".join(f"{key}={value}" for key, value in tuned.items())
         if isinstance(tuned, dict)

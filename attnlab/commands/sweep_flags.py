@@ -41,6 +41,25 @@ TIMEOUT = (
     " none)"
 )
 
+VARIED = {
+    "--grid": (
+        "KEY=V,V",
+        "compared: every combination is a row of the report; up to 10,000, with --tune",
+    ),
+    "--tune": ("KEY=V,V", "tried for every row; validation chooses"),
+    "--search": ("KEY=RANGE", "searched for every row: log_uniform(1e-4,1e-2)"),
+}
+OF_FAILED = {
+    "--retry-failed": "run trials again that have failed",
+    "--accept-failed": "choose without trials that have failed, and record it",
+}
+OF_PLAN = {
+    "--no-final": "stop before anything is chosen and the test split is read",
+    "--dry-run": "show the plan, run and write nothing",
+    "--accept-unmatched": "train variants that miss the experiment's budget, and record it",
+    "--change-plan": "leave out trials that have begun, where file or command line now do",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The experiment, the folder, and the options of running."""
@@ -69,27 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_experiment(group: argparse._ArgumentGroup) -> None:
     """The flags that define an experiment without a file."""
     group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
-    group.add_argument(
-        "--grid",
-        metavar="KEY=V,V",
-        action="append",
-        default=[],
-        help="compared: every combination is a row of the report; up to 10,000, with --tune",
-    )
-    group.add_argument(
-        "--tune",
-        metavar="KEY=V,V",
-        action="append",
-        default=[],
-        help="tried for every row; validation chooses",
-    )
-    group.add_argument(
-        "--search",
-        metavar="KEY=RANGE",
-        action="append",
-        default=[],
-        help="searched for every row: log_uniform(1e-4,1e-2)",
-    )
+    for flag, (metavar, meaning) in VARIED.items():
+        group.add_argument(flag, metavar=metavar, action="append", default=[], help=meaning)
     meaning = "settings that a search tries for each row (default: 16)"
     add_number(group, "--trials", 1, 10**5, meaning)
     group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
@@ -103,14 +103,8 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
     """The flags for the course of a sweep: executor, failed trials, final choice."""
-    parser.add_argument(
-        "--retry-failed", action="store_true", help="run trials again that have failed"
-    )
-    parser.add_argument(
-        "--accept-failed",
-        action="store_true",
-        help="choose without trials that have failed, and record it",
-    )
+    for flag, meaning in OF_FAILED.items():
+        parser.add_argument(flag, action="store_true", help=meaning)
     parser.add_argument(
         "--executor",
         choices=("local", "slurm", "ray"),
@@ -118,24 +112,8 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
         help="where trials run (default: local)",
     )
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
-    parser.add_argument(
-        "--no-final",
-        action="store_true",
-        help="stop before anything is chosen and the test split is read",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the plan, run and write nothing"
-    )
-    parser.add_argument(
-        "--accept-unmatched",
-        action="store_true",
-        help="train variants that miss the experiment's budget, and record it",
-    )
-    parser.add_argument(
-        "--change-plan",
-        action="store_true",
-        help="leave out trials that have begun, where file or command line now do",
-    )
+    for flag, meaning in OF_PLAN.items():
+        parser.add_argument(flag, action="store_true", help=meaning)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:

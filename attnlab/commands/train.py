@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train and report.
+    """Train the run in `--workdir`, from its last checkpoint if there is one, and report it.
 
     Returns:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.

@@ -101,8 +101,8 @@ def step_of(record: Record) -> int:
 
 
 def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:
-    """Train the recorded config of `workdir` anew in `folder` up to a step; the signal that stopped
-    it before, 0 for none.
+    """Train the recorded config of `workdir` anew in `folder` up to a step; return the signal that
+    stopped it before, 0 for none.
 
     Raises:
       UserError: the data is not that of the run.

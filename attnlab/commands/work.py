@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report_end(directory: Path, file: str) -> int:
-    """Print which trials failed and what comes next; the exit code."""
+    """Print which trials failed and what comes next; return the exit code."""
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import Choice, failures
 

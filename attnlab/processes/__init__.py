@@ -26,7 +26,7 @@ def index() -> int:
 
 
 def run(argv: Sequence[str], work: Callable[[], int]) -> int:
-    """Do `work`, in this process or as one of several if flags or environment say so.
+    """Do `work` in this process, or as one of several if flags or environment say so.
 
     Args:
       argv: the command line below the command.

@@ -123,7 +123,7 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """What the launcher has set in the environment; None if the process was started by hand."""
+    """Return what the launcher has set in the environment; None if the process was started by hand."""
     if tasks := _numbers(
         environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"
     ):  # set by srun, not in a job's own shell
@@ -144,7 +144,7 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 
 def _filled(group: Group, hint: Hint, asked: bool) -> Group:
-    """`group`, completed by the launcher and by JAX's detection; the rest stays None."""
+    """Return `group`, completed by the launcher and by JAX's detection; the rest stays None."""
     if not hint.launcher or None not in group:
         return group
     if None not in group[:2]:
@@ -168,7 +168,7 @@ def _filled(group: Group, hint: Hint, asked: bool) -> Group:
 
 
 def _checked(address: str, count: int, index: int, local: int | None) -> Member:
-    """The member, if the numbers make sense."""
+    """Return the member; raise `UserError` if address or numbers make no sense."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")

@@ -30,7 +30,9 @@ _LONGEST = 2**24  # bytes of a message
 
 
 def open_link(connection: socket.socket) -> Connection:
-    """A connection to another process, for messages of JSON."""
+    """Make a connection to another process of a socket, which notices a lost host, for messages of
+    JSON.
+    """
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _HELLO, 0))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -106,7 +108,9 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Process 0: wait for all others."""
+    """Wait, in process 0, until all others have connected and belong to this group; tell each the
+    address and the hosts.
+    """
     links: dict[int, Connection] = {}
     hellos = {0: hello}
     began, noted, where = time.monotonic(), False, f"{member.host}:{member.port}"
@@ -147,8 +151,8 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
 
 
 def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Every other process: connect to process 0, which may not listen yet, or may be that of an
-    earlier start.
+    """Connect to process 0, from every other process, and wait for its answer; it may not listen
+    yet, or may be that of an earlier start.
     """
     deadline, reason = time.monotonic() + patience, "no answer"
     while (left := deadline - time.monotonic()) > 0:
@@ -192,7 +196,7 @@ def _listen(member: Member) -> socket.socket:
 def _wrong(
     other: dict[str, Any], mine: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
 ) -> str:
-    """Why a process does not belong to this group, in which others are; "" if it does."""
+    """Say why a process does not belong to this group, in which others are; "" if it does."""
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != mine["attnlab"]:
         return (
@@ -219,7 +223,9 @@ def _wrong(
 
 
 def _refused(links: Mapping[int, Connection], message: str) -> UserError:
-    """The error of process 0, sent to all that have connected."""
+    """Send a message to all that have connected and close their links; return it as the error of
+    process 0.
+    """
     for other in links.values():
         send(other, {"refused": message})
         other.close()

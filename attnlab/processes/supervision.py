@@ -60,7 +60,9 @@ class Group:
                     link.close()
 
     def _next_end(self, worker: Worker, deadline: float = math.inf) -> tuple[int, End] | None:
-        """The next process of whose end this one hears, and the end; None after the deadline."""
+        """Wait for the next process of whose end this one hears; return its index and the end, None
+        after the deadline.
+        """
         indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
         while True:
             left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
@@ -80,7 +82,9 @@ class Group:
     # --- process 0 ---
 
     def _decide(self, worker: Worker) -> int:
-        """Wait for the first end that counts; tell all."""
+        """Wait for the first end that counts, tell all of it, end the own worker and report; return
+        the exit code.
+        """
         ends: dict[int, End] = {}
         deadline = math.inf
         while heard := self._next_end(worker, deadline):
@@ -96,7 +100,7 @@ class Group:
         return self._report_end(index, end)
 
     def _report_end(self, index: int, end: End) -> int:
-        """Print why all end, if there is something to print; the exit code."""
+        """Print why all end, if there is something to print; return the exit code."""
         if end.cause == "done":
             return end.code
         if index == 0 and end.error is not None:
@@ -112,7 +116,7 @@ class Group:
     # --- the others ---
 
     def _follow(self, worker: Worker) -> int:
-        """Tell process 0 how the work here ended, and end when it says so."""
+        """Tell process 0 how the work here ended, and end when it says so; return the exit code."""
         while heard := self._next_end(worker):
             index, end = heard
             if index == self.member.index:

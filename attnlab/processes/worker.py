@@ -138,8 +138,8 @@ class Worker:
         return self._unasked(code)
 
     def _unasked(self, code: int) -> End:
-        """An end without a message from the work: its exit code; a negative one is the signal that
-        killed it.
+        """Return the end of a process that has told nothing: by its exit code; a negative one is
+        the signal that killed it.
         """
         if code >= 0 or -code == signal.SIGABRT:  # a library ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
@@ -148,7 +148,9 @@ class Worker:
 
 
 def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
-    """All that the forked process does."""
+    """Do the work in the forked process, tell the parent how it ended, and leave or wait for the
+    parent to end it.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -206,7 +208,7 @@ def _like(stream: TextIO | None) -> TextIO | None:
 
 
 def _failed(error: BaseException) -> End:
-    """The `End` for an exception."""
+    """Return the `End` for an exception; its traceback goes along as text."""
     if isinstance(error, UserError):
         return End("mistake", 2, str(error), error=UserError(str(error)))
     if isinstance(error, KeyboardInterrupt):

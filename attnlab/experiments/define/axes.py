@@ -138,7 +138,9 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any]]:
-    """The values of every setting."""
+    """Return the values of every setting as lists; refuse none, a value twice, and what no config
+    can hold.
+    """
     if not isinstance(settings, Mapping) or not settings:
         raise UserError(
             f"{where}: expected {{key: (value, value, ...)}} with at least one setting, got"
@@ -158,6 +160,7 @@ def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any
 
 
 def _check_key(key: Any, where: str) -> None:
+    """Raise `UserError` unless a key is the dotted name of a setting, without "config."."""
     if (
         not isinstance(key, str)
         or not key
@@ -172,7 +175,7 @@ def _check_key(key: Any, where: str) -> None:
 
 
 def _plain(key: str, value: Any, where: str) -> Any:
-    """The value with lists as tuples, if a config can hold it."""
+    """Return the value with lists as tuples; raise `UserError` if no config can hold it."""
     if isinstance(value, Mapping) or not is_plain(value):
         raise UserError(
             f"{where}: {key!r} is {value!r}, a {type(value).__name__}; use numbers, strings,"
@@ -218,6 +221,7 @@ def _shown(value: Any) -> str:
 
 
 def _joined(points: tuple[Point, ...]) -> Point:
+    """Return one point with the overrides of several, which set different keys."""
     overrides: dict[str, Any] = {}
     for point in points:
         for key in point.overrides:

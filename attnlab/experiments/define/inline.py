@@ -124,7 +124,7 @@ class InlineExperiment:
         )
 
     def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Measure and selection."""
+        """Return metric and mode of what is reported, and of what chooses."""
         task = read_config_file(self.config).get("task", "")
         select = ("accuracy", "max") if task == "classification" else ("loss", "min")
         name, _, mode = self.measure.partition(",")
@@ -135,6 +135,7 @@ class InlineExperiment:
         return _MEASURES.get(task, ("loss", "min")), select
 
     def _question(self, compare: Mapping[str, Any]) -> str:
+        """Return the question that the report prints, in words of the flags."""
         tuned = [word.partition("=")[0] for word in (*self.tune, *self.search)]
         what = " and ".join(compare) if compare else self.config
         return (
@@ -166,7 +167,7 @@ def get_experiment(argument: str = "") -> Experiment:
 
 
 def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """The words "key=text" as pairs."""
+    """Return the words "key=text" as pairs; refuse a malformed word and a key that comes twice."""
     texts: dict[str, str] = {}
     for word in arguments:
         key, equals, text = word.partition("=")
@@ -207,7 +208,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _range(key: str, text: str) -> Range:
-    """The range "log_uniform(1e-4, 1e-2)"."""
+    """Return the range of a text such as "log_uniform(1e-4, 1e-2)"."""
     match = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
     if match is None:
         raise UserError(f"--search {key}={text}: expected a range, such as {_LIKE['--search']}")

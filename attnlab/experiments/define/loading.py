@@ -156,7 +156,9 @@ def _check_word(where: str, word: Any, choices: Iterable[str]) -> None:
 
 
 def _check_axis(name: str, axis: Any) -> list[str]:
-    """The names of the points of an axis, all different."""
+    """Return the names of the points of an axis; refuse two with the same name or the same
+    settings.
+    """
     if not isinstance(axis, tuple) or not all(isinstance(point, Point) for point in axis):
         raise UserError(f"{name} is {axis!r}; make it with grid, zipped, rows or cross")
     for point, other in itertools.combinations(axis, 2):
@@ -168,8 +170,8 @@ def _check_axis(name: str, axis: Any) -> list[str]:
 
 
 def _check_keys(experiment: Experiment) -> None:
-    """No setting is both compared and tuned; the seed is not a setting; a search and a list of
-    points exclude each other.
+    """Raise `UserError` if a setting is both compared and tuned, if the seed is a setting, or if a
+    search and a list of points are given.
     """
     compared = {key for point in experiment.compare for key in point.overrides}
     tuned = {key for point in experiment.tune for key in point.overrides}
@@ -189,6 +191,7 @@ def _check_keys(experiment: Experiment) -> None:
 
 
 def _check_seeds(seeds: Any) -> None:
+    """Raise `UserError` unless seeds are different whole numbers of at least 0 and below 2**32."""
     whole = (
         isinstance(seeds, Sequence)
         and not isinstance(seeds, str)
@@ -202,6 +205,7 @@ def _check_seeds(seeds: Any) -> None:
 
 
 def _check_metric(name: str, value: Any) -> None:
+    """Raise `UserError` unless a value is a metric and a mode."""
     if (
         not isinstance(value, tuple)
         or len(value) != 2
@@ -214,6 +218,9 @@ def _check_metric(name: str, value: Any) -> None:
 
 
 def _check_budget(budget: Any, compare: Axis) -> None:
+    """Raise `UserError` at the first mistake in a budget: what it matches, its knobs, the share, a
+    variant that is not compared.
+    """
     if not isinstance(budget, Budget):
         raise UserError(
             f"budget is {budget!r}; make it with Budget(match='parameters', knob='system.decoder')"
@@ -245,6 +252,9 @@ def _check_budget(budget: Any, compare: Axis) -> None:
 
 
 def _check_claim(claim: Any, variants: Iterable[str]) -> None:
+    """Raise `UserError` at the first mistake in a claim: a variant that is not compared, weights
+    that do not add up to 0, an unknown measure.
+    """
     if not isinstance(claim, Claim) or not isinstance(claim.statement, str) or not claim.contrasts:
         raise UserError(
             f"claim is {claim!r}; make it with Claim('one sentence', (better('a', 'b', by=0.05),))"

@@ -171,6 +171,9 @@ class Search:
             self._check_grid()
 
     def _check_grid(self) -> None:
+        """Raise `UserError` unless every range is a choice and there are enough points for the
+        trials.
+        """
         for key, values in self.space.items():
             if values.kind != "choice":
                 raise UserError(
@@ -200,8 +203,8 @@ class Search:
         return max(self.at_once, self.trials // 3)
 
     def to_dict(self) -> dict[str, Any]:
-        """For plan.json; `finish` only if it is not the default, so that older plans keep their
-        meaning.
+        """Return the search for plan.json; `finish` only if it is not the default, so that older
+        plans keep their meaning.
         """
         fields = {
             name: getattr(self, name) for name in ("sampler", "trials", "pruner", "at_once", "seed")
@@ -228,6 +231,7 @@ def _check_name(what: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def _check_space(space: Any) -> None:
+    """Raise `UserError` unless a space has settings, each with a range."""
     if not isinstance(space, Mapping) or not space:
         raise UserError(
             "search.space is empty; name what to tune, {'schedule.peak': log_uniform(1e-4, 1e-2)}"

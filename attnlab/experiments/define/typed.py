@@ -63,7 +63,9 @@ def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, A
 
 
 def _value(name: str, given: str, old: list[Any]) -> Any:
-    """A text as the type of the first old value that can read it."""
+    """Return a text as a value of the type of the first old value that can read it, else of its
+    own.
+    """
     for previous in old:
         value = _read(given, previous)
         if value is not None:

@@ -118,7 +118,7 @@ Points = Sequence[tuple[int, float]]
 
 
 def _at(points: Points, value: int) -> Fraction:
-    """What the polynomial through the points has at a value."""
+    """Return the value at `value` of the polynomial through the points."""
     total = Fraction(0)
     for node, reached in points:
         shares = (Fraction(value - x, node - x) for x, _ in points if x != node)
@@ -140,8 +140,8 @@ def _nearest(points: Points, values: range, wanted: float) -> int:
 
 
 def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
-    """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with
-    the same tuned settings.
+    """Return `Candidate.budget`: the value of the knob at which the count is nearest to that of the
+    variant to match, with the same tuned settings.
     """
     assert plan.budget is not None
     knob = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"])
@@ -184,7 +184,9 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
 
 
 def _whole(config: Settings, knob: str) -> int:
-    """The value of the knob in a config."""
+    """Return the value of the knob in a config; raise `UserError` unless it is a whole number of at
+    least 1.
+    """
     settings = configs.flat(config)
     if knob not in settings:
         raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")

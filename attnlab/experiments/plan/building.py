@@ -81,7 +81,8 @@ class Builder:
         return self._configs[key]
 
     def task(self, config: Settings) -> Any:
-        """The task with its data, true vocabularies and batches.
+        """Return the task of a config with its data and true vocabularies, after its batches were
+        made.
 
         Raises:
           UserError: data that cannot be read, or batches that the config does not allow.
@@ -99,12 +100,18 @@ class Builder:
         return self._last[1]
 
     def _batches(self, config: Settings) -> Any:
+        """Return the training batches of a config, those of the last config again if it is the
+        same.
+        """
         whole = _key(config)
         if whole != self._ordered[0]:
             self._ordered = whole, self.built(config).batches(config.training.accumulate)
         return self._ordered[1]
 
     def _made(self, config: Settings) -> Any:
+        """Make the task of a config on its data, which is read once for equal settings of data and
+        vocabulary.
+        """
         kind = TASKS.resolve(config.task)
         read = ("task", "data", "vocabulary")
         key = _key({name: node for name, node in config.items() if name in read})
@@ -115,7 +122,8 @@ class Builder:
         return task
 
     def count(self, config: Settings, what: str) -> float:
-        """How many "parameters" there are, or "flops" in a training step.
+        """Return the number of parameters of a config (`what` is "parameters"), or the FLOPs of a
+        training step ("flops").
 
         Raises:
           UserError: see `task`.

@@ -53,7 +53,7 @@ def step_flops(config: Settings, task: Any) -> float:
 
 
 def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
-    """The step of a config, and the shapes of its state and of its mean batch."""
+    """Return the training step of a config, and the shapes of its state and of its mean batch."""
     updates, parts = Updates.of(config), config.training.accumulate
     state = updates.state_like(task)
     return updates.step(task), state, mean_batch(task.batches(parts), parts)

@@ -37,8 +37,8 @@ FLAG = "--change-plan"
 
 
 def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
-    """The plan in a sweep folder if it is of this experiment; None if one must be made. A note on
-    stderr names code of which the plan does not say what it was.
+    """Return the plan in a sweep folder if it is of this experiment, None if one must be made;
+    print a note on code of which the plan does not say what it was.
 
     Raises:
       UserError: a mistake in the file, or the folder holds trials that no longer fit.
@@ -105,7 +105,7 @@ def check_kept(old: Plan, new: Plan, directory: Path) -> None:
 
 
 def _news(old: Plan, new: Plan) -> Iterator[str]:
-    """What changed candidates or seeds between the old and the new plan."""
+    """Yield why candidates or seeds of the old plan are not in the new one."""
     for name in [*old.base, *(name for name in new.base if name not in old.base)]:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
             yield f"{name}: {_setting_text(before)}, now {_setting_text(now)}"
@@ -184,7 +184,8 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
 
 
 def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
-    """Whether the user's code of a candidate has changed since the plan was made.
+    """Return whether the user's code of a candidate has changed since the plan was made; refuse
+    that for trials that have begun, unless it is accepted.
 
     Args:
       plan: that is there.
@@ -209,7 +210,7 @@ def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
 
 
 def begun(candidate: Candidate, directory: Path) -> list[Path]:
-    """The folders of its trials in which something is recorded or saved."""
+    """Return the folders of a candidate's trials in which something is recorded or saved."""
     folders = (
         path.parent
         for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
@@ -226,6 +227,9 @@ def _filled(file: Path) -> bool:
 
 
 def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs between a plan and a new definition of what is fixed once the choice is
+    made.
+    """
     pairs = [(key, getattr(old, key), new[key]) for key in FIXED]
     pairs.append(("claim", _contrasts(old.claim), _contrasts(new["claim"])))
     for key, before, now in pairs:
@@ -234,6 +238,7 @@ def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the variants and seeds of a plan that a new definition lacks, changes or reorders."""
     for name, overrides in old.variants.items():
         if name not in new["variants"]:
             yield f"variant {name!r}: planned, now gone"

@@ -31,7 +31,8 @@ def budget_lines(plan: Plan) -> Iterator[str]:
 
 
 def check_budget(plan: Plan, old: Plan | None) -> Plan:
-    """The plan, in which every candidate that misses the budget is accepted on record.
+    """Return the plan with a record on every candidate that misses the budget: whether that is
+    accepted; refuse a new candidate that misses it otherwise.
 
     Args:
       plan: what would be written; it says whether the user accepts that candidates miss it.
@@ -56,8 +57,8 @@ def check_budget(plan: Plan, old: Plan | None) -> Plan:
 
 
 def _match_line(candidate: Candidate, what: str, within: float) -> str:
-    """ "general has 12,000 parameters of 12,345 wanted (-2.79 %) by system.decoder=40: NOT MATCHED
-    within 1 %".
+    """Return a line such as "general has 12,000 parameters of 12,345 wanted (-2.79 %) by
+    system.decoder=40: NOT MATCHED within 1 %".
     """
     met = candidate.budget
     assert met is not None

@@ -80,7 +80,7 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
 
 
 def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
-    """A score and all those of the task, with what each depends on."""
+    """Map the task's scores, and `metric`, to what each depends on."""
     scores = declared(task)
     learned = getattr(getattr(task, "data", None), "learned", None)
     classes = bool(getattr(learned, "classes", ()) or getattr(learned, "sentences", 0))
@@ -93,7 +93,9 @@ def _deciding(part: str, keys: Iterable[str]) -> list[str]:
 
 
 def _check_chosen(plan: Plan, task: Any) -> None:
-    """Check that no variant tunes what the score that chooses its settings depends on."""
+    """Raise `UserError` if a tuned setting decides something on which the score that chooses
+    settings depends.
+    """
     metric = plan.select["metric"]
     tuned = {key for point in plan.tune for key in point["overrides"]}
     tuned |= set(plan.search["space"]) if plan.search is not None else set()
@@ -111,8 +113,8 @@ def _check_chosen(plan: Plan, task: Any) -> None:
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:
-    """Check that a trial is scored often enough during training, by the score that chooses
-    candidates.
+    """Raise `UserError` unless the score that chooses candidates is known during training, and a
+    trial makes at least three evaluations.
     """
     scores = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
     if plan.select["metric"] not in task.evaluated:

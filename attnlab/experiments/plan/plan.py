@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -177,20 +177,17 @@ class Plan(Asked):
         )
 
     def promote(self, identities: Iterable[str]) -> Plan:
-        """This plan with these candidates, and no others, promoted."""
+        """Return this plan with these candidates, and no others, promoted."""
         chosen = set(identities)
-        candidates = (
-            dataclasses.replace(candidate, promoted=candidate.id in chosen)
-            for candidate in self.candidates
-        )
-        return dataclasses.replace(self, candidates=tuple(candidates))
+        return self._with_each(lambda candidate: {"promoted": candidate.id in chosen})
 
     def paced(self, until: Mapping[str, int | None]) -> Plan:
         """This plan with candidates that wait at these steps, by id; the others train to their end."""
-        candidates = (
-            dataclasses.replace(candidate, until=until.get(candidate.id))
-            for candidate in self.candidates
-        )
+        return self._with_each(lambda candidate: {"until": until.get(candidate.id)})
+
+    def _with_each(self, changes: Callable[[Candidate], Mapping[str, Any]]) -> Plan:
+        """This plan, in which each candidate has the fields that `changes` gives for it."""
+        candidates = (dataclasses.replace(each, **changes(each)) for each in self.candidates)
         return dataclasses.replace(self, candidates=tuple(candidates))
 
     def with_cores(self, cores: int | None, directory: Path) -> Plan:

@@ -158,7 +158,8 @@ def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
 def candidates(
     plan: Plan, wanted: Sequence[Wanted], builder: Builder, count: Count = _in_silence
 ) -> list[Candidate]:
-    """The candidates resolved, checked and counted.
+    """Resolve and check the configs of all that is wanted, check the scores with the first, then
+    count each; return the candidates.
 
     Raises:
       UserError: one cannot be built, two are the same, or a metric is unknown.
@@ -181,8 +182,8 @@ def candidates(
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
     """Check that every variant accepts the settings that a search may draw: the lowest of each
-    range, each option of a choice. The candidates with the first of all are returned; with a
-    budget also those of the other combinations, of which `MOST_POINTS` are looked at.
+    range, each option of a choice. Return the candidates with the first of all; with a budget also
+    those of the other combinations, of which `MOST_POINTS` are looked at.
 
     Raises:
       UserError: one does not.
@@ -212,6 +213,9 @@ def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Build
 
 
 def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
+    """Make a candidate of what is wanted: its budget is solved, its config resolved and counted, and
+    its id has the hashes of the user's code.
+    """
     with naming(wanted.variant, wanted.tuned):
         overrides, budget = dict(wanted.overrides), None
         if plan.budget is not None:
@@ -288,7 +292,9 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:
-    """Refuse two candidates with the same resolved config: a setting may name the default."""
+    """Raise `UserError` if two candidates have the same resolved config: a setting may name the
+    default.
+    """
     seen: dict[str, Wanted] = {}
     for want in wanted:
         other = seen.setdefault(configs.config_hash(resolved[want.id]), want)

@@ -6,7 +6,16 @@ report.
 """
 
 from attnlab.experiments.run import ray, slots, slurm
-from attnlab.experiments.run.board import Board, failures, overview, shown, summary, troubles
+from attnlab.experiments.run.board import (
+    Board,
+    best,
+    failures,
+    overview,
+    running,
+    shown,
+    summary,
+    troubles,
+)
 from attnlab.experiments.run.jobs import Part
 from attnlab.experiments.run.launcher import lock, stop_trial, take_back
 from attnlab.experiments.run.live import WorkOptions
@@ -14,7 +23,6 @@ from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.planning import draft, ensure
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import local_slots
-from attnlab.experiments.run.standing import best, running
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep

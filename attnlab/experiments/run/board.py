@@ -1,7 +1,10 @@
-"""The display of a running sweep: a table that stays in place on a terminal, plain lines elsewhere."""
+"""The display of a running sweep: a table that stays in place on a terminal, plain lines elsewhere;
+and for `status` the validation scores while it runs.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +14,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from attnlab.errors import visible
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.run.jobs import Job
-from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.selection import Choice, validation_score, wanted
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import Seen, counts, look, look_at_all
+from attnlab.experiments.run.state import Seen, counts, look, look_at_all, validations
 from attnlab.progress import bare, clock
+from attnlab.records.locks import holder
 
 if TYPE_CHECKING:
     import rich.console
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 _REFRESH = 1.0  # seconds between two reads of the folders of running trials
 _SEEDS = 6  # more trials than this are counted, not listed
+
+Rows = tuple[list[str], list[list[str | float | None]]]
 
 
 class Board:
@@ -69,12 +75,12 @@ class Board:
             self._live.stop()
 
     def started(self, job: Job, slot: Slot) -> None:
-        """A process has begun to work on a job."""
+        """Say that a process has begun to work on a job, where no table shows it."""
         if self._live is None:
             self.note(f"slot {slot.number}: {job.name} starts")
 
     def ended(self, job: Job) -> None:
-        """A job has ended."""
+        """Show that a job has ended, and how its trials stand now."""
         self._look(job.trials)
         if self._live is not None:
             self._show()
@@ -87,7 +93,7 @@ class Board:
             )
 
     def note(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line of its own, above the table on a terminal."""
         text = visible(text)
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -110,6 +116,7 @@ class Board:
         self._looked = time.monotonic()
 
     def _show(self) -> None:
+        """Draw the table anew, on a terminal."""
         if self._live is not None:
             self._live.update(
                 pretty(self._plan, list(self._seen.values()), self._slots), refresh=True
@@ -202,6 +209,72 @@ def remaining(seen: Sequence[Seen], slots: int) -> float | None:
     waiting = sum(not status.settled and status.state != "running" for status in seen)
     begun = sum(mean * (1 - min(1.0, status.step / status.total)) for status in running)
     return (waiting * mean + begun) / (slots or len(running))
+
+
+def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Rows:
+    """Columns and rows of the running trials: step, latest selection metric, time of the last
+    record, and who runs them.
+    """
+    metric = plan.select["metric"]
+    rows: list[list[str | float | None]] = []
+    for status in seen:
+        if status.state == "running":
+            trial = status.trial
+            measured = _measured(trial, directory, metric)
+            step, value = measured[-1] if measured else (None, None)
+            age = status.age(now)
+            heard = (
+                "-"
+                if age is None
+                else f"{clock(age)} ago" + (", stalled" if status.stalled(now) else "")
+            )
+            steps = f"{status.step}/{status.total}"
+            rows.append([trial.name, steps, value, step, heard, holder(trial.workdir(directory))])
+    return ["trial", "step", f"{metric}, validation", "at step", "last heard of", "by"], rows
+
+
+def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
+    """Columns and rows of the best trial of every variant so far, in single seeds: how good, where,
+    how many of its trials are done.
+
+    No rows while nothing has been measured. Of a trial that is done it is the score that the choice
+    goes by, of another one the best that it has measured.
+    """
+    metric, sign = plan.select["metric"], 1 if plan.select["mode"] == "min" else -1
+    rows: list[list[str | float | None]] = []
+    for variant in plan.variants:
+        statuses = [status for status in seen if status.trial.candidate.variant == variant]
+        scores = [
+            (sign * score, status.trial.name)
+            for status in statuses
+            for score in _scores(status, directory, metric)
+        ]
+        value, name = min(scores, default=(None, "-"))
+        done = f"{sum(status.state == 'done' for status in statuses)}/{len(statuses)}"
+        rows.append([variant, None if value is None else sign * value, name, done])
+    return ["variant", f"{metric}, validation", "trial", "done"], (
+        rows if any(row[1] is not None for row in rows) else []
+    )
+
+
+def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
+    """The validation scores of a trial: the final one if it is done, else all measured so far."""
+    if seen.state == "done":
+        score = validation_score(seen.trial, directory, metric)
+        return [] if score is None else [score]
+    return [value for _, value in _measured(seen.trial, directory, metric)] if seen.attempts else []
+
+
+def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, float]]:
+    """Step and value of a metric at the validations of a trial, without those that are not
+    finite.
+    """
+    points = [(record["step"], record.get(metric)) for record in validations(trial, directory)]
+    return [
+        (step, float(value))
+        for step, value in points
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    ]
 
 
 def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:

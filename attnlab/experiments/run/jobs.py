@@ -38,7 +38,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What lines about it call it."""
+        """Return its name in lines about it."""
         if self.kind == "final":
             return f"{self.trials[0].candidate.id} on the test split"
         return self.trials[0].name + (
@@ -82,7 +82,7 @@ class Part:
 
     @classmethod
     def of(cls, only: str | None, skip: str | None) -> Part:
-        """The part of patterns with commas between."""
+        """Make the part from patterns with commas between, as flags have them."""
         return cls(
             *(
                 tuple(pattern.strip() for pattern in (text or "").split(",") if pattern.strip())
@@ -139,7 +139,7 @@ def training(plan: Plan, choice: Choice | None, directory: Path, part: Part = WH
 
 
 def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
-    """The same trials in as few jobs as keep all slots busy: those that fit one program train
+    """Put the same trials into as few jobs as keep all slots busy: those that fit one program train
     together.
     """
     trials = [trial for job in jobs for trial in job.trials]

@@ -42,8 +42,8 @@ class Launcher:
     accept_failed: bool = False
 
     def train(self) -> list[str]:
-        """Run all trials until they have settled, and a search until it is over; a line for each
-        job that could not run.
+        """Run all trials until they have settled, and a search until it is over; return a line for
+        each job that could not run.
         """
         searching, lines = True, list[str]()
         while searching and not lines and self.stop.signal is None:
@@ -56,7 +56,7 @@ class Launcher:
         return lines
 
     def _advance(self) -> bool:
-        """Whether a search goes on, with the trials of its next round."""
+        """Advance a search to its next round; return whether it goes on, False where there is none."""
         if Plan.of_sweep(self.directory).search is None:
             return False
         from attnlab.experiments.run.searching import advance
@@ -64,8 +64,8 @@ class Launcher:
         return advance(self.directory)
 
     def finish(self) -> list[str]:
-        """Freeze the choice, then evaluate the chosen trials on the test split; a line for each
-        evaluation that failed.
+        """Freeze the choice, then evaluate the chosen trials on the test split; return a line for
+        each evaluation that failed, or for what forbids the choice.
 
         If a candidate has a failed trial, nothing is frozen or read, and the line says so, unless
         that is accepted. Nothing is frozen while trials are left out either.
@@ -117,7 +117,7 @@ def _refusal(failed: Sequence[Seen]) -> str:
 
 
 def retry_failed(directory: Path, part: Part = WHOLE) -> int:
-    """Open the failed trials of a part again if they can still matter; returns how many."""
+    """Open the failed trials of a part again if they can still matter; return how many."""
     failed = [seen.trial for seen in course(directory) if seen.state == "failed"]
     retried = [trial for trial in failed if part.takes(trial)]
     for trial in retried:
@@ -126,7 +126,7 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
-    """Stop a trial for good, whether it runs or has not begun; returns its state before.
+    """Stop a trial for good, whether it runs or has not begun; return its state before.
 
     Only the reason is written. The queue that runs the trial, on any machine, reads it and asks the
     process to leave; no queue begins the trial.
@@ -170,7 +170,9 @@ def course(directory: Path) -> list[Seen]:
 
 
 def _patient(directory: Path) -> RunLock:
-    """Take the lock, also from a worker that has it for as long as it waits for an answer."""
+    """Take the lock of a folder; wait for a worker that holds it only while it proves that locks
+    hold between machines.
+    """
     until = time.monotonic() + locks.ANSWER + 2.0
     while True:
         try:
@@ -182,7 +184,7 @@ def _patient(directory: Path) -> RunLock:
 
 
 def lock(directory: Path) -> RunLock:
-    """The lock of a sweep's folder.
+    """Take the lock of a sweep's folder, for its launcher.
 
     Raises:
       UserError: another launcher is at work there.

@@ -104,7 +104,7 @@ class Leaving:
         self.seconds = options.grace
 
     def over(self, compiles: bool) -> bool:
-        """Whether its time is over."""
+        """Return whether its time is over; give it more while it compiles."""
         now = time.monotonic() - self._asked
         if compiles and now >= self.seconds - self._grace / 2:
             self.seconds = min(now, self._compiling) + self._grace
@@ -158,14 +158,14 @@ class Live:
 
     @property
     def signs(self) -> list[Any]:
-        """Objects that become readable when it ends."""
+        """Return objects that become readable when it ends; none if the system has none."""
         if self._process.exitcode is None:
             return [self._process.sentinel]
         return [] if self._handle is None else [self._handle]
 
     def exit_code(self) -> int | None:
-        """Its exit code, -n after signal n; None while it lives; `ORPHANED`, not known, if its
-        server is gone.
+        """Return its exit code, -n after signal n; None while it lives; `ORPHANED`, if its server
+        is gone and nobody knows.
         """
         code: int | None = self._process.exitcode
         if self._code is None and code is not None and not (code == ORPHANED and self._breathes()):
@@ -186,7 +186,7 @@ class Live:
         )
 
     def ask(self) -> None:
-        """Ask it to save and leave, once."""
+        """Ask it to save and leave, if it was not asked before."""
         if not self.asked:
             self.asked, self._leaving = True, Leaving(self._options)
             self._send(signal.SIGTERM)
@@ -197,8 +197,8 @@ class Live:
         return bool(self._under_way.value)
 
     def hurry(self) -> str:
-        """Kill it if it was asked and has not left within its time; a word on that, and one before
-        on why it has longer. "" if there is nothing new.
+        """Kill it if it was asked and has not left within its time. Return a word on that, and one
+        before on why it has longer; "" if there is nothing new.
         """
         if not self.asked or self._killed:
             return ""
@@ -291,7 +291,9 @@ def start(
 
 
 def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under_way: Any) -> None:
-    """The main function of a forked process; it counts in `under_way` what it compiles."""
+    """Do all that a forked process does: its own process group, signals, an end with the launcher,
+    then its target. It counts in `under_way` what it compiles.
+    """
     programs.under_way = programs.under_way if under_way is None else under_way
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

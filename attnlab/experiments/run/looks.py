@@ -78,6 +78,9 @@ def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
 
 
 def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
+    """Append an event to `looks.jsonl` with time, plan, seeds and code, and wait until the disk has
+    it.
+    """
     context = {
         "time": timestamp(),
         "plan": plan.hash,

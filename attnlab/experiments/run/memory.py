@@ -13,8 +13,8 @@ COUNTERS = (
 
 
 def kills() -> int | None:
-    """The sum of all counters "oom_kill" that can be read; it grows with every such kill. None
-    where there is none.
+    """Return the sum of all counters "oom_kill" that can be read, which grows with every such kill;
+    None where there is none.
     """
     counts = []
     for path in COUNTERS:

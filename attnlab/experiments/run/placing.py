@@ -47,7 +47,7 @@ class Placed(abc.ABC):
 
     @abc.abstractmethod
     def submit(self, count: int) -> None:
-        """Ask for so many more.
+        """Ask for so many more workers.
 
         Raises:
           UserError: they are refused.

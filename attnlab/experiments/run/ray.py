@@ -61,7 +61,7 @@ class Request:
     address: str = "auto"
 
     def check(self) -> None:
-        """Connect to the cluster before anything is planned.
+        """Connect to the cluster, and check that one of its nodes has the devices of a worker.
 
         Raises:
           UserError: Ray is not installed, no cluster answers, or none of its nodes has the devices.
@@ -103,6 +103,7 @@ def request(arguments: argparse.Namespace) -> Request:
 
 
 def _connect(ray: Any, address: str) -> None:
+    """Connect to the Ray cluster at an address; raise `UserError` if none answers."""
     host, _, port = address.rpartition(":")
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     try:
@@ -158,7 +159,7 @@ class Cluster(Placed):
             raise
 
     def workers(self) -> int:
-        """How many tasks have not ended.
+        """Return how many tasks have not ended; note those that were lost or died.
 
         Raises:
           UserError: what the worker of one has said.
@@ -209,7 +210,7 @@ class Cluster(Placed):
                 end, forced = min(end, time.monotonic() + FORCED), True
 
     def _ended(self, timeout: float) -> list[Any]:
-        """The tasks that have ended after so many seconds, or before if that is all."""
+        """Wait so many seconds, or until all tasks have ended; return those that have."""
         tasks = list(self._tasks)
         ended: list[Any] = []
         if tasks:
@@ -287,6 +288,7 @@ def serve() -> None:
 
 
 def _ray() -> Any:
+    """Return the package of Ray; raise `UserError` if it is not installed."""
     try:
         import ray
     except ImportError as error:

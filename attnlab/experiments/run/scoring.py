@@ -93,8 +93,8 @@ def run(directory: Path, candidate: str) -> int:
 
 
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
-    """Read the test split once, then report every trial; 1 if one of them failed, else `HELD` if
-    another process is at one.
+    """Read the test split once, then report every trial; return 1 if one of them failed, else
+    `HELD` if another process is at one, else 0.
     """
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report

@@ -156,8 +156,8 @@ def _ask(study: Study, search: Search) -> None:
 
 
 def _promote(plan: Plan, directory: Path) -> None:
-    """The best candidate of every variant with the first seed, the first of equals, is trained with
-    all seeds.
+    """Write a plan in which the best candidate of every variant with the first seed, the first of
+    equals, is trained with all seeds.
     """
     with locked(directory):
         plan = Plan.of_sweep(directory).promote(_best(plan, directory))
@@ -166,6 +166,9 @@ def _promote(plan: Plan, directory: Path) -> None:
 
 
 def _best(plan: Plan, directory: Path) -> Iterator[str]:
+    """Yield the id of the candidate of each variant that is trained with all seeds: the frozen one,
+    else the best with the first seed.
+    """
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     first, metric = plan.seeds[0], plan.select["metric"]
     choice = Choice.read(directory)

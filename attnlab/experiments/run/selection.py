@@ -151,7 +151,9 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
-    """The entry of `Choice.chosen` for a variant."""
+    """Choose a candidate of a variant by its mean score on validation; return the entry of
+    `Choice.chosen`.
+    """
     scores = {candidate.id: scored(plan, candidate, directory) for candidate in plan.of(variant)}
     measured = {identity: entry for identity, entry in scores.items() if entry["seeds"]}
     most = max((len(entry["seeds"]) for entry in measured.values()), default=0)

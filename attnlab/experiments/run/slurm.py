@@ -72,7 +72,7 @@ class Request:
             )
 
     def check(self) -> None:
-        """Check for submitit and SLURM before anything is planned.
+        """Check that submitit is installed and SLURM is here, before anything is planned.
 
         Raises:
           UserError: submitit is not installed, or there is no SLURM here.
@@ -227,7 +227,7 @@ class Cluster(Placed):
         )
 
     def leave(self) -> None:
-        """Leave the workers at work."""
+        """Say that the workers go on without this launcher."""
         self._board.note(
             f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
         )
@@ -307,6 +307,7 @@ def preempted() -> bool:
 
 
 def _submitit() -> Any:
+    """Return the package submitit; raise `UserError` if it is not installed."""
     try:
         import submitit
     except ImportError as error:

@@ -135,7 +135,9 @@ class Study:
         self._study.tell(number, None, state=optuna.trial.TrialState.PRUNED, skip_if_finished=True)
 
     def _draw(self) -> dict[str, Any]:
-        """The parameters of the next trial, as Optuna knows them."""
+        """Draw the parameters of the next trial, as Optuna names them; a function of the seed and
+        of the trials before.
+        """
         history = self._study.get_trials(deepcopy=False)
         draft = _optuna().create_study(
             direction=self._direction, sampler=_sampler(self._search, len(history))
@@ -145,6 +147,9 @@ class Study:
         return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
 
     def _asked(self, trial: optuna.trial.FrozenTrial) -> Asked:
+        """Return a trial of Optuna's as ours: its settings as a config has them, its state and
+        value.
+        """
         tuned = {key: trial.params[key] for key in self._search.space}
         tuned |= {
             key: values.options[tuned[key]]
@@ -159,6 +164,9 @@ class Study:
 
 
 def _optuna() -> Any:
+    """Return the package optuna, which prints warnings only; raise `UserError` if it is not
+    installed.
+    """
     try:
         import optuna
     except ImportError as error:
@@ -203,7 +211,7 @@ def _sampler(search: Search, number: int) -> Any:
 
 
 def _storage(directory: Path) -> Any:
-    """`DIR/search.journal`, opened; an incomplete last line is dropped first."""
+    """Open `DIR/search.journal` for Optuna, after an incomplete last line was dropped."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

@@ -81,14 +81,14 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
 
 
 def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLock | None:
-    """Take a trial's lock, still to be proved, if nobody holds it."""
+    """Take a trial's lock, still to be proved; return None if another process holds it."""
     with contextlib.suppress(Held):
         return stack.enter_context(RunLock(trial.workdir(directory), later=True))
     return None
 
 
 def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
-    """Train locked trials, with a record of the attempt in each folder; the exit code."""
+    """Train locked trials, with a record of the attempt in each folder; return the exit code."""
     plan = Plan.read(directory)
     assert plan is not None
     use = {**(slot.use if slot else {}), **({"together": len(trials)} if len(trials) > 1 else {})}
@@ -111,8 +111,8 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
 
 
 def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str) -> int:
-    """The scores of one trial, if it is done, and its last record; the exit code as far as it goes
-    by this trial.
+    """Write the scores of one trial, if it is done, and its last record; return the exit code as
+    far as it goes by this trial.
     """
     try:
         if outcome.state == "done":
@@ -165,7 +165,7 @@ def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
 
 
 def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
-    """The trials' runs; the data of several is read once for all of them.
+    """Return the trials' runs, ready to train; the data of several is read once for all of them.
 
     Raises:
       UserError: anything wrong with a config, the devices or the data.

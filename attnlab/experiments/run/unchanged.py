@@ -25,8 +25,8 @@ CHANGED = os.EX_CONFIG
 
 
 def check_code(trial: Trial) -> Code:
-    """The user's code of a trial as it is now, which is that of the plan; to be called before it is
-    imported, and after.
+    """Return the user's code of a trial as it is now, if it is that of the plan; to be called
+    before it is imported, and after.
 
     The code of the plan counts, even if the trial began with other code.
 
@@ -51,12 +51,13 @@ def check_code(trial: Trial) -> Code:
 
 
 def check_data(trial: Trial, directory: Path, fingerprints: Mapping[str, str]) -> None:
-    """Whether the data is what the sweep's other trials of the same data have read.
+    """Check that the data which a trial has read is what the sweep's other trials of the same data
+    have read.
 
     Args:
       trial: that has read it; the seed is no part of the data.
       directory: the sweep's folder.
-      found: split to its fingerprint.
+      fingerprints: of the data, by split.
 
     Raises:
       Changed: a split is not.

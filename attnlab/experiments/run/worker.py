@@ -190,8 +190,8 @@ class Worker:
         self._board.started(job, slot)
 
     def _wait(self) -> None:
-        """Wait a moment, or until a process ends; kill those that should have left; then look at
-        those that have ended.
+        """Wait a moment, or until a process ends; kill those that should have left, handle those
+        that have ended, and update the board.
         """
         signs = [sign for live in self._live for sign in live.signs]
         if signs:
@@ -209,7 +209,7 @@ class Worker:
         self._board.tick()
 
     def _look(self) -> None:
-        """Stop the trials that a user wants to stop, or that take too long."""
+        """Ask trials to leave that a user wants to stop, or that take too long."""
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked, limit = time.monotonic(), self._options.limit
@@ -282,7 +282,9 @@ class Worker:
         self._waiting.extendleft(reversed(jobs))
 
     def _spare(self, live: Live, ending: str) -> None:
-        """Handle a job that may have been killed for lack of memory: try it once more, alone."""
+        """Handle a job that may have been killed for lack of memory: its trials one at a time, or
+        the one trial once more, alone; then it has failed.
+        """
         if live.job.together:
             self._part(live.job)  # each alone takes less
         elif live.alone:
@@ -381,8 +383,8 @@ def work(
 
 
 def _advanced(directory: Path, part: Part) -> bool:
-    """Whether a search without a launcher has new trials; a worker with a part does not advance a
-    search.
+    """Advance a search without a launcher; return whether it has new trials. A worker with a part
+    does not advance a search.
     """
     if Plan.of_sweep(directory).search is None or part != WHOLE:
         return False

@@ -13,9 +13,11 @@ from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import board
 from attnlab.experiments.run.board import (
     Board,
+    best,
     overview,
     pretty,
     remaining,
+    running,
     shown,
     summary,
     troubles,
@@ -23,11 +25,12 @@ from attnlab.experiments.run.board import (
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import freeze
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import Seen
+from attnlab.experiments.run.state import Seen, look_at_all
 from attnlab.records import attempts
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
 from tests.experiments import stub
+from tests.experiments.synthetic import lines
 
 
 class Terminal(io.StringIO):
@@ -176,3 +179,31 @@ def test_names_with_brackets_are_not_markup(tmp_path: Path) -> None:
     console = rich.console.Console(file=io.StringIO(), width=200)
     console.print(pretty(plan, seen, 1))
     assert "[red]bracketed[/red] \u241b[2J" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_running_and_the_best_so_far(tmp_path: Path) -> None:
+    """Of what is done the score that is chosen by, of what runs the best it has measured; NaN is
+    none.
+    """
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    assert best(plan, tmp_path, look_at_all(plan, tmp_path))[1] == []
+    additive, general, *_ = plan.trials()
+    stub.finish(additive, tmp_path, loss=0.75)
+    workdir = general.workdir(tmp_path)
+    workdir.mkdir(parents=True)
+    began = Attempt.start(workdir).began
+    measured = [(2, "valid", 0.5), (3, "train", 0.1), (4, "valid", 0.625)]
+    measured.append((6, "valid", float("nan")))
+    records = [{"step": step, "split": split, "loss": loss} for step, split, loss in measured]
+    lines(workdir / "metrics.jsonl", records)
+    with RunLock(workdir):
+        seen = look_at_all(plan, tmp_path)
+        columns, ((name, steps, value, step, heard, by),) = running(
+            plan, tmp_path, seen, (began or 0) + 90
+        )
+    assert columns == ["trial", "step", "loss, validation", "at step", "last heard of", "by"]
+    assert (name, steps, value, step, heard) == (general.name, "0/10", 0.625, 4, "0:01:30 ago")
+    assert str(by).startswith("pid ")
+    expected = [["additive", 0.75, additive.name, "1/3"], ["general", 0.5, general.name, "0/3"]]
+    assert best(plan, tmp_path, seen)[1] == expected
+    assert running(plan, tmp_path, look_at_all(plan, tmp_path), 0.0)[1] == []
