@@ -70,7 +70,7 @@ The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D]
 
 @functools.cache
 def page() -> str:
-    """The whole page."""
+    """Return the whole page, in Markdown."""
     parts = (_part(title, kind, text) for title, (kind, text) in PARTS.items())
     return "\n".join(
         [HEAD, _mixers("mechanisms", ""), _mixers("mixers", MIXERS), *parts, _parameters()]
@@ -79,7 +79,7 @@ def page() -> str:
 
 def _mixers(kind: str, text: str) -> str:
     """The table of a kind, and a section about each; mechanisms are listed once."""
-    columns = ("family", "year", "source", "capabilities", "time", "state", "path", "steps")
+    columns = listing.KINDS["mechanisms"].columns
     listed = set() if kind == "mechanisms" else set(listing.components("mechanisms").names())
     rows = listing.component_rows(listing.components(kind), columns)
     rows = [row for row in rows if row[0] not in listed]
@@ -112,13 +112,14 @@ def _mixer(kind: str, name: str) -> str:
 
 
 def _part(title: str, kind: str, text: str) -> str:
+    """Return the section about one kind of part, in Markdown."""
     columns = (*listing.KINDS[kind].columns, "fields")
     rows = listing.component_rows(listing.components(kind), columns)
     return "\n".join([f"## {title}", "", text, "", *_table(("name", *columns), rows), ""])
 
 
 def _parameters() -> str:
-    """Return the part of a section about the parameters of a mechanism, in Markdown."""
+    """Return the section on the parameters of all mechanisms and parts, in Markdown."""
     rows = [
         (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()

@@ -22,6 +22,10 @@ if typing.TYPE_CHECKING:
     from attnlab.attention.protocol import Attention
 
 
+_SWITCHES = ("padding", "dense", "dropout", "cache", "values", "unprojected", "own", "window")
+"""Capabilities that a mechanism has or has not, in the order in which they are named."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Field:
     """A field that a config may set: its name, the default as text ("<mechanism>" for a part that
@@ -106,20 +110,7 @@ def capability_names(capabilities: Capabilities | None) -> str:
         *sorted(capabilities.roles, reverse=True),
         *sorted(capabilities.directions, reverse=True),
     ]
-    switches = [
-        name
-        for name in (
-            "padding",
-            "dense",
-            "dropout",
-            "cache",
-            "values",
-            "unprojected",
-            "own",
-            "window",
-        )
-        if getattr(capabilities, name)
-    ]
+    switches = [name for name in _SWITCHES if getattr(capabilities, name)]
     if not capabilities.grows:
         switches.append("causal only as a mixer")
     names = [*roles, *switches, f"maps {capabilities.maps}"]

@@ -58,7 +58,9 @@ def _is_utf8(text: str) -> bool:
 
 
 def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """The texts of the command line, each with its second one or None."""
+    """Return the texts of the command line or of `--pairs`, each with its second one or None;
+    refuse empty ones.
+    """
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
     if arguments.target is not None and arguments.source is None:

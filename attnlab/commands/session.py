@@ -45,8 +45,8 @@ def default_workdir(path: str, config: Settings) -> str:
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """The manifest of a workdir; None if the folder is absent, empty, or holds only a run killed at
-    its very start.
+    """Return the manifest of a workdir; None if the folder is absent, empty, or holds only a run
+    killed at its very start; refuse any other folder.
 
     Raises:
       UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
@@ -66,8 +66,8 @@ def existing_run(workdir: Path) -> Manifest | None:
 
 
 def stored_run(arguments: argparse.Namespace) -> Stored:
-    """The trained run in `--workdir`, with those of `--ensemble`: the stored config with overrides
-    of settings for its use.
+    """Find the trained run in `--workdir`, with those of `--ensemble`: the stored config with
+    overrides of settings for its use.
 
     With `--config` it is that config with all overrides, which must equal the stored one but for
     settings for its use.
@@ -92,8 +92,8 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """Set up jax and open a run with its parameters and the data of `splits`; see
-    `attnlab.api.trained.open_run`.
+    """Set up jax, print notes on the run, and open it with its parameters and the data of `splits`;
+    see `attnlab.api.trained.open_run`.
     """
     stored.check_splits(splits)
     start_jax()

@@ -127,7 +127,8 @@ def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iter
 
 
 def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
-    """The options of the sweep from the command line.
+    """Return the options of the sweep from the command line; check that the cluster that it names
+    is there.
 
     Raises:
       UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
@@ -219,7 +220,9 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
 
 
 def print_plan(plan: Plan, directory: Path) -> None:
-    """Print a plan: its candidates and the number of their trials; of a search, the most."""
+    """Print a plan: its candidates, what is held equal, the number of trials (of a search, the
+    most), and which difference they can find.
+    """
     from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight
     from attnlab.experiments.run import outlook

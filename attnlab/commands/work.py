@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Take trials and run them until none is left.
+    """Take trials and evaluations of a sweep until none is left, then print which trials failed.
 
     Returns:
       0 when nothing is left to take, 1 when a trial of the sweep has failed or diverged, 128 + the

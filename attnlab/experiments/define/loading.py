@@ -92,7 +92,8 @@ def _knobs(budget: Budget) -> set[str]:
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
-    """The checked experiment of a file: "experiments/quickstart.py", with an argument
+    """Run an experiment file and return its experiment, with the changes of a command line,
+    checked. The file is named as "experiments/quickstart.py", with an argument
     "experiments/bottleneck.py:my/folder".
 
     Raises:

@@ -57,7 +57,8 @@ def _in_silence(done: int, total: int) -> None:
 def made(
     file: str, directory: Path, changes: Changes = AS_IT_IS, count: Count = _in_silence
 ) -> Plan:
-    """The plan of an experiment file for a sweep folder, extended from the existing one.
+    """Make the plan of an experiment file for a sweep folder, extended from the existing one; print
+    a note on variants that may not be compared.
 
     Args:
       file: the experiment file, with its argument.
@@ -113,7 +114,8 @@ def made(
 
 
 def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) -> Plan:
-    """The plan of a sweep folder with the candidates of further (variant, tuned settings).
+    """Return the plan of a sweep folder with the candidates of further (variant, tuned settings),
+    whose budgets are checked.
 
     Raises:
       UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody

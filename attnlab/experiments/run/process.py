@@ -36,7 +36,7 @@ def named(directory: Path, name: str) -> Trial:
 
 
 def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
-    """Do a job in this process; the exit code, see the top of this file."""
+    """Do a job in this process; return the exit code, see the top of this file."""
     try:
         if job.kind == "final":
             return scoring.run(directory, job.trials[0].candidate.id)

@@ -57,7 +57,8 @@ def drawn(workdir: Path) -> bool:
 
 
 def run(directory: Path, candidate: str) -> int:
-    """Evaluate all trials of a chosen candidate that are due.
+    """Evaluate the due trials of a chosen candidate on the test split, after the look was noted;
+    return the exit code.
 
     Raises:
       UserError: no plan, the choice is not frozen, or another candidate was chosen.
@@ -140,8 +141,8 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
 
 
 def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
-    """Check that vocabulary and test split are those of the trial and of the others, then record
-    the split for this trial too.
+    """Check that vocabulary and test split are those of the trial and of the others, then record in
+    the trial's folder that the split was read.
     """
     workdir = trial.workdir(directory)
     manifest = Manifest.read(workdir)

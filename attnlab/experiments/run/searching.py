@@ -69,7 +69,9 @@ def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
 
 
 def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
-    """Tell the study what has settled."""
+    """Tell the study the results of its trials that have settled: a score, none, or how far a
+    pruned one came.
+    """
     candidates = {_key(candidate): candidate for candidate in plan.of(variant)}
     for point in study.trials():
         if point.settled or _key(point) not in candidates:

@@ -61,7 +61,9 @@ class Ended:
 
 
 def run_sweep(directory: Path, options: SweepOptions) -> Ended:
-    """Run what is left of the sweep in a folder, whose lock is held."""
+    """Run what is left of the sweep in a folder, whose lock is held: trials, the choice, the look
+    at the test split; return how it ended.
+    """
     options.work.part.check(Plan.of_sweep(directory))
     if options.retry_failed:
         count = retry_failed(directory, options.work.part)

@@ -47,7 +47,8 @@ UNLOCKED = os.EX_PROTOCOL
 
 
 def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:
-    """Train trials of a plan, each from its last checkpoint.
+    """Train those trials of a plan that no other process holds, each from its last checkpoint, and
+    write their validation scores.
 
     Returns:
       0: all done, or waiting for the others of a search's round, now or before; 1: one failed or
@@ -128,8 +129,8 @@ def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str
 def fit(
     trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
 ) -> tuple[list[Run], list[Outcome], int]:
-    """Train until the end, the step of `Candidate.until` or a signal; the runs, how they ended, and
-    128 + the signal's number or 0.
+    """Train until the end, the step of `Candidate.until` or a signal. Return the runs, how they
+    ended, and 128 + the signal's number or 0.
     """
     from attnlab.training.run import start_jax
 
@@ -215,7 +216,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
 
 def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> int:
     """Write down why an attempt ended by an error: the whole of it in the log, its line in the
-    records; the exit code.
+    records; return the exit code.
 
     The trial is then in `state`; after Ctrl-C it is "interrupted" in any case.
     """
