@@ -38,6 +38,11 @@ MOVED = {
     "asking": "said by the arguments weights= and history= themselves",
     "standing": "token_positions",
     "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",
+    "attnlab.data.corpus.VocabularySettings": "attnlab.data.learned.VocabularySettings",
+    "attnlab.data.images.labelled.Shape": "attnlab.data.learned.Shape",
+    "attnlab.data.generated.Generated": "attnlab.data.generated.Sized",
+    "attnlab.data.diagnostics.drawing.apart": "the method apart of attnlab.data.generated.Sized",
+    "attnlab.data.diagnostics.drawing.below": "attnlab.data.generated.below",
 }
 """What it may import of ours, and what that is called now."""
 
@@ -158,9 +163,15 @@ def reason(error: BaseException) -> str:
     if isinstance(error, (AttributeError, TypeError, ImportError)):
         names = {old: new for room in RENAMED.values() for old, new in room.items()}
         names |= MOVED if isinstance(error, ImportError) else {}
-        renamed = {old: new for old, new in names.items() if f"'{old}'" in text}
+        renamed = {old: new for old, new in names.items() if _says(text, old)}
         text += "".join(f"; {old} is now {new}" for old, new in renamed.items())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _says(message: str, old: str) -> bool:
+    """Whether a message of Python's has an old name, or a dotted one as a name from its module."""
+    module, _, name = old.rpartition(".")
+    return f"'{old}'" in message or (bool(module) and f"'{name}' from '{module}'" in message)
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -413,6 +413,10 @@ def test_a_part_of_an_earlier_version_is_told_the_new_name(
     [
         ("from attnlab.tasks.protocol import Axis\n", "; Axis is now the list of its labels"),
         (
+            "from attnlab.data.corpus import VocabularySettings\n",
+            "; attnlab.data.corpus.VocabularySettings is now attnlab.data.learned.VocabularySettings",
+        ),
+        (
             "from attnlab.tasks.translation import Translation\n"
             "class Own(Translation):\n    def map_labels(self, axes): ...\n",
             "Own (own.py:2) has map_labels, which is now stored_labels",

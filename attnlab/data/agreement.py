@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 
 from attnlab.data import grammar
-from attnlab.data.generated import Sized, split_of
+from attnlab.data.generated import Sized
 from attnlab.data.tagged import ROOT, Sentence
 
 _KINDS = {"determiner": "DET", "adjective": "ADJ", "noun": "NOUN", "will": "AUX", "verb": "VERB"}
@@ -34,13 +34,12 @@ class Agreement(Sized):
     def tagged(self, split: str) -> list[Sentence]:
         """The sentences of `split`."""
         draw = random.Random(f"agreement {self.seed} {split}")
-        sentences: dict[tuple[str, ...], Sentence] = {}
-        wanted = self.count(split)
-        while len(sentences) < wanted:
-            sentence = of(grammar.drawn(draw, self.depth))
-            if split_of(" ".join(sentence.words)) == split:
-                sentences[sentence.words] = sentence
-        return list(sentences.values())
+        drawn = self.apart(split, lambda: of(grammar.drawn(draw, self.depth)), _text, _text)
+        return list(drawn)
+
+
+def _text(sentence: Sentence) -> str:
+    return " ".join(sentence.words)
 
 
 def of(sentence: grammar.Sentence) -> Sentence:

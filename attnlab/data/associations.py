@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 
 from attnlab.data import SPLITS
-from attnlab.data.generated import Sized, within
+from attnlab.data.generated import Sized, below, within
 from attnlab.errors import UserError
 
 
@@ -71,6 +71,6 @@ class Associations(Sized):
         return mask
 
     def _text(self, draw: random.Random, length: int) -> str:
-        values = [string.digits[int(draw.random() * self.values)] for _ in range(self.keys)]
-        keys = [int(draw.random() * self.keys) for _ in range(length // 2)]
+        values = [string.digits[below(draw, self.values)] for _ in range(self.keys)]
+        keys = [below(draw, self.keys) for _ in range(length // 2)]
         return " ".join(f"{string.ascii_lowercase[key]} {values[key]}" for key in keys)

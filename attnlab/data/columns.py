@@ -144,13 +144,17 @@ class Fixed:
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
-        real = (rows >= 0).astype(self.values.dtype)
-        block: np.ndarray = self.values[rows] * real.reshape(-1, *[1] * (self.values.ndim - 1))
+        block: np.ndarray = self.values[self._at(rows)]
+        block[rows < 0] = 0
         return block
+
+    def _at(self, rows: np.ndarray) -> np.ndarray:
+        """The places of rows among the arrays."""
+        return rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Shared:
+class Shared(Fixed):
     """Arrays of one shape that several examples have in common, each kept once (an image and the
     questions about it); a row of padding is all 0.
 
@@ -159,19 +163,15 @@ class Shared:
       index: [N] whole numbers, the array of each example.
     """
 
-    values: np.ndarray
     index: np.ndarray
-
-    lengths = None
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
-        block: np.ndarray = self.values[self.index[rows]]
-        block[rows < 0] = 0
-        return block
+    def _at(self, rows: np.ndarray) -> np.ndarray:
+        """See `Fixed`."""
+        places: np.ndarray = self.index[rows]
+        return places
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -14,14 +14,14 @@ import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnlab.data.generated import Alignment, Generated, Pair, split_of, within
+from attnlab.data.generated import Alignment, Pair, Sized, below, within
 from attnlab.errors import UserError
 
 _FEWEST = 1000  # different texts, so that every split has some
 
 
 @dataclass(frozen=True)
-class Copying(Generated):
+class Copying(Sized):
     """Texts of `shortest` to `longest` words, each length equally likely and each word one of
     `symbols` letters, and the same words again.
 
@@ -69,18 +69,16 @@ class Copying(Generated):
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""
         draw = random.Random(f"copying {self.seed} {split}")
-        pairs: list[Pair] = []
         least, most = self.shortest, self.longest
         if split == "test" and self.tested:
             least, most = self.longest + 1, self.tested
-        while len(pairs) < self.count(split):
-            length = least + int(draw.random() * (most - least + 1))
-            text = " ".join(
-                string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length)
-            )
-            if split_of(text) == split:
-                pairs.append((text, " ".join(self._ordered(text.split()))))
-        return pairs
+
+        def drawn() -> list[str]:
+            length = least + below(draw, most - least + 1)
+            return [string.ascii_lowercase[below(draw, self.symbols)] for _ in range(length)]
+
+        texts = self.apart(split, drawn, " ".join)
+        return [(" ".join(words), " ".join(self._ordered(words))) for words in texts]
 
     def alignment(self, pair: Pair) -> Alignment:
         """Every target word with the source word that it repeats."""

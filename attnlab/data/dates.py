@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlab.data import SPLITS
-from attnlab.data.generated import Alignment, Generated, Pair
+from attnlab.data.generated import Alignment, Pair, Sized
 
 _MONTHS = "January February March April May June July August September October November December"
 MONTHS = _MONTHS.split()
@@ -55,7 +55,7 @@ _ISO = {
 
 
 @dataclass(frozen=True)
-class Dates(Generated):
+class Dates(Sized):
     """Dates from 1900-01-01 to 2099-12-31; 90 % of the days are for training, 5 % for validation, 5
     % for the test.
 

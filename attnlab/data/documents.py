@@ -8,27 +8,22 @@ in pieces, cut behind the end of a line or else a blank.
 
 from __future__ import annotations
 
-import contextlib
 import glob
-import gzip
 import hashlib
-import lzma
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from attnlab.data.files import alike
-from attnlab.data.readers.json_text import parse_json
+from attnlab.data.files import PACKED, alike, decoded, unpacked
+from attnlab.data.json_lines import field_of, object_of
 from attnlab.data.readers.tables import parquet_texts
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
 CHUNK = 2**20  # bytes or characters
 _LONGEST = 2**28  # bytes of a record of JSON
-_PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 
 Unit = Literal["line", "file"]
@@ -131,7 +126,7 @@ class Corpus:
     def _read(self, number: int, path: Path) -> Iterator[Chunk]:
         """The bytes of a file, cut behind line ends."""
         line, records = 1, form(path) == "json"
-        with _opened(path) as (stream, position):
+        with unpacked(path, BadSource) as (stream, position):
             held: bytes | None = None
             for block in _blocks(stream, path, records):
                 if held is not None:
@@ -175,7 +170,7 @@ def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
     """What a file is, by its name."""
     if path.is_dir():
         return "tfds"
-    name = path.with_suffix("") if path.suffix in _PACKED else path
+    name = path.with_suffix("") if path.suffix in PACKED else path
     if name.suffix in (".jsonl", ".ndjson", ".json"):
         return "json"
     return "parquet" if name.suffix == ".parquet" else "plain"
@@ -196,14 +191,7 @@ def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
         documents = [(text, True) for text in chunk.content if text.strip()]
         return documents, len(chunk.content) - len(documents)
     content = chunk.content.removeprefix(_BOM) if chunk.line == 1 else chunk.content
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = chunk.line + content.count(b"\n", 0, error.start)
-        raise BadSource(
-            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
-            " to UTF-8"
-        ) from error
+    text = decoded(content, path, chunk.line, BadSource)
     if form(path) == "json":
         return _of_json(text, path, chunk.line, corpus.field)
     if corpus.unit == "file":
@@ -231,11 +219,8 @@ def sample(corpus: Corpus, size: int) -> Iterator[str]:
                 continue
             for text, _ in pieces(corpus, chunk)[0]:
                 yield text
-            left -= (
-                sum(map(len, chunk.content))
-                if isinstance(chunk.content, list)
-                else len(chunk.content)
-            )
+            texts = chunk.content if isinstance(chunk.content, list) else [chunk.content]
+            left -= sum(map(len, texts))
             if left <= 0:
                 break
 
@@ -243,20 +228,6 @@ def sample(corpus: Corpus, size: int) -> Iterator[str]:
 def _inside(path: Path) -> list[Path]:
     """A file, or the files of a folder."""
     return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The unpacked bytes of a file, and a function that says how many of its own are read."""
-    try:
-        with open(path, "rb") as file, contextlib.ExitStack() as stack:
-            unpack = _PACKED.get(path.suffix)
-            stream = file if unpack is None else stack.enter_context(unpack(file))
-            yield stream, file.tell
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:  # before OSError
-        raise BadSource(f"{path} is damaged or no {path.suffix} file: {error}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
@@ -294,14 +265,9 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
         if not line.strip():
             continue
         try:
-            record = parse_json(line, f"{path}, line {number}")
+            value = field_of(object_of(line, path, number), field, path, number)
         except UserError as error:
             raise BadSource(str(error)) from error
-        if not isinstance(record, dict):
-            raise BadSource(f"{path}, line {number}: {type(record).__name__}, expected an object")
-        if field not in record:
-            raise BadSource(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
-        value = record[field]
         if value is not None and not isinstance(value, str):
             raise BadSource(
                 f"{path}, line {number}: field {field!r} is {type(value).__name__}, not a text"

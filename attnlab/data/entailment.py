@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.generated import Sized, within
 
 LABELS = ("entailment", "neutral", "contradiction")
 PERSONS = ("anna", "ben", "clara", "david", "emma", "felix", "greta", "hugo")
@@ -44,11 +44,7 @@ class Clause(NamedTuple):
 
     def __str__(self) -> str:
         says, bare = ACTIONS[self.action][self.word]
-        return (
-            f"{PERSONS[self.person]} does not {bare}"
-            if self.denied
-            else f"{PERSONS[self.person]} {says}"
-        )
+        return f"{PERSONS[self.person]} {f'does not {bare}' if self.denied else says}"
 
 
 @dataclass(frozen=True)
@@ -78,19 +74,22 @@ class Entailment(Sized):
         """The (premise, hypothesis) pairs of `split`, each with its label."""
         draw = random.Random(f"entailment {self.seed} {split}")
         examples: list[tuple[tuple[str, ...], str]] = []
-        while len(examples) < self.count(split):
-            persons, actions = (
-                draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)
-            )
-            facts = [
-                Clause(*who_what, draw.random() < 0.5, draw.randrange(2))
-                for who_what in zip(persons, actions, strict=True)
-            ]
-            premise = " and ".join(map(str, facts))
-            if split_of(premise) == split:
-                label = LABELS[draw.randrange(3)]
-                examples.append(((premise, str(_hypothesis(facts, label, draw))), label))
+        for facts in self.apart(split, lambda: self._facts(draw), _premise):
+            label = LABELS[draw.randrange(3)]
+            examples.append(((_premise(facts), str(_hypothesis(facts, label, draw))), label))
         return examples
+
+    def _facts(self, draw: random.Random) -> list[Clause]:
+        """The clauses of a premise."""
+        who_what = zip(
+            *(draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)),
+            strict=True,
+        )
+        return [Clause(*pair, draw.random() < 0.5, draw.randrange(2)) for pair in who_what]
+
+
+def _premise(facts: list[Clause]) -> str:
+    return " and ".join(map(str, facts))
 
 
 def _hypothesis(facts: list[Clause], label: str, draw: random.Random) -> Clause:

@@ -7,21 +7,22 @@ white space at both ends, which those of plain text keep.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import logging
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
-_ENDINGS = ("", ".gz", ".xz")  # tried in this order
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 HERE = " in the current folder, which an empty config.data.directory means"
 MOST_UNPACKED, MOST_RATIO = 256 << 20, 300
 """A packed file holds at most so many bytes, or so many times its size if that is more."""
@@ -225,7 +226,7 @@ def find_file(directory: str, name: str) -> Path:
     """
     wanted = expanded(directory) / name
     here = "" if directory or wanted.is_absolute() else HERE
-    tried = [wanted.with_name(wanted.name + ending) for ending in _ENDINGS]
+    tried = [wanted.with_name(wanted.name + ending) for ending in ("", *PACKED)]
     for path in tried:
         if os.path.exists(path):
             return path
@@ -269,15 +270,7 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
     content = contents(path)
     if not content:
         raise UserError(f"{path} is empty")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
-            " to UTF-8"
-        ) from error
-    lines = text.removeprefix("\ufeff").split("\n")
+    lines = decoded(content, path).removeprefix("\ufeff").split("\n")
     if not lines[-1]:  # the end of the last line, not another one
         lines.pop()
     return [line.strip(strip) for line in lines]
@@ -289,30 +282,55 @@ def contents(path: Path) -> bytes:
     Raises:
       UserError: unreadable, damaged, or packed so that a small file would fill the memory.
     """
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-    unpacking = openers.get(path.suffix)
-    try:
+    with unpacked(path) as (stream, _):
         size = path.stat().st_size
-        if not (unpacking and size):
-            return path.read_bytes()
+        if path.suffix not in PACKED:
+            return stream.read()
         most = max(MOST_UNPACKED, MOST_RATIO * size)
-        with unpacking(path, "rb") as file:
-            content: bytes = file.read(most + 1)
+        content = stream.read(most + 1) if size else b""
         if len(content) <= most:
             return content
-        raise UserError(
-            f"{path} holds more than {most >> 20} MiB in {size} bytes, more than {MOST_RATIO} times"
-            " its size; unpack it if that is meant"
-        )
-    except (
-        gzip.BadGzipFile,
-        EOFError,
-        zlib.error,
-        lzma.LZMAError,
-    ) as error:  # before OSError, which the first one is
-        raise UserError(f"{path} is damaged or no {path.suffix} file: {error}") from error
+    raise UserError(
+        f"{path} holds more than {most >> 20} MiB in {size} bytes, more than {MOST_RATIO} times"
+        " its size; unpack it if that is meant"
+    )
+
+
+@contextlib.contextmanager
+def unpacked(
+    path: Path, damaged: type[UserError] = UserError
+) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    """The bytes of a file as a stream, unpacked if its name says so; and a function that says how many
+    of its own are read.
+
+    Raises:
+      UserError: unreadable; if it is no whole packed file, of the class `damaged`.
+    """
+    try:
+        with open(path, "rb") as file, contextlib.ExitStack() as stack:
+            unpack = PACKED.get(path.suffix)
+            yield (stack.enter_context(unpack(file)) if unpack else file), file.tell
+    # before OSError, which the first one is
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(f"{path} is damaged or no {path.suffix} file: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def decoded(
+    content: bytes, path: Path, first: int = 1, damaged: type[UserError] = UserError
+) -> str:
+    """UTF-8 bytes of a file, from its line `first` on, as a text; an error of the class `damaged` with
+    file and line where they are none.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = first + content.count(b"\n", 0, error.start)
+        raise damaged(
+            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
+            " to UTF-8"
+        ) from error
 
 
 def _without_blanks(

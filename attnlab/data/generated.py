@@ -1,12 +1,14 @@
-"""What generated sources share: how many examples, from which seed; and, those of pairs, gold
-alignments.
+"""What generated sources share: how many examples, from which seed, drawn so that no two splits have
+one in common; and, of pairs, gold alignments.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES, SPLITS
@@ -14,12 +16,15 @@ from attnlab.errors import UserError
 
 Pair = tuple[str, str]
 Alignment = frozenset[tuple[int, int]]  # (source position, target position), both counted from 0
+Example = TypeVar("Example")
+_TRIES = 1000  # draws for one example of a split, a twentieth of which should do
 
 
 @dataclass(frozen=True)
 class Sized:
     """Base of the sources that are computed, not read. Equal fields give equal examples, on every
-    machine.
+    machine. A source of pairs may have `alignment(pair) -> Alignment`: which source positions each
+    target position is made from; `ValueError` for a pair that it cannot have made.
 
     Attributes:
       examples: training examples: pairs, texts.
@@ -47,22 +52,44 @@ class Sized:
         """The number of examples in `split`."""
         return dict(zip(SPLITS, (self.examples, self.valid, self.test), strict=True))[split]
 
+    def apart(
+        self,
+        split: str,
+        drawn: Callable[[], Example],
+        text: Callable[[Example], str],
+        different: Callable[[Example], Hashable] | None = None,
+        refusal: str = "",
+    ) -> Iterator[Example]:
+        """The first `count(split)` examples drawn whose text belongs to the split by its own hash
+        (`split_of`), so that no example is in two splits. The next is drawn when it is asked for.
 
-@dataclass(frozen=True)
-class Generated(Sized):
-    """Base of the generated sources of pairs."""
-
-    def pairs(self, split: str) -> list[Pair]:
-        """The (source, target) texts of `split`."""
-        raise NotImplementedError
-
-    def alignment(self, pair: Pair) -> Alignment:
-        """Which source positions each target position is made from.
+        Args:
+          split: whose examples.
+          drawn: draws an example; a false one, such as (), counts for nothing.
+          text: of an example, decides its split.
+          different: what no two examples have in common; None where they may be alike.
+          refusal: the error message, instead of one about texts.
 
         Raises:
-          ValueError: a pair that this source cannot have made.
+          UserError: hardly any example belongs to the split.
         """
-        raise NotImplementedError
+        seen: set[Hashable] = set()
+        count, tries = self.count(split), _TRIES * (self.count(split) + 1)
+        for _ in range(tries):
+            example = drawn()
+            if not example or split_of(text(example)) != split:
+                continue
+            key = len(seen) if different is None else different(example)
+            if key not in seen:
+                seen.add(key)
+                yield example
+            if len(seen) == count:
+                return
+        raise UserError(
+            refusal
+            or f"config.data: {tries:,} draws gave {len(seen)} texts of the {split} split; {count} are"
+            " wanted. There are too few different texts: take longer ones, or more symbols"
+        )
 
 
 def source_within(of: Part, method: str, purpose: str) -> Any:
@@ -83,6 +110,11 @@ def within(where: str, value: int, least: int, most: int | None = None) -> None:
     if value < least or (most is not None and value > most):
         limits = f"at least {least}" if most is None else f"in {least} ... {most}"
         raise UserError(f"config.data.{where}={value} must be {limits}")
+
+
+def below(draw: random.Random, limit: int) -> int:
+    """A uniform draw from 0 ... limit - 1, the same on every version of Python."""
+    return int(draw.random() * limit)
 
 
 def split_of(source: str) -> str:

@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from typing import TypeVar
 
-from attnlab.data.generated import Alignment, Generated, Pair, split_of
+from attnlab.data.generated import Alignment, Pair, Sized, below
 
 # (singular, plural) on the source side, then on the target side
 NOUNS = (
@@ -90,7 +90,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Grammar(Generated):
+class Grammar(Sized):
     """Sentences of the grammar, no two alike.
 
     A sentence's split follows from its own hash (90/5/5), so no sentence is in two splits, whatever
@@ -106,14 +106,8 @@ class Grammar(Generated):
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""
         draw = random.Random(f"grammar {self.seed} {split}")
-        pairs: dict[str, str] = {}
-        wanted = self.count(split)
-        while len(pairs) < wanted:
-            sentence = drawn(draw, self.depth)
-            source = _text(source_words(sentence))
-            if split_of(source) == split:
-                pairs[source] = _text(target_words(sentence))
-        return list(pairs.items())
+        sentences = self.apart(split, lambda: drawn(draw, self.depth), _source, _source)
+        return [(_source(sentence), _text(target_words(sentence))) for sentence in sentences]
 
     def alignment(self, pair: Pair) -> Alignment:
         """Each target word with the source word that it renders; "the" has no partner,
@@ -130,7 +124,7 @@ class Grammar(Generated):
 
 def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:
     """One of `items`; only `random()` itself is promised to stay the same over Python versions."""
-    return items[int(draw.random() * len(items))]
+    return items[below(draw, len(items))]
 
 
 def drawn(draw: random.Random, depth: int) -> Sentence:
@@ -231,6 +225,10 @@ def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
         (VERBS[clause.verb][2 + plural], f"{at}.verb"),
         *[(WILL[1], f"{at}.will")] * clause.future,
     ]
+
+
+def _source(sentence: Sentence) -> str:
+    return _text(source_words(sentence))
 
 
 def _text(words: _Words) -> str:

@@ -62,10 +62,14 @@ def text_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
     """The text in a field of the object of a line, white space as single blanks; `UserError` with file and
     line where there is none.
     """
+    value = field_of(record, field, path, number)
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(f"{path}, line {number}: field {field!r} is {value!r}; expected a text")
+    return " ".join(value.split())
+
+
+def field_of(record: dict[str, Any], field: str, path: Path, number: int) -> Any:
+    """What is in a field of the object of a line; `UserError` with file and line where it has none."""
     if field not in record:
         raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
-    if not isinstance(record[field], str) or not record[field].strip():
-        raise UserError(
-            f"{path}, line {number}: field {field!r} is {record[field]!r}; expected a text"
-        )
-    return " ".join(record[field].split())
+    return record[field]

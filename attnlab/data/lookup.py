@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.generated import Sized, below, within
 from attnlab.errors import UserError
 
 
@@ -63,19 +63,17 @@ class Lookup(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""
         draw = random.Random(f"lookup {self.seed} {split}")
-        examples: list[tuple[tuple[str, ...], str]] = []
-        while len(examples) < self.count(split):
+
+        def drawn() -> tuple[tuple[str, ...], str]:
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
-            values = [string.digits[int(draw.random() * self.values)] for _ in keys]
-            asked = int(draw.random() * self.pairs)
+            values = [string.digits[below(draw, self.values)] for _ in keys]
+            asked = below(draw, self.pairs)
             if split != "train":
                 asked = {"any": asked, "first": 0, "last": self.pairs - 1}[self.tested]
-            text = " ".join(
-                [*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]]
-            )
-            if split_of(text) == split:
-                examples.append(((text,), values[asked]))
-        return examples
+            pairs = [key + value for key, value in zip(keys, values, strict=True)]
+            return (" ".join([*pairs, keys[asked]]),), values[asked]
+
+        return list(self.apart(split, drawn, lambda example: example[0][0]))
 
     def evidence(self, text: str) -> frozenset[int]:
         """The place of the pair that is asked for."""

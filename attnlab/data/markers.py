@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.generated import Sized, below, within
 from attnlab.errors import UserError
 
 SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou"]
@@ -55,17 +55,16 @@ class Markers(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""
         draw = random.Random(f"markers {self.seed} {split}")
-        examples: list[tuple[tuple[str, ...], str]] = []
-        while len(examples) < self.count(split):
-            length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
-            words = [SYLLABLES[int(draw.random() * self.words)] for _ in range(length)]
-            places = draw.sample(range(length), 2)
-            first, second = (int(draw.random() * self.numbers) for _ in places)
-            words[places[0]], words[places[1]] = str(first), str(second)
-            text = " ".join(words)
-            if split_of(text) == split:
-                examples.append(((text,), str((first + second) % self.numbers)))
-        return examples
+        return list(self.apart(split, lambda: self._drawn(draw), lambda example: example[0][0]))
+
+    def _drawn(self, draw: random.Random) -> tuple[tuple[str, ...], str]:
+        """A text with its label, whatever its split."""
+        length = self.shortest + below(draw, self.longest - self.shortest + 1)
+        words = [SYLLABLES[below(draw, self.words)] for _ in range(length)]
+        places = draw.sample(range(length), 2)
+        first, second = (below(draw, self.numbers) for _ in places)
+        words[places[0]], words[places[1]] = str(first), str(second)
+        return (" ".join(words),), str((first + second) % self.numbers)
 
     def evidence(self, text: str) -> frozenset[int]:
         """The places of the two numbers."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
 from attnlab.data.files import contents, find_file
-from attnlab.data.generated import Sized, split_of
+from attnlab.data.generated import Sized
 from attnlab.data.passages import MOST, Question, Units, Windows, read, to_examples, unreachable
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError
@@ -105,13 +105,10 @@ class Deeds(Sized):
                 f" {len(_NAMES)} clauses, one fewer with absent questions, and a share"
             )
         draw = random.Random(f"deeds {self.seed} {split}")
-        questions: dict[str, Question] = {}
-        wanted = self.count(split)
-        while len(questions) < wanted:
-            question = self._drawn(draw)
-            if split_of(question.passage) == split:
-                questions[question.passage + question.question] = question
-        return list(questions.values())
+        drawn = self.apart(
+            split, lambda: self._drawn(draw), lambda row: row.passage, lambda row: row[:2]
+        )
+        return list(drawn)
 
     def _drawn(self, draw: random.Random) -> Question:
         who = draw.sample(_NAMES, self.clauses)

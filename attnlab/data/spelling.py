@@ -14,7 +14,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from attnlab.data.generated import Alignment, Generated, Pair, split_of
+from attnlab.data.generated import Alignment, Pair, Sized, below, split_of
 from attnlab.errors import UserError
 
 V, C = "[aeiou]", "[bcdfghjklmnpqrstvwxz]"
@@ -63,7 +63,7 @@ _COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes 
 
 
 @dataclass(frozen=True)
-class Spelling(Generated):
+class Spelling(Sized):
     """Made-up words of one to `syllables` syllables, no word twice, and their phonemes with blanks
     between them.
 
@@ -135,18 +135,13 @@ def pronounce(word: str) -> list[tuple[str, list[str]]]:
     """
     parts, at = [], 0
     while at < len(word):
-        rule = next(
-            (
-                (match, phonemes)
-                for pattern, phonemes in _COMPILED
-                if (match := pattern.match(word, at))
-            ),
-            None,
-        )
-        if rule is None:
+        for pattern, phonemes in _COMPILED:
+            if match := pattern.match(word, at):
+                parts.append((match.group(), phonemes))
+                at = match.end()
+                break
+        else:
             raise ValueError(f"{word!r}: no rule for {word[at:]!r}")
-        parts.append((rule[0].group(), rule[1]))
-        at = rule[0].end()
     return parts
 
 
@@ -154,10 +149,7 @@ def _word(draw: random.Random, most: int) -> str:
     """One to `most` syllables, each of an onset, a nucleus and a coda; one word in four ends in
     "e".
     """
-    count = 1 + int(draw.random() * most)
-    parts = [
-        kind[int(draw.random() * len(kind))]
-        for _ in range(count)
-        for kind in (_ONSETS, _NUCLEI, _CODAS)
-    ]
+    count = 1 + below(draw, most)
+    kinds = (_ONSETS, _NUCLEI, _CODAS) * count
+    parts = [kind[below(draw, len(kind))] for kind in kinds]
     return "".join(parts) + ("e" if draw.random() < 0.25 else "")

@@ -1,21 +1,38 @@
-"""Generated sources count their examples and give the same ones on every machine."""
+"""Generated sources count their examples, keep splits apart, and give the same ones on every machine."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from attnlab.data import SOURCES
+from attnlab.data import SOURCES, SPLITS
 from attnlab.data.dataset import fingerprint_of_texts
-from attnlab.data.generated import Generated
+from attnlab.data.generated import Sized, below, split_of, within
+from attnlab.errors import UserError
 
 
-def test_count_and_the_base_itself() -> None:
-    wanted = [5, 1_000, 1_000]
-    assert [Generated(examples=5).count(split) for split in ("train", "valid", "test")] == wanted
-    with pytest.raises(NotImplementedError):
-        Generated().pairs("train")
-    with pytest.raises(NotImplementedError):
-        Generated().alignment(("", ""))
+def test_examples_of_a_split_are_those_whose_hash_says_so() -> None:
+    assert [Sized(examples=5).count(split) for split in SPLITS] == [5, 1_000, 1_000]
+    numbers = iter(range(10**6))
+    source = Sized(valid=10, test=2)
+    found = list(source.apart("valid", lambda: (next(numbers), 1), lambda row: str(row[0])))
+    every = [(number, 1) for number in range(found[-1][0] + 1)]
+    assert found == [row for row in every if split_of(str(row[0])) == "valid"]
+    with pytest.raises(UserError, match="3,000 draws gave 0 texts of the test split; 2 are wanted"):
+        list(source.apart("test", lambda: found[0][0], str))
+    twice = iter([(), *found[:1], *found])
+    text = lambda row: str(row[0])
+    assert list(source.apart("valid", lambda: next(twice), text, text)) == found
+    with pytest.raises(UserError, match="too few"):
+        list(source.apart("valid", lambda: found[0], text, text, refusal="too few"))
+
+
+def test_limits_and_draws() -> None:
+    assert {below(random.Random(seed), 3) for seed in range(50)} == {0, 1, 2}
+    within("x", 3, 3, 3)
+    with pytest.raises(UserError, match=r"config.data.x=4 must be in 1 \.\.\. 3"):
+        within("x", 4, 1, 3)
 
 
 def test_the_pairs_are_the_same_on_every_machine() -> None:

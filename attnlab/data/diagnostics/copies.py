@@ -11,8 +11,8 @@ from typing import ClassVar
 from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two
-from attnlab.data.generated import within
+from attnlab.data.diagnostics.drawing import Drawn, power_of_two
+from attnlab.data.generated import below, within
 
 SAY, END, BLANK, TRIGGER = "=", ".", "_", "!"
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two
-from attnlab.data.generated import within
+from attnlab.data.diagnostics.drawing import Drawn, power_of_two
+from attnlab.data.generated import below, within
 from attnlab.errors import UserError
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two
-from attnlab.data.generated import within
+from attnlab.data.diagnostics.drawing import Drawn, power_of_two
+from attnlab.data.generated import below, within
 from attnlab.errors import UserError
 
 BLANK, ASK = "_", "?"

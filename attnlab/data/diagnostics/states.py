@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attnlab.data.asked import Row
-from attnlab.data.diagnostics.drawing import Drawn, below, power_of_two
-from attnlab.data.generated import within
+from attnlab.data.diagnostics.drawing import Drawn, power_of_two
+from attnlab.data.generated import below, within
 
 Kind = Literal["parity", "cyclic", "symmetric", "alternating"]
 _LARGEST = {"parity": 2, "cyclic": 1000, "symmetric": 6, "alternating": 6}

@@ -21,13 +21,12 @@ from typing import Literal
 
 import numpy as np
 
-from attnlab.data.diagnostics.drawing import below
-from attnlab.data.generated import split_of, within
+from attnlab.data.generated import below, within
 from attnlab.data.images.annotated import Boxed, Captioned, Segmented, Shown
 from attnlab.data.images.shapes import COLOURS, SHAPES, Painted, Scene, Size, Thing
 from attnlab.errors import UserError, nearest
 
-_TRIES = 1000  # draws of the places of a scene, and of scenes for one of a split
+_TRIES = 1000  # draws of the places of a scene
 
 Kind = tuple[Size, str, str]
 """Size, colour and shape of an object."""
@@ -93,17 +92,11 @@ class Scenes(Painted):
             scenes to keep the splits apart.
         """
         draw = random.Random(f"{self.called} {self.seed} {split}")
-        scenes: list[Scene] = []
-        for _ in range(_TRIES * (self.count(split) + 1)):
-            scene = self._drawn(draw, split)
-            if split_of(repr(scene)) == split:
-                scenes.append(scene)
-                if len(scenes) == self.count(split):
-                    return scenes
-        raise UserError(
+        refusal = (
             f"config.data: there are too few different scenes for the {split} split; take more"
             " objects, cells or jitter"
         )
+        return list(self.apart(split, lambda: self._drawn(draw, split), repr, refusal=refusal))
 
     def captions(self, split: str) -> Captioned:
         """The images of `split`, each with its caption and what its words are about."""

@@ -17,8 +17,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from attnlab.data import SPLITS
-from attnlab.data.diagnostics.drawing import below
-from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.generated import Sized, below, within
 from attnlab.data.images.labelled import Labelled
 from attnlab.data.learned import Shape
 from attnlab.errors import UserError
@@ -196,12 +195,7 @@ class Shapes(Painted):
     def scenes(self, split: str) -> list[Scene]:
         """What the images of `split` show."""
         draw = random.Random(f"shapes {self.seed} {split}")
-        scenes: list[Scene] = []
-        while len(scenes) < self.count(split):
-            scene = Scene((self._drawn(draw),))
-            if split_of(repr(scene)) == split:
-                scenes.append(scene)
-        return scenes
+        return list(self.apart(split, lambda: Scene((self._drawn(draw),)), repr))
 
     def images(self, split: str) -> Labelled:
         """The images of `split`, each with its label."""

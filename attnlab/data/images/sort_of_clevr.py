@@ -30,8 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlab.data import SPLITS
-from attnlab.data.diagnostics.drawing import below
-from attnlab.data.generated import Sized, split_of, within
+from attnlab.data.generated import Sized, below, within
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.images.shapes import check_size, stamp
 from attnlab.data.learned import Shape
@@ -140,12 +139,7 @@ class SortOfClevr(Sized):
     def scenes(self, split: str) -> list[Scene]:
         """What the images of `split` show."""
         draw = random.Random(f"sort of clevr {self.seed} {split}")
-        scenes: list[Scene] = []
-        while len(scenes) < self.count(split):
-            scene = self._drawn(draw)
-            if scene and split_of(repr(scene)) == split and _is_clear(scene):
-                scenes.append(scene)
-        return scenes
+        return list(self.apart(split, lambda: self._drawn(draw), repr))
 
     def question(self, image: int, scene: Scene, colour: str, kind: str) -> Question:
         """What is asked of the object of this colour, answered; `image` is the scene's number."""
@@ -187,7 +181,9 @@ class SortOfClevr(Sized):
         return extreme.shape, (thing, extreme)
 
     def _drawn(self, draw: random.Random) -> Scene:
-        """A scene, every place as likely; () where no place is left for an object."""
+        """A scene, every place as likely; () where no place is left for an object, or it is not clear
+        which others are closest or farthest.
+        """
         things: list[Thing] = []
         for colour in COLOURS:
             shape = SHAPES[below(draw, 2)]
@@ -201,7 +197,7 @@ class SortOfClevr(Sized):
                     break
             else:
                 return ()
-        return tuple(things)
+        return tuple(things) if _is_clear(tuple(things)) else ()
 
     def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
         """Colour and kind of the questions about an image, the relational ones last."""

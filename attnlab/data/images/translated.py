@@ -12,8 +12,7 @@ import numpy as np
 
 from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.data.diagnostics.drawing import below
-from attnlab.data.generated import source_within, within
+from attnlab.data.generated import below, source_within, within
 from attnlab.data.images.labelled import Labelled
 from attnlab.data.learned import Shape
 from attnlab.errors import UserError
