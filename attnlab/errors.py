@@ -38,6 +38,10 @@ MOVED = {
     "asking": "said by the arguments weights= and history= themselves",
     "standing": "token_positions",
     "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",
+    **dict.fromkeys(
+        [f"attnlab.data.{name}" for name in ("joined", "of_length", "one_side", "prefixed")],
+        "attnlab.data.of_pairs",
+    ),
     "attnlab.data.corpus.VocabularySettings": "attnlab.data.learned.VocabularySettings",
     "attnlab.data.images.labelled.Shape": "attnlab.data.learned.Shape",
     "attnlab.data.generated.Generated": "attnlab.data.generated.Sized",

@@ -10,7 +10,6 @@ checksum:
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 from collections import Counter
@@ -24,10 +23,9 @@ import numpy as np
 from attnlab.config import read_settings
 from attnlab.config.schema import Node
 from attnlab.data.settings import TwoVocabularies
-from attnlab.data.vocabulary import TOKENIZER, Vocabulary
+from attnlab.data.vocabulary import TOKENIZER, Vocabulary, digest_of, read_sealed
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, read
 
 SIDES = ("source", "target")
 Shape = tuple[int, int, int]
@@ -225,11 +223,11 @@ class Learned:
                 )
         if "labels" in parts:
             path = folder / "labels.json"
-            body = _read_sealed(path, _Labels, f"the labels {path} are damaged", "their")
+            body = read_sealed(path, _Labels, f"the labels {path}", ("are", "their"))
             values |= {"classes": tuple(body["labels"]), "sentences": body["sentences"]}
         if "images" in parts:
             path = folder / "images.json"
-            body = _read_sealed(path, _Images, f"{path} is damaged", "its")
+            body = read_sealed(path, _Images, str(path))
             values |= {name: tuple(numbers) for name, numbers in body.items()}
         return cls(**values)
 
@@ -329,25 +327,5 @@ def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write JSON with its SHA-256."""
-    write_atomic(path, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
-
-
-def _read_sealed(path: Path, kind: type[Any], damaged: str, its: str) -> dict[str, Any]:
-    """The JSON of `_write_sealed`, an object of this kind, without the hash; `UserError` where it is
-    missing or damaged.
-    """
-    try:
-        body: dict[str, Any] = dict(read(path.read_bytes(), kind))
-    except OSError as error:
-        name = damaged.removesuffix(" are damaged").removesuffix(" is damaged")
-        raise UserError(f"cannot read {name}: {error.strerror or error}") from error
-    except Damaged as error:
-        raise UserError(f"{damaged} ({error}); put back a good copy") from error
-    if body.pop("sha256") != _digest(body):
-        raise UserError(f"{damaged} ({its} checksum does not match); put back a good copy")
-    return body
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    """Write JSON with its SHA-256, as `read_sealed` reads it."""
+    write_atomic(path, json.dumps({**body, "sha256": digest_of(body)}, ensure_ascii=False))

@@ -104,16 +104,12 @@ def _of_words(
     numbers of these words, and their places; a word that has no piece is unknown.
     """
     places = [cut(text) for text in texts]
-    flat = [
-        " " * text[max(begin - 1, 0)].isspace() + text[begin:end]
+    every = vocabulary.encode_words(
+        [" " * text[max(begin - 1, 0)].isspace() + text[begin:end] for begin, end in of]
         for text, of in zip(texts, places, strict=True)
-        for begin, end in of
-    ]
-    unknown = np.array([vocabulary.special.unk or 0], np.int32)
-    encoded = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
+    )
     rows = []
-    for of in places:
-        words = [next(encoded) for _ in of]
+    for of, words in zip(places, every, strict=True):
         ids = np.concatenate([*words, np.zeros(0, np.int32)])
         numbers = np.repeat(np.arange(1, len(of) + 1), [len(word) for word in words])
         rows.append((ids, numbers, np.array(of).reshape(-1, 2)))

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attnlab.data.files import alike
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.vocabulary import Vocabulary, digest_of
 from attnlab.errors import UserError
 from attnlab.records.files import cache_folder, write_atomic
 from attnlab.records.json_kinds import Damaged, read
@@ -90,8 +90,7 @@ class Index:
         return sum(getattr(shard, what) for shard in self.shards)
 
     def _hash(self) -> str:
-        body = dataclasses.asdict(dataclasses.replace(self, sha256=""))
-        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return digest_of(dataclasses.asdict(dataclasses.replace(self, sha256="")))
 
 
 def names(number: int) -> tuple[str, str]:
@@ -101,8 +100,7 @@ def names(number: int) -> tuple[str, str]:
 
 def digest(vocabulary: Vocabulary) -> str:
     """SHA-256 of what makes ids of texts; not of where it came from."""
-    content = [vocabulary.to_json(), vocabulary.settings["kind"], vocabulary.size]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest_of([vocabulary.to_json(), vocabulary.settings["kind"], vocabulary.size])
 
 
 def opened(folder: Path) -> Index:

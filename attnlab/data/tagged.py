@@ -136,7 +136,6 @@ def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[
     A word behind another is cut as it is behind a blank, which matters to tokenizers that count
     the blank to the word.
     """
-    flat = [" " * bool(at) + word for words in texts for at, word in enumerate(words)]
-    unknown = np.array([vocabulary.special.unk or 0], np.int32)
-    encoded = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
-    return [[next(encoded) for _ in words] for words in texts]
+    return vocabulary.encode_words(
+        [" " * bool(at) + word for at, word in enumerate(words)] for words in texts
+    )

@@ -238,6 +238,15 @@ class Vocabulary:
         rows = (np.concatenate([begin, text_ids]) for text_ids in ids) if len(begin) else ids
         return Packed(rows, pad=self.special.pad)
 
+    def encode_words(self, texts: Iterable[Sequence[str]]) -> list[list[np.ndarray]]:
+        """The ids of every word of every text, each cut as it stands; a word that has no piece is
+        unknown.
+        """
+        texts, unknown = list(texts), np.array([self.special.unk or 0], np.int32)
+        encoded = self.encode_stream(chain.from_iterable(texts))
+        every = iter([ids if len(ids) else unknown for ids in encoded])
+        return [list(islice(every, len(words))) for words in texts]
+
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""
         return list(self.encode_stream(texts))
@@ -297,7 +306,9 @@ class Vocabulary:
           UserError: the folder cannot be written.
         """
         body = {"settings": self.settings, "tokenizer": self.to_json()}
-        text = json.dumps({"format": _FORMAT, "sha256": _digest(body), **body}, ensure_ascii=False)
+        text = json.dumps(
+            {"format": _FORMAT, "sha256": digest_of(body), **body}, ensure_ascii=False
+        )
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
@@ -314,20 +325,7 @@ class Vocabulary:
           UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped
             bits).
         """
-        try:
-            content = read(Path(path).read_bytes(), _Saved)
-            body = {"settings": content["settings"], "tokenizer": content["tokenizer"]}
-            whole = content["format"] == _FORMAT and content["sha256"] == _digest(body)
-        except OSError as error:
-            raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror or error}"
-            ) from error
-        except Damaged as error:
-            raise UserError(f"the vocabulary {path} is damaged ({error}); {_REMEDY}") from error
-        if not whole:
-            raise UserError(
-                f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}"
-            )
+        body = read_sealed(Path(path), _Saved, f"the vocabulary {path}", remedy=_REMEDY)
         if body["settings"].get("kind") == TOKENIZER:
             from attnlab.data.tokenizer import Adopted
 
@@ -394,6 +392,36 @@ def _spaced(text: str, kind: str) -> str:
     return text if kind == "char" else " ".join(text.replace(MARK, " ").split())
 
 
-def _digest(body: dict[str, Any]) -> str:
+def digest_of(body: Any) -> str:
     """SHA-256 of a JSON value, independent of how it was laid out."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def read_sealed(
+    path: Path,
+    kind: type[Any],
+    called: str,
+    words: tuple[str, str] = ("is", "its"),
+    remedy: str = "put back a good copy",
+) -> dict[str, Any]:
+    """The JSON object of this kind in a file that has its `digest_of` as "sha256", without that.
+
+    Args:
+      path: of the file.
+      kind: a `TypedDict`.
+      called: what an error calls the file, with `words` for one of it or several.
+      remedy: the end of the message about damage.
+
+    Raises:
+      UserError: it is missing or damaged.
+    """
+    damaged = f"{called} {words[0]} damaged"
+    try:
+        body: dict[str, Any] = dict(read(path.read_bytes(), kind))
+    except OSError as error:
+        raise UserError(f"cannot read {called}: {error.strerror or error}") from error
+    except Damaged as error:
+        raise UserError(f"{damaged} ({error}); {remedy}") from error
+    if body.pop("format", _FORMAT) != _FORMAT or body.pop("sha256") != digest_of(body):
+        raise UserError(f"{damaged} ({words[1]} checksum does not match); {remedy}")
+    return body

@@ -193,7 +193,7 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
     train("word").save(path)
     content = json.loads(path.read_text())
     content["tokenizer"]["model"]["type"] = "Unheard"
-    content["sha256"] = module._digest({key: content[key] for key in ("settings", "tokenizer")})
+    content["sha256"] = module.digest_of({key: content[key] for key in ("settings", "tokenizer")})
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="cannot be read by this version"):
         Vocabulary.load(path)
