@@ -81,19 +81,6 @@ def test_a_pair_goes_to_the_smallest_bucket_that_holds_it() -> None:
             assert width == next(bucket for bucket in (8, 16, 32) if longer <= bucket)
 
 
-def test_batches_depend_on_seed_and_step_alone() -> None:
-    one, other = train_batches(), train_batches()
-    steps = list(range(2 * one.batches_per_epoch))
-    forward = [one(step) for step in steps]
-    for step in reversed(steps):
-        for side in ("source", "target"):
-            assert np.array_equal(other(step)[side], forward[step][side])
-    assert any(
-        not np.array_equal(train_batches(seed=2)(step)["source"], forward[step]["source"])
-        for step in range(5)
-    )
-
-
 def test_epochs_differ_in_order() -> None:
     batches = train_batches()
     n = batches.batches_per_epoch
@@ -101,20 +88,6 @@ def test_epochs_differ_in_order() -> None:
     assert order[0] != order[1]
     widths = [batches(i)["source"].shape[1] for i in range(n)]
     assert widths != sorted(widths)  # buckets are mixed, not one after the other
-
-
-@pytest.mark.parametrize("unit,size", [("sentences", 8), ("tokens", 200)])
-def test_the_shares_of_all_processes_make_up_the_global_batch(unit: str, size: int) -> None:
-    whole = train_batches(unit=unit, size=size, multiple=4)
-    shares = [
-        train_batches(unit=unit, size=size, multiple=4, process_index=i, process_count=4)
-        for i in range(4)
-    ]
-    for step in range(whole.batches_per_epoch):
-        for side in ("source", "target"):
-            joined = np.concatenate([share(step)[side] for share in shares])
-            assert np.array_equal(joined, whole(step)[side])
-    assert [(rows // 4, width) for rows, width in whole.shapes] == list(shares[0].shapes)
 
 
 def test_rows_by_tokens_are_a_multiple_and_never_none() -> None:

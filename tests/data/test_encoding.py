@@ -37,15 +37,6 @@ def test_ids_ends_and_characters(corpus: Corpus, kind: str) -> None:
     assert characters == sum(len(vocabulary.normalize(text)) + 1 for text in lines())
 
 
-def test_other_processes_give_the_same_in_the_same_order(corpus: Corpus, tmp_path: Path) -> None:
-    Vocabulary.train(lines(), **LEARNED).save(tmp_path / "v.json")
-    here, there = (list(each(corpus, tmp_path / "v.json", corpus.chunks(), n)) for n in (1, 2))
-    assert [chunk for chunk, _ in here] == [chunk for chunk, _ in there]
-    for (_, one), (_, other) in zip(here, there, strict=True):
-        for mine, theirs in zip(one, other, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
-
-
 def test_what_is_wrong_in_another_process_is_told_here(corpus: Corpus, tmp_path: Path) -> None:
     Vocabulary.train(lines(), **LEARNED).save(tmp_path / "v.json")
     corpus.files[0].write_bytes(b"fine\n" * 300 + b"\xff\n" + b"fine\n" * 300)

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from attnlab.data import SPLITS
 from attnlab.data.entailment import ACTIONS, LABELS, Entailment
 
 MEANING = {word: n for n, action in enumerate(ACTIONS) for forms in action for word in forms}
@@ -51,9 +50,3 @@ def test_neither_sentence_alone_tells_the_label() -> None:
         for key in [key for key, count in groups.items() if count > 300]:
             share = Counter(label for texts, label in rows if of(*texts) == key)
             assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), key
-
-
-def test_splits_share_no_premise() -> None:
-    source = Entailment(examples=500, valid=100, test=100)
-    train, *others = ({premise for (premise, _), _ in source.labelled(split)} for split in SPLITS)
-    assert not any(train & premises for premises in others)

@@ -27,7 +27,12 @@ def texts(source: Any, split: str) -> list[Any]:
 
 
 def labelled(source: Any, split: str) -> list[Any]:
-    return list(source.labelled(split))
+    """The first text of each: a premise."""
+    return [texts[0] for texts, _ in source.labelled(split)]
+
+
+def passages(source: Any, split: str) -> list[Any]:
+    return [row.passage for row in source.questions(split)]
 
 
 def tagged(source: Any, split: str) -> list[Any]:
@@ -52,6 +57,7 @@ DRAWN: dict[str, tuple[Read, dict[str, Any]]] = {
     "lookup": (labelled, {}),
     "entailment": (labelled, {}),
     "agreement": (tagged, {}),
+    "deeds": (passages, {}),
     "mqar": (asked, {}),
     "associative_recall": (asked, {}),
     "needle": (asked, {}),

@@ -19,8 +19,6 @@ import pytest
 from PIL import Image
 
 from attnlab.data import SOURCES
-from attnlab.data.images.captioned import CaptionData
-from attnlab.data.images.labelled import ImageData
 from attnlab.data.images.tfds import TfdsImages
 from attnlab.errors import UserError
 
@@ -158,16 +156,6 @@ def test_images_are_resized_as_those_of_a_folder(prepared: Path) -> None:
         np.testing.assert_array_equal(small, wanted)
     grey = made(prepared, side=3, grey=True).images("test").images
     assert grey.shape == (3, 3, 3, 1)
-
-
-def test_runs_read_them(prepared: Path) -> None:
-    node = {"name": "tfds_images", "directory": str(prepared), "held_out": 0.3, "side": 4}
-    data = ImageData.load(node, splits=("train", "valid", "test"))
-    assert data.learned.classes == ("even", "odd") and data.learned.shape == (4, 4, 3)
-    captions = CaptionData.load(
-        node, {"kind": "word", "min_frequency": 1}, splits=("train", "test")
-    )
-    assert captions.size("test") == 3 and captions.learned.shape == (4, 4, 3)
 
 
 @pytest.mark.parametrize(
