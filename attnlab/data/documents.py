@@ -265,13 +265,12 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
         if not line.strip():
             continue
         try:
-            value = field_of(object_of(line, path, number), field, path, number)
+            where = f"{path}, line {number}"
+            value = field_of(object_of(line, where), field, where)
         except UserError as error:
             raise BadSource(str(error)) from error
         if value is not None and not isinstance(value, str):
-            raise BadSource(
-                f"{path}, line {number}: field {field!r} is {type(value).__name__}, not a text"
-            )
+            raise BadSource(f"{where}: field {field!r} is {type(value).__name__}, not a text")
         if value is None or not value.strip():
             skipped += 1
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,39 +38,45 @@ class JsonLines:
             has something else than a text in it, or a blank one; with file and line.
         """
         path = find_file(self.directory, getattr(self, split))
-        pairs = []
-        for number, line in enumerate(read_lines(path), 1):
-            if line:
-                record = object_of(line, path, number)
-                source, target = (
-                    text_of(record, field, path, number) for field in (self.source, self.target)
-                )
-                pairs.append((source, target))
+        pairs = [
+            (text_of(record, self.source, where), text_of(record, self.target, where))
+            for where, record in objects_of(path)
+        ]
         if not pairs:
             raise UserError(f"{path} holds nothing but blank lines")
         return pairs
 
 
-def object_of(line: str, path: Path, number: int) -> dict[str, Any]:
-    """The JSON object of a line; `UserError` with file and line where there is none."""
-    record = parse_json(line, f"{path}, line {number}")
+def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The JSON object of every line of a file that is not blank, each with what an error calls the line;
+    `UserError` for a line that holds none.
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        if line:
+            where = f"{path}, line {number}"
+            yield where, object_of(line, where)
+
+
+def object_of(line: str, where: str) -> dict[str, Any]:
+    """The JSON object of a line; `UserError` where there is none."""
+    record = parse_json(line, where)
     if not isinstance(record, dict):
-        raise UserError(f"{path}, line {number}: {type(record).__name__}, expected an object")
+        raise UserError(f"{where}: {type(record).__name__}, expected an object")
     return record
 
 
-def text_of(record: dict[str, Any], field: str, path: Path, number: int) -> str:
-    """The text in a field of the object of a line, white space as single blanks; `UserError` with file and
-    line where there is none.
+def text_of(record: dict[str, Any], field: str, where: str) -> str:
+    """The text in a field of the object of a line, white space as single blanks; `UserError` where there
+    is none.
     """
-    value = field_of(record, field, path, number)
+    value = field_of(record, field, where)
     if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{path}, line {number}: field {field!r} is {value!r}; expected a text")
+        raise UserError(f"{where}: field {field!r} is {value!r}; expected a text")
     return " ".join(value.split())
 
 
-def field_of(record: dict[str, Any], field: str, path: Path, number: int) -> Any:
-    """What is in a field of the object of a line; `UserError` with file and line where it has none."""
+def field_of(record: dict[str, Any], field: str, where: str) -> Any:
+    """What is in a field of the object of a line; `UserError` where it has no such field."""
     if field not in record:
-        raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
+        raise UserError(f"{where}: no field {field!r}; {nearest(field, record)}")
     return record[field]

@@ -72,6 +72,11 @@ class Prepared:
         for record in _each(records, chosen, builder.data_dir):
             yield tuple(_named(_within(record, name), features[name]) for name in names)
 
+    def nothing(self, split: str, wanted: str) -> UserError:
+        """The error for a split that has none of what is wanted."""
+        where = f"config.data.{split}={getattr(self, split)!r}"
+        return UserError(f"{where}: {self.title()} has no {wanted} there")
+
     def title(self) -> str:
         """What an error calls the dataset."""
         return f"dataset {self.dataset!r}" if self.dataset else f"the dataset in {self.directory}"

@@ -54,18 +54,10 @@ class Tfds(Prepared):
           UserError: unknown dataset, split or feature (with near names), or a dataset that is not
             prepared (with the command).
         """
-        read = [(source, target) for source, target in self._read(split, "source", "target")]
-        pairs = [pair for pair in read if all(pair)]
-        if not pairs:
-            raise UserError(
-                f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no sentence pair"
-                " there"
-            )
-        if len(pairs) < len(read):
-            _log.warning(
-                "skipped %d pairs of %s with a blank side", len(read) - len(pairs), self.title()
-            )
-        return pairs
+        read = self._complete(
+            split, ("source", "target"), "sentence pair", "pairs", "with a blank side"
+        )
+        return [(source, target) for source, target in read]
 
     def texts(self, split: str) -> list[str]:
         """The texts of the feature `source` in `split`. Never downloads.
@@ -75,9 +67,7 @@ class Tfds(Prepared):
         """
         texts = list(self.stream(split))
         if not any(texts):
-            raise UserError(
-                f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no text there"
-            )
+            raise self.nothing(split, "text")
         return texts
 
     def stream(self, split: str) -> Iterator[str]:
@@ -95,20 +85,25 @@ class Tfds(Prepared):
                 "config.data.label is not set: name the feature that holds the labels (and 'source'"
                 " and 'target' the texts)"
             )
-        read = list(self._read(split, *["source", "target"][: self.sentences], "label"))
-        examples = [(texts, label) for *texts, label in read if label and all(texts)]
-        if not examples:
-            raise UserError(
-                f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no labelled text"
-                " there"
-            )
-        if len(examples) < len(read):
-            _log.warning(
-                "skipped %d examples of %s without a label or a text",
-                len(read) - len(examples),
-                self.title(),
-            )
-        return [(tuple(texts), label) for texts, label in examples]
+        fields = (*("source", "target")[: self.sentences], "label")
+        read = self._complete(
+            split, fields, "labelled text", "examples", "without a label or a text"
+        )
+        return [(tuple(texts), label) for *texts, label in read]
+
+    def _complete(
+        self, split: str, fields: Sequence[str], wanted: str, things: str, lacking: str
+    ) -> list[tuple[str, ...]]:
+        """The texts of the records that have all of these fields; `UserError` if none has, and logged
+        how many have not.
+        """
+        read = list(self._read(split, *fields))
+        complete = [texts for texts in read if all(texts)]
+        if not complete:
+            raise self.nothing(split, wanted)
+        if left := len(read) - len(complete):
+            _log.warning("skipped %d %s of %s %s", left, things, self.title(), lacking)
+        return complete
 
     def _read(self, split: str, *fields: str) -> Iterator[tuple[str, ...]]:
         """The texts that these fields name, of every record of `split`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from attnlab.data.asked import AskedTexts
 from attnlab.data.corpus import Corpus
 from attnlab.data.dataset import Dataset, fingerprint_of_texts
+from attnlab.data.images.annotated import Boxed, Captioned, Segmented
 from attnlab.data.images.boxed import BoxedData
 from attnlab.data.images.captioned import CaptionData
-from attnlab.data.images.labelled import ImageData
-from attnlab.data.images.questions import QuestionData
+from attnlab.data.images.labelled import ImageData, Labelled
+from attnlab.data.images.questions import Asked, Question, QuestionData
 from attnlab.data.images.segmented import SegmentedData
 from attnlab.data.labelled import LabelledTexts
 from attnlab.data.questions import Questions
@@ -108,6 +110,100 @@ def test_other_sources_and_settings_are_refused(kind: type[Dataset[Any]], tmp_pa
         load(kind).save(tmp_path)
         with pytest.raises(UserError, match=r"other settings than config.vocabulary.*take another"):
             load(kind, tmp_path, lowercase=True)
+
+
+PIXELS = np.zeros((2, 8, 10, 3), np.uint8)
+LOW, BOX, BLACK = PIXELS[:, :4], np.array([[1, 2, 3, 4]]), np.zeros((2, 8, 10), np.int32)
+CAT, DOG = (Question(number, "what is it", answer) for number, answer in enumerate(("cat", "dog")))
+GIVEN: dict[type[Dataset[Any]], Any] = {
+    ImageData: Labelled(PIXELS, ["a", "b"]),
+    CaptionData: Captioned(PIXELS, ["one", "two"]),
+    BoxedData: Boxed(PIXELS, [["a"], []], [BOX, np.zeros((0, 4), int)], ("a", "b")),
+    SegmentedData: Segmented(PIXELS, BLACK, ("a",)),
+    QuestionData: Asked([CAT, DOG], lambda: PIXELS),
+}
+REFUSED: list[tuple[type[Dataset[Any]], str, dict[str, Any], str]] = [
+    (ImageData, "train", {"labels": ["a"]}, "the train split has 2 images and 1 labels"),
+    (ImageData, "train", {"labels": [1, 1]}, "no label but '1'; there is nothing to tell apart"),
+    (
+        ImageData,
+        "train",
+        {"images": PIXELS[:0], "labels": []},
+        "train split has uint8 .*at least 1",
+    ),
+    (ImageData, "train", {"images": PIXELS / 2}, r"has float64 \[2, 8, 10, 3\]; expected uint8"),
+    (ImageData, "valid", {"images": LOW}, "images of 4 x 10 x 3, the training split of 8 x 10 x 3"),
+    (
+        ImageData,
+        "valid",
+        {"labels": [12, "a"]},
+        "the label '12', which the training split does not",
+    ),
+    (CaptionData, "train", {"captions": ["one"]}, "the train split has 2 images and 1 captions"),
+    (CaptionData, "train", {"images": PIXELS / 2}, "has float64"),
+    (CaptionData, "valid", {"images": LOW}, "images of 4 x 10 x 3, the training split of 8 x 10"),
+    (
+        *(BoxedData, "train", {"boxes": [np.array([[6, 2, 3, 4]]), []]}),
+        r"the box of 'a' in image 1 \(row 6, column 2, 3 high, 4 wide\) is not within 8 x 10",
+    ),
+    (BoxedData, "train", {"boxes": [BOX - [[0, 3, 0, 0]], []]}, "is not within 8 x 10 pixels"),
+    (BoxedData, "train", {"boxes": [BOX * [1, 1, np.nan, 1], []]}, "nan high, 4.0 wide. is not w"),
+    (BoxedData, "train", {"boxes": [BOX * [1, 1, 0, 1], []]}, "0 high, 4 wide"),
+    (BoxedData, "train", {"boxes": [np.zeros((2, 4)), []]}, "image 1 has 1 labels and 2 boxes"),
+    (BoxedData, "train", {"boxes": [[]]}, "2 images, 2 lists of labels, 1 of boxes and 0 of what"),
+    (
+        *(BoxedData, "train", {"unlearned": [[("c", [1, 2, 3, 4], True)], []]}),
+        "a crowd of 'c'; choose from: a, b",
+    ),
+    (BoxedData, "train", {"labels": [["c"], []]}, "image 1 has the label 'c'"),
+    (BoxedData, "train", {"labels": [[], []], "boxes": [[], []]}, "has no object"),
+    (BoxedData, "train", {"images": np.zeros((2, 8, 10))}, "has float64"),
+    (BoxedData, "valid", {"images": LOW}, "images of 4 x 10 x 3, the training split of 8 x 10 x 3"),
+    (
+        BoxedData,
+        "valid",
+        {"classes": ("b", "a")},
+        "valid split has the classes b, a, training a, b",
+    ),
+    (SegmentedData, "train", {"images": PIXELS / 2}, "has float64"),
+    (SegmentedData, "train", {"masks": BLACK[:, 1:]}, "expected one number for each pixel"),
+    (SegmentedData, "train", {"masks": BLACK + 2}, r"numbers 2 ... 2; expected -1 .* 1"),
+    (SegmentedData, "train", {"classes": ()}, "has 0 classes"),
+    (SegmentedData, "train", {"masks": BLACK - 1}, "no pixel that counts: all are left open"),
+    (SegmentedData, "valid", {"images": LOW, "masks": BLACK[:, :4]}, "images of 4 x 10 x 3, the"),
+    (SegmentedData, "valid", {"classes": ("b",)}, "the valid split has the classes b, training a"),
+    (QuestionData, "train", {"questions": []}, "the train split has no question"),
+    (
+        QuestionData,
+        "train",
+        {"questions": [Question(0, " ", "a")]},
+        "question 1 is ' ', its answer",
+    ),
+    (QuestionData, "train", {"questions": [DOG]}, "no label but 'dog'"),
+    (
+        *(QuestionData, "train", {"questions": [CAT, DOG, Question(2, "a", "b")]}),
+        "2 images and a question about number 2",
+    ),
+    (QuestionData, "train", {"images": lambda: PIXELS / 2}, "has float64 .*; expected uint8"),
+    (QuestionData, "valid", {"images": lambda: LOW}, "images of 4 x 10 x 3, the training split of"),
+]
+
+
+@pytest.mark.parametrize(("kind", "split", "changes", "words"), REFUSED)
+def test_a_source_that_is_not_as_agreed_is_refused(
+    kind: type[Dataset[Any]],
+    split: str,
+    changes: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    splits = dict.fromkeys(("train", "valid"), GIVEN[kind])
+    splits[split] = GIVEN[kind]._replace(**changes)
+    source = SimpleNamespace(**{kind.method: splits.__getitem__})
+    monkeypatch.setattr(kind, "of_config", lambda data: source)
+    with pytest.raises(UserError, match=words) as caught:
+        kind.load({"name": "given"}, WORDS)
+    assert "\n" not in str(caught.value)
 
 
 def test_names_of_earlier_versions_are_told() -> None:

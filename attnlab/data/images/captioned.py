@@ -14,7 +14,7 @@ from attnlab.data.files import find_file, read_lines
 from attnlab.data.images.annotated import Captioned
 from attnlab.data.images.folder import ImageFiles
 from attnlab.data.images.labelled import check_images, fingerprint
-from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.json_lines import objects_of, text_of
 from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
@@ -99,33 +99,38 @@ class CaptionFolder(ImageFiles):
         names = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
         lines = [line for line in lines if line[1] in names]
         images: dict[str, np.ndarray] = {}
-        for number, name, _ in lines:
+        for where, name, _ in lines:
             if name not in images:
                 try:
                     images[name] = self.read(path.parent / name)
                 except UserError as error:
-                    raise UserError(f"{path}, line {number}: {error}") from error
+                    raise UserError(f"{where}: {error}") from error
         return Captioned(
             np.stack([images[name] for _, name, _ in lines]), [text for _, _, text in lines]
         )
 
 
-def _lines(path: Path) -> list[tuple[int, str, str]]:
-    """Number of the line, name of the image and caption, of every line that is not blank."""
-    rows = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line:
-            continue
-        if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
-            record = object_of(line, path, number)
-            name, caption = (text_of(record, field, path, number) for field in ("file", "caption"))
-        else:
-            name, _, caption = (part.strip() for part in line.partition("\t"))
-            if not name or not caption:
-                raise UserError(
-                    f"{path}, line {number}: expected 'file TAB caption', both not empty"
-                )
-        rows.append((number, name, caption))
+def _lines(path: Path) -> list[tuple[str, str, str]]:
+    """What an error calls the line, name of the image and caption, of every line that is not blank."""
+    if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
+        rows = [
+            (where, text_of(record, "file", where), text_of(record, "caption", where))
+            for where, record in objects_of(path)
+        ]
+    else:
+        rows = [
+            (f"{path}, line {number}", *_cells(line, f"{path}, line {number}"))
+            for number, line in enumerate(read_lines(path), 1)
+            if line
+        ]
     if not rows:
         raise UserError(f"{path} holds nothing but blank lines")
     return rows
+
+
+def _cells(line: str, where: str) -> tuple[str, str]:
+    """Name of the image and caption of a line of a table."""
+    name, _, caption = (part.strip() for part in line.partition("\t"))
+    if not name or not caption:
+        raise UserError(f"{where}: expected 'file TAB caption', both not empty")
+    return name, caption

@@ -16,7 +16,7 @@ from attnlab.data.images.files import array_of, arrays_of
 from attnlab.data.images.folder import stacked
 from attnlab.data.images.labelled import HeldOut
 from attnlab.data.images.questions import Asked, Box, Question
-from attnlab.data.json_lines import object_of, text_of
+from attnlab.data.json_lines import objects_of, text_of
 from attnlab.data.learned import Shape
 from attnlab.data.readers import tables
 from attnlab.data.readers.images import check_upright, opened, read_image, resized
@@ -149,19 +149,14 @@ class ImageQuestions:
         path = find_file(self.directory, getattr(self, split))
         at: dict[str, int] = {}
         questions, sides = [], []
-        for number, line in enumerate(read_lines(path), 1):
-            if not line:
-                continue
-            record = object_of(line, path, number)
+        for where, record in objects_of(path):
             name, text, answer = (
-                text_of(record, field, path, number)
-                for field in (self.image, self.question, self.answer)
+                text_of(record, field, where) for field in (self.image, self.question, self.answer)
             )
-            group = text_of(record, self.group, path, number) if self.group else ""
+            group = text_of(record, self.group, where) if self.group else ""
             if self.boxes and name not in at:
-                sides.append(self._sides(name, f"{path}, line {number}"))
+                sides.append(self._sides(name, where))
             row = at.setdefault(name, len(at))
-            where = f"{path}, line {number}"
             boxes = self._boxes(record, sides[row], where) if self.boxes else ()
             questions.append(Question(row, text, answer, group, boxes=boxes))
         files = [expanded(self.directory) / name for name in at]

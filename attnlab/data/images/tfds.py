@@ -86,10 +86,7 @@ class TfdsImages(Prepared, ImageFiles):
             texts += of_image
             skipped += not of_image
         if not images:
-            raise UserError(
-                f"config.data.{split}={getattr(self, split)!r}: {self.title()} has no image with a"
-                f" {field} there"
-            )
+            raise self.nothing(split, f"image with a {field}")
         if skipped:
             _log.warning("skipped %d images of %s without a %s", skipped, self.title(), field)
         return stacked(images), texts

@@ -64,25 +64,6 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
     assert one == same and len({one, *others}) == 4
 
 
-@pytest.mark.parametrize(
-    ("split", "images", "labels", "words"),
-    [
-        ("train", IMAGES, [1] * 11, "the train split has 12 images and 11 labels"),
-        ("train", IMAGES, [1] * 12, "no label but '1'; there is nothing to tell apart"),
-        ("train", IMAGES[:0], [], "the train split has uint8 .*N at least 1"),
-        ("train", IMAGES / 255, [1] * 12, r"has float64 \[12, 2, 3, 2\]; expected uint8"),
-        ("valid", IMAGES[:, :, :2], [1] * 12, "images of 2 x 2 x 2, the training split of 2 x 3"),
-        ("valid", IMAGES[:1], [12], "has the label '12', which the training split does not have"),
-    ],
-)
-def test_splits_that_do_not_fit(
-    given: dict[str, Labelled], split: str, images: Any, labels: Any, words: str
-) -> None:
-    given[split] = Labelled(images, labels)
-    with pytest.raises(UserError, match=words):
-        ImageData.load({"name": "given"})
-
-
 def test_a_share_that_is_none() -> None:
     with pytest.raises(UserError, match="config.data.held_out=1.0 must be above 0 and below 1"):
         HeldOut(1.0)

@@ -95,36 +95,3 @@ def test_answers_that_training_does_not_have_are_told_of(
     Given.splits["valid"] = [Question(0, "why", "dogs")]
     with pytest.raises(UserError, match="the answer 'dogs' and no other .* did you mean 'dog'"):
         QuestionData.load(given, WORDS)
-
-
-REFUSED: list[tuple[Sequence[Question], np.ndarray, str]] = [
-    ([], IMAGES, "the train split has no question"),
-    ([Question(0, " ", "a")], IMAGES, "question 1 is ' ', its answer 'a'"),
-    (TRAIN[1:3], IMAGES, "no label but 'dog'"),
-    ([*TRAIN, Question(2, "a", "b")], IMAGES, "2 images and a question about number 2"),
-    (TRAIN, IMAGES / 2, r"has float64 \[2, 3, 4, 1\]; expected uint8"),
-]
-
-
-@pytest.mark.parametrize(("rows", "images", "words"), REFUSED)
-def test_what_is_wrong_is_one_line(
-    given: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    rows: Sequence[Question],
-    images: np.ndarray,
-    words: str,
-) -> None:
-    Given.splits["train"] = rows
-    monkeypatch.setattr(Given, "images", images)
-    with pytest.raises(UserError, match=words) as caught:
-        QuestionData.load(given, WORDS, splits=("train",))
-    assert "\n" not in str(caught.value)
-
-
-def test_other_sources_and_sizes_are_refused(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    QuestionData.load(given, WORDS).save(tmp_path)
-    monkeypatch.setattr(Given, "images", IMAGES[:, :2])
-    with pytest.raises(UserError, match="images of 2 x 4 x 1, the training split of 3 x 4 x 1"):
-        QuestionData.load(given, WORDS, tmp_path, ("test",))
