@@ -42,6 +42,7 @@ MOVED = {
         [f"attnlab.data.{name}" for name in ("joined", "of_length", "one_side", "prefixed")],
         "attnlab.data.of_pairs",
     ),
+    "attnlab.data.crops": "attnlab.data.blocks",
     "attnlab.data.corpus.VocabularySettings": "attnlab.data.learned.VocabularySettings",
     "attnlab.data.images.labelled.Shape": "attnlab.data.learned.Shape",
     "attnlab.data.generated.Generated": "attnlab.data.generated.Sized",

@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 
 from attnlab.data import SPLITS
-from attnlab.data.generated import Sized, below, within
+from attnlab.data.generated import Sized, below
 from attnlab.errors import UserError
 
 
@@ -42,6 +42,8 @@ class Associations(Sized):
     keys: int = 10
     values: int = 10
 
+    limits = {"keys": (1, len(string.ascii_lowercase)), "values": (1, len(string.digits))}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for field, least in (("length", 2), ("tested", 0)):
@@ -50,8 +52,6 @@ class Associations(Sized):
                     f"config.data.{field}={length} must be an even number of at least {least}: keys"
                     " and values in turn"
                 )
-        within("keys", self.keys, 1, len(string.ascii_lowercase))
-        within("values", self.values, 1, len(string.digits))
 
     def texts(self, split: str) -> list[str]:
         """The texts of `split`."""

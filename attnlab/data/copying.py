@@ -14,7 +14,7 @@ import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnlab.data.generated import Alignment, Pair, Sized, below, within
+from attnlab.data.generated import Alignment, Pair, Sized, below
 from attnlab.errors import UserError
 
 _FEWEST = 1000  # different texts, so that every split has some
@@ -48,6 +48,8 @@ class Copying(Sized):
     order: Literal["same", "reversed", "sorted"] = "same"
     tested: int = 0
 
+    limits = {"symbols": (2, len(string.ascii_lowercase))}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.shortest <= self.longest:
@@ -58,7 +60,6 @@ class Copying(Sized):
                 f"config.data.tested={self.tested} must be 0 or above"
                 f" config.data.longest={self.longest}"
             )
-        within("symbols", self.symbols, 2, len(string.ascii_lowercase))
         if self.symbols**self.longest < _FEWEST:
             texts = f"{self.symbols}^{self.longest} different texts"
             raise UserError(

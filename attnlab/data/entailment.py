@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from attnlab.data.generated import Sized, within
+from attnlab.data.generated import Sized
 
 LABELS = ("entailment", "neutral", "contradiction")
 PERSONS = ("anna", "ben", "clara", "david", "emma", "felix", "greta", "hugo")
@@ -65,10 +65,7 @@ class Entailment(Sized):
     clauses: int = 2
 
     sentences: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        within("clauses", self.clauses, 2, len(ACTIONS) - 1)
+    limits = {"clauses": (2, len(ACTIONS) - 1)}
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The (premise, hypothesis) pairs of `split`, each with its label."""

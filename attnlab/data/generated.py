@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES, SPLITS
@@ -27,14 +27,17 @@ class Sized:
     target position is made from; `ValueError` for a pair that it cannot have made.
 
     Attributes:
+      limits: the least number that a field of a subclass may be, and the most if there is one.
       examples: training examples: pairs, texts.
       valid, test: examples of the other two splits.
       seed: of the generator; apart from the seed of a trial, so that several trials see the same
         data.
 
     Raises:
-      UserError: a size below 1 or a negative seed.
+      UserError: a size below 1, a negative seed, or a field beyond its limits.
     """
+
+    limits: ClassVar[Mapping[str, tuple[int, ...]]] = {}
 
     examples: int = 20_000
     valid: int = 1_000
@@ -47,6 +50,8 @@ class Sized:
                 raise UserError(
                     f"config.data.{field}={getattr(self, field)} must be {least} or more"
                 )
+        for field, limits in self.limits.items():
+            within(field, getattr(self, field), *limits)
 
     def count(self, split: str) -> int:
         """The number of examples in `split`."""

@@ -16,7 +16,7 @@ import string
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from attnlab.data.generated import Sized, below, within
+from attnlab.data.generated import Sized, below
 from attnlab.errors import UserError
 
 
@@ -44,6 +44,7 @@ class Lookup(Sized):
     tested: Literal["any", "first", "last"] = "any"
 
     sentences: ClassVar[int] = 1
+    limits = {"values": (2, len(string.digits))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +53,6 @@ class Lookup(Sized):
             raise UserError(
                 f"{limits}: expected 1 <= pairs <= keys <= {len(string.ascii_lowercase)}"
             )
-        within("values", self.values, 2, len(string.digits))
         texts = math.perm(self.keys, self.pairs) * self.values**self.pairs * self.pairs
         if texts < 200:  # about ten of them for validation
             raise UserError(

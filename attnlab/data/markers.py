@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnlab.data.generated import Sized, below, within
+from attnlab.data.generated import Sized, below
 from attnlab.errors import UserError
 
 SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou"]
@@ -43,14 +43,13 @@ class Markers(Sized):
     words: int = 50
 
     sentences: ClassVar[int] = 1
+    limits = {"numbers": (2, 100), "words": (2, len(SYLLABLES))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 4 <= self.shortest <= self.longest:
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits}: expected 4 <= shortest <= longest")
-        within("numbers", self.numbers, 2, 100)
-        within("words", self.words, 2, len(SYLLABLES))
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""

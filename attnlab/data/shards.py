@@ -80,14 +80,7 @@ class Ids:
         ids = np.zeros((len(begin), width), np.int32)
         for row, first in enumerate(begin.tolist()):
             low, high = max(first, 0), min(first + width, self._size)
-            if low >= high:
-                continue
-            number, within = divmod(low + self._begin, self._length)
-            if within + high - low <= self._length:  # in one file, as nearly all
-                ids[row, low - first : high - first] = self._file(number)[
-                    within : within + high - low
-                ]
-            else:
+            if low < high:
                 ids[row, low - first : high - first] = self._stretch(low, high)
         return ids
 

@@ -7,7 +7,7 @@ it goes on in the next, without a gradient between steps (truncated back-propaga
 each lane reads texts one after another in this way, and knows nothing at the beginning of each.
 "apart": every text is read as a whole; for longer ones than `max_length` see `batch.longer`.
 "packed": rows of `max_length` tokens are cut from the stream, and texts that share a row do not see
-each other; the rows are shuffled. "crops": rows begin anywhere in the stream (`data/crops.py`) and are read from nothing. A
+each other; the rows are shuffled. "crops": rows begin anywhere in the stream (`data/blocks.py`) and are read from nothing. A
 split is scored in the same way (crops in turn), in `decoding.batch` lanes if joined: one is exact,
 more are faster, each begins from nothing.
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from attnlab.data import text
 from attnlab.data.batching import evaluation_batches
-from attnlab.data.blocks import Blocks
+from attnlab.data.blocks import Blocks, Crops
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
@@ -70,7 +70,6 @@ from attnlab.tasks.reading import (
 from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask
 
 if TYPE_CHECKING:
-    from attnlab.data.crops import Crops
     from attnlab.decoding.generate import Decoder
     from attnlab.records.items import Items
 
@@ -211,8 +210,6 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         if self.config.batch.texts == "packed":
             return Blocks(ids.ids, seed=seed, **options)
         if self.config.batch.texts == "crops":
-            from attnlab.data.crops import Crops
-
             return Crops(ids.ids, seed=seed, **options)
         return lanes(self.config.batch.texts, ids, **options)
 

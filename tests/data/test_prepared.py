@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +18,26 @@ from PIL import Image
 from attnlab.data.prepared import Prepared, features_of, open_builder
 from attnlab.data.tfds import Tfds
 from attnlab.errors import UserError
+from tests.data.tfds_sets import TinySet
 
-library: Any = pytest.importorskip("tensorflow_datasets")
 
-
-class AttnlabNestedRecords(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
+class AttnlabNestedRecords(TinySet):
     """Six records of features within features, and an image."""
 
-    VERSION = library.core.Version("1.0.0")
+    numbers = {"train": range(6)}
     needs: str | None = None  # a module that its code asks for and that is not there
 
-    def _info(self) -> Any:
+    def features(self, of: Any) -> dict[str, Any]:
         if self.needs:
             raise ModuleNotFoundError(f"No module named {self.needs!r}")
-        of = library.features
         kind = of.ClassLabel(names=["a", "b"])
-        kinds = {
-            "pair": {"en": of.Text(), "kind": kind},
-            "said": of.Sequence({"text": of.Text(), "kind": kind}),
-            "image": of.Image(),
-        }
-        return library.core.DatasetInfo(builder=self, features=of.FeaturesDict(kinds))
+        said = of.Sequence({"text": of.Text(), "kind": kind})
+        return {"pair": {"en": of.Text(), "kind": kind}, "said": said, "image": of.Image()}
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for k in range(6):
-            said = [{"text": f"text {j}", "kind": j} for j in range(k % 3)]
-            pair = {"en": f"record {k}", "kind": k % 2}
-            yield k, {"pair": pair, "said": said, "image": stored(k)}
+    def record(self, number: int) -> dict[str, Any]:
+        said = [{"text": f"text {j}", "kind": j} for j in range(number % 3)]
+        pair = {"en": f"record {number}", "kind": number % 2}
+        return {"pair": pair, "said": said, "image": stored(number)}
 
 
 def stored(number: int) -> bytes:
@@ -70,9 +59,7 @@ class Fields(Prepared):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory that holds the set."""
-    made = tmp_path_factory.mktemp("nested")
-    AttnlabNestedRecords(data_dir=made, file_format="array_record").download_and_prepare()
-    return made
+    return AttnlabNestedRecords.prepared(tmp_path_factory.mktemp("nested"))
 
 
 def source(folder: Path, **fields: str) -> Fields:

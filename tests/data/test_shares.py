@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from attnlab.data.batching import TrainBatches
-from attnlab.data.blocks import Blocks
+from attnlab.data.blocks import Blocks, Crops
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.corruption import Corrupted, Spans
-from attnlab.data.crops import Crops
 from attnlab.data.masking import Masked, Masking
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, Lanes, Turns, lanes

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,46 +20,29 @@ from attnlab.data import prepared as module
 from attnlab.data.documents import Corpus, find, pieces
 from attnlab.data.tfds import Tfds, main
 from attnlab.errors import UserError
+from tests.data.tfds_sets import TinySet, library
 
-library: Any = pytest.importorskip("tensorflow_datasets")
 
-
-class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
+class AttnlabTinyPairs(TinySet):
     """Twenty pairs, one of them with a blank side; each is of one of two kinds but for every fifth,
     of which nobody knows.
     """
 
-    VERSION = library.core.Version("1.0.0")
+    numbers = {"train": range(20), "validation": range(2)}
 
-    def _info(self) -> Any:
-        of = library.features
-        text, number = of.Text(), of.Scalar(dtype=np.int32)
-        kind = of.ClassLabel(names=["odd", "even"])
-        features = of.FeaturesDict({"de": text, "en": text, "number": number, "kind": kind})
-        return library.core.DatasetInfo(builder=self, features=features)
+    def features(self, of: Any) -> dict[str, Any]:
+        kind, number = of.ClassLabel(names=["odd", "even"]), of.Scalar(dtype=np.int32)
+        return {"de": of.Text(), "en": of.Text(), "number": number, "kind": kind}
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-        return {"train": self._generate_examples(20), "validation": self._generate_examples(2)}
-
-    def _generate_examples(self, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        for i in range(count):
-            yield (
-                i,
-                {
-                    "de": f" Äpfel {i} ",
-                    "en": " " if i == 7 else f"apples {i}",
-                    "number": i,
-                    "kind": -1 if i % 5 == 0 else (i + 1) % 2,
-                },
-            )
+    def record(self, number: int) -> dict[str, Any]:
+        english = " " if number == 7 else f"apples {number}"
+        kind = -1 if number % 5 == 0 else (number + 1) % 2
+        return {"de": f" Äpfel {number} ", "en": english, "number": number, "kind": kind}
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that holds the tiny set as array_record."""
-    folder = tmp_path_factory.mktemp("tfds")
-    AttnlabTinyPairs(data_dir=folder, file_format="array_record").download_and_prepare()
-    return folder
+    return AttnlabTinyPairs.prepared(tmp_path_factory.mktemp("tfds"))
 
 
 @pytest.fixture(autouse=True)

@@ -82,11 +82,7 @@ class SelectiveCopying(Drawn):
     tested: int = 0
 
     group = "place"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for field, least in (("blanks", 0), ("words", 1), ("symbols", 2), ("tested", 0)):
-            within(field, getattr(self, field), least)
+    limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
 
     def drawn(self, draw: random.Random, split: str) -> Row:
         """See `Drawn.drawn`."""
@@ -131,12 +127,10 @@ class Induction(Drawn):
     tested: int = 0
 
     group = "distance"
+    limits = {"length": (2,), "tested": (0,), "symbols": (2,)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("length", self.length, 2)
-        within("tested", self.tested, 0)
-        within("symbols", self.symbols, 2)
         if self.tested:
             within("tested", self.tested, 2)
 

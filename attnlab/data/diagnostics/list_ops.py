@@ -20,7 +20,7 @@ from typing import Any
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, power_of_two
-from attnlab.data.generated import below, within
+from attnlab.data.generated import below
 from attnlab.errors import UserError
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
@@ -50,12 +50,10 @@ class ListOps(Drawn):
     longest: int = 100
 
     group = "length"
+    limits = {"depth": (1, 50), "most": (2, 100), "shortest": (4,)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("depth", self.depth, 1, 50)
-        within("most", self.most, 2, 100)
-        within("shortest", self.shortest, 4)
         if self.longest < self.shortest:
             raise UserError(
                 f"config.data.shortest={self.shortest} and config.data.longest={self.longest}:"

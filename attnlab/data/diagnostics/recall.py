@@ -157,6 +157,7 @@ class SingleQueryRecall(Drawn):
     tested: int = 0
 
     group = "distance"
+    limits = {"keys": (2,), "values": (2,)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,8 +167,6 @@ class SingleQueryRecall(Drawn):
             within("distance", self.distance, -1, pairs - 1)
             if self.distance >= 0:
                 within("keys", self.keys, pairs)
-        within("keys", self.keys, 2)
-        within("values", self.values, 2)
 
     def _pairs(self, split: str) -> int:
         return (self.tested or self.pairs) if split == "test" else self.pairs
@@ -220,6 +219,7 @@ class Needle(Drawn):
     tested: int = 0
 
     group = "distance"
+    limits = {"values": (2,)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,7 +230,6 @@ class Needle(Drawn):
                     f"config.data.length={length} must be even: keys and values in turn"
                 )
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
-        within("values", self.values, 2)
 
     def drawn(self, draw: random.Random, split: str) -> Row:
         """See `Drawn.drawn`."""

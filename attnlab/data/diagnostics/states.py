@@ -48,11 +48,10 @@ class StateTracking(Drawn):
     tested: int = 0
 
     group = "place"
+    limits = {"length": (1,), "tested": (0,)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("length", self.length, 1)
-        within("tested", self.tested, 0)
         if self.of != "parity":
             within("order", self.order, 2 if self.of != "alternating" else 3, _LARGEST[self.of])
 

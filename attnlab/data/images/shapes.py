@@ -105,6 +105,7 @@ class Painted(Sized):
     """
 
     called: ClassVar[str]  # the source in what its random numbers follow from
+    limits = {"small": (3,), "noise": (0, 127)}
 
     side: int = 64
     small: int = 5
@@ -114,10 +115,8 @@ class Painted(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("small", self.small, 3)
         within("large", self.large, self.small, 256)
         within("side", self.side, 2 * self.large + 2, 1024)
-        within("noise", self.noise, 0, 127)
         check_size(max(map(self.count, SPLITS)), self.side)
 
     @property

@@ -107,12 +107,11 @@ class SortOfClevr(Sized):
     non_relational: int = 10
     relational: int = 10
 
+    limits = {"radius": (2, 64), "non_relational": (0, _OF_GROUP), "relational": (0, _OF_GROUP)}
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("radius", self.radius, 2, 64)
         within("side", self.side, 10 * self.radius, 1024)
-        within("non_relational", self.non_relational, 0, _OF_GROUP)
-        within("relational", self.relational, 0, _OF_GROUP)
         if not self.non_relational + self.relational:
             raise UserError(
                 "config.data.non_relational=0 and config.data.relational=0: nothing is asked;"

@@ -4,8 +4,7 @@ them is refused.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,31 +18,11 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 3, 2)).astype(np.uint
 IMAGES[..., 1] = 7
 
 
-@dataclasses.dataclass(frozen=True)
-class Given:
-    """Images of a test."""
-
-    splits: Any = None
-
-    def images(self, split: str) -> Labelled:
-        return self.splits[split]  # type: ignore[no-any-return]
-
-
-@pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Labelled]:
-    splits = {
-        "train": Labelled(IMAGES, np.arange(12) % 11),
-        "valid": Labelled(IMAGES[:3], [3, 10, 2]),
-        "test": Labelled(IMAGES[3:7], ["4", "5", "6", "7"]),
-    }
-    monkeypatch.setattr(ImageData, "of_config", lambda data: Given(splits))
-    return splits
-
-
 @pytest.mark.quick
-def test_classes_mean_and_deviation_are_those_of_training(
-    given: dict[str, Labelled],
-) -> None:
+def test_classes_mean_and_deviation_are_those_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, valid = Labelled(IMAGES, np.arange(12) % 11), Labelled(IMAGES[:3], [3, 10, 2])
+    source = SimpleNamespace(images={"train": train, "valid": valid}.__getitem__)
+    monkeypatch.setattr(ImageData, "of_config", lambda data: source)
     data = ImageData.load({"name": "given"})
     assert data.learned.classes == tuple(map(str, range(11)))  # 10 after 9
     assert (data.learned.mean, data.learned.deviation) == moments(IMAGES)

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from PIL import Image
 from attnlab.data import SOURCES
 from attnlab.data.images.tfds import TfdsImages
 from attnlab.errors import UserError
-
-library: Any = pytest.importorskip("tensorflow_datasets")
+from tests.data.tfds_sets import TinySet
 
 
 def encoded(pixels: np.ndarray, form: str = "png") -> bytes:
@@ -36,16 +34,15 @@ def pixels(number: int, size: tuple[int, ...] = (4, 6)) -> np.ndarray:
     return np.random.default_rng(number).integers(0, 256, (*size, 3), np.uint8)
 
 
-class AttnlabTinyImages(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
+class AttnlabTinyImages(TinySet):
     """Ten images of training and three of the test; image k has k mod 3 captions and the class k
     mod 2, but that of image 4 is not known.
     """
 
-    VERSION = library.core.Version("1.0.0")
+    numbers = {"train": range(10), "test": range(10, 13)}
 
-    def _info(self) -> Any:
-        of = library.features
-        kinds = {
+    def features(self, of: Any) -> dict[str, Any]:
+        return {
             "image": of.Image(),
             "grey": of.Image(shape=(4, 6, 1)),
             "clear": of.Image(shape=(None, None, 4)),
@@ -59,39 +56,29 @@ class AttnlabTinyImages(library.core.GeneratorBasedBuilder):  # type: ignore[mis
             "title": of.Text(),
             "blank": of.Text(),
         }
-        return library.core.DatasetInfo(builder=self, features=of.FeaturesDict(kinds))
 
-    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-        return {"train": self._generate_examples(0, 10), "test": self._generate_examples(10, 13)}
-
-    def _generate_examples(self, begin: int, end: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        for k in range(begin, end):
-            texts = [{"text": f" Image {k},\n text {j} ", "id": j} for j in range(k % 3)]
-            image = encoded(pixels(k))
-            yield (
-                k,
-                {
-                    "image": image,
-                    "grey": encoded(pixels(k)[..., 0]),
-                    "clear": image,
-                    "deep": image,
-                    "sizes": encoded(pixels(k, (4, 6) if k != 7 else (5, 6))),
-                    "broken": image[: len(image) // 2] if k == 11 else image,
-                    "label": -1 if k == 4 else k % 2,
-                    "number": k,
-                    "share": 0.5,
-                    "captions": texts,
-                    "title": f"Title {k}",
-                    "blank": " ",
-                },
-            )
+    def record(self, number: int) -> dict[str, Any]:
+        image = encoded(pixels(number))
+        return {
+            **dict.fromkeys(("image", "clear", "deep"), image),
+            "grey": encoded(pixels(number)[..., 0]),
+            "sizes": encoded(pixels(number, (4, 6) if number != 7 else (5, 6))),
+            "broken": image[: len(image) // 2] if number == 11 else image,
+            "label": -1 if number == 4 else number % 2,
+            "number": number,
+            "share": 0.5,
+            "captions": [
+                {"text": f" Image {number},\n text {j} ", "id": j} for j in range(number % 3)
+            ],
+            "title": f"Title {number}",
+            "blank": " ",
+        }
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the prepared set."""
-    folder = tmp_path_factory.mktemp("images")
-    AttnlabTinyImages(data_dir=folder, file_format="array_record").download_and_prepare()
+    folder = AttnlabTinyImages.prepared(tmp_path_factory.mktemp("images"))
     return folder / "attnlab_tiny_images" / "1.0.0"
 
 
