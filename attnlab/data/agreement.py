@@ -63,7 +63,7 @@ def of(sentence: grammar.Sentence) -> Sentence:
 
 
 def _head(at: str, part: str) -> str:
-    """Where the head of a word stands in the tree of `grammar.source_words`."""
+    """The origin of the head of a word, as `grammar.source_words` tells origins; "" for a root."""
     if part == "adverb":
         return "p.verb"
     if part == "that":
@@ -78,7 +78,7 @@ def _head(at: str, part: str) -> str:
 
 
 def _numbers(phrase: grammar.Phrase, at: str, many: dict[str, bool]) -> None:
-    """The number of every phrase and clause inside a phrase."""
+    """Note in `many` which phrases and clauses inside a phrase are plural, by where they stand."""
     if phrase.relative is None:
         return
     many[f"{at}.r"] = phrase.plural

@@ -185,7 +185,7 @@ def evaluation_batches(
 
 
 def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
-    """Ascending widths of which `max_length` is the last."""
+    """Ascending widths of which `max_length` is the last; `UserError` for one below 1."""
     if max_length < 1 or any(width < 1 for width in buckets):
         raise UserError(
             f"config.batch.buckets={tuple(buckets)} and config.batch.max_length={max_length} must"
@@ -195,7 +195,7 @@ def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
 
 
 def check_divisible(size: int, granule: int) -> None:
-    """`size` rows must fall evenly to devices, accumulation steps and processes."""
+    """Raise `UserError` unless `size` rows fall evenly to devices, accumulation steps and processes."""
     if size % granule or size < 1:
         below, above = size // granule * granule, (max(size, 0) // granule + 1) * granule
         choices = f"{below} or {above}" if below > 0 else f"{above}"
@@ -208,7 +208,9 @@ def check_divisible(size: int, granule: int) -> None:
 def _fill_buckets(
     lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
 ) -> tuple[list[_Bucket], int]:
-    """Deal the examples to the buckets; also returns how many fit in none."""
+    """The buckets that have examples, each with theirs, and how many examples fit in none; `UserError` if
+    no example fits in any.
+    """
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")
     bucket_of = np.searchsorted(widths, lengths)

@@ -103,6 +103,7 @@ def rendered(
 
 
 def _messages(line: str, number: int) -> list[Message]:
+    """The messages in a line of JSON, without what is null; `UserError` where it holds no list of them."""
     turns = parse_json(line, f"message {number}")
     if (
         not isinstance(turns, list)
@@ -117,7 +118,9 @@ def _messages(line: str, number: int) -> list[Message]:
 def _work(
     pipe: Connection, template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> None:
-    """Send None when it begins, then the texts, or what is wrong."""
+    """Bound the memory of this process, send None, then what the template makes of each chat, or what is
+    wrong.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     pipe.send(None)

@@ -58,6 +58,7 @@ class Conllu:
         return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu(path))]
 
     def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
+        """The words, tags and heads of a sentence, given its lines; `UserError` for a head that is none."""
         words = tuple(columns[1] for _, columns in lines)
         tags = tuple(columns[_COLUMN[self.tags]] for _, columns in lines)
         if not self.trees:
@@ -118,6 +119,7 @@ class Columns:
         ]
 
     def _rows(self, path: Path) -> list[Row]:
+        """The words of a file and its blank lines, without comments; `UserError` for lines of several widths."""
         rows = tables.split_lines(read_lines(path, "\r"), self.separator, "config.data.separator")
         rows = [row for row in rows if not (row.cells and row.cells[0].startswith("-DOCSTART-"))]
         if self.separator != "any":
@@ -128,6 +130,7 @@ class Columns:
 
     @staticmethod
     def _cell(path: Path, line: Row, column: int) -> str:
+        """What a line has in a column, counted from 1 or from -1; `UserError` where there is none, or it is blank."""
         number, cells = line
         if len(cells) < max(abs(column), 2):
             raise UserError(
@@ -149,7 +152,7 @@ def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
 
 
 def _of_conllu(path: Path) -> list[Row]:
-    """The words of a treebank, and its blank lines."""
+    """The words of a treebank, and its blank lines; `UserError` for a line without ten columns."""
     rows = tables.split_lines(read_lines(path), "tab", "")
     rows = [row for row in rows if not (row.cells and row.cells[0].startswith("#"))]
     for number, columns in rows:
@@ -162,7 +165,7 @@ def _of_conllu(path: Path) -> list[Row]:
 
 
 def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
-    """Every word is below a root."""
+    """Raise `UserError` unless every word is below a root."""
     safe: set[int] = set()
     for word in range(len(heads)):
         way: list[int] = []

@@ -85,7 +85,7 @@ class Corpus:
         return {"unit": self.unit, "field": self.field, "split": self.split, "files": files}
 
     def chunks(self) -> Iterator[Chunk]:
-        """All of it.
+        """The chunks of all files, one file after another; `done` are bytes of all of them.
 
         Raises:
           BadSource: a file that is empty or damaged, or has no such field.
@@ -167,7 +167,7 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
 
 
 def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
-    """What a file is, by its name."""
+    """What a file is, by its name; a folder is a set of TensorFlow Datasets."""
     if path.is_dir():
         return "tfds"
     name = path.with_suffix("") if path.suffix in PACKED else path
@@ -246,7 +246,9 @@ def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
 
 
 def _end(block: bytes, records: bool) -> int:
-    """Where to cut a block, 0 for nowhere yet: behind a line end, a blank, or any character."""
+    """Where to cut a block, 0 for nowhere yet: behind its last line end; if it has none, and lines are no
+    records, behind its last blank or whole character.
+    """
     end = block.rfind(b"\n") + 1
     if end or records:
         return end
@@ -260,6 +262,7 @@ def _end(block: bytes, records: bool) -> int:
 
 
 def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
+    """The texts of lines of JSON from line `first` on, each whole; and how many lines have a blank text or null."""
     documents, skipped = [], 0
     for number, line in enumerate(text.split("\n"), first):
         if not line.strip():
@@ -279,6 +282,7 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
 
 
 def _of_parquet(path: Path, field: str) -> Iterator[str]:
+    """The texts in a column of a Parquet file; what is wrong with the file itself is `BadSource`."""
     try:
         yield from parquet_texts(path, field)
     except UserError as error:
@@ -288,6 +292,7 @@ def _of_parquet(path: Path, field: str) -> Iterator[str]:
 
 
 def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:
+    """The texts of a feature of a prepared set; errors speak of the flags of `prepare`, not of a config."""
     from attnlab.data.tfds import Tfds
 
     try:

@@ -55,7 +55,9 @@ class Encoder:
         self._cache: dict[str, list[int]] = {}
 
     def __call__(self, chunk: Chunk) -> Encoded:
-        """Raises `BadSource` for text that cannot be read, or that spells the end of a text."""
+        """The ids of a chunk; raises `BadSource` for text that cannot be read, or that spells the end of a
+        text.
+        """
         documents, skipped = pieces(self._corpus, chunk)
         texts = [text for text, _ in documents]
         ended = np.array([ends for _, ends in documents], bool)
@@ -71,7 +73,9 @@ class Encoder:
         return Encoded(flat, ends, ended, self._characters(texts, ended), skipped)
 
     def _check(self, ids: np.ndarray, chunk: Chunk) -> None:
-        """Readers tell texts apart by their ends."""
+        """Raise `BadSource` where the end of a text is among ids of ordinary text: readers tell texts apart
+        by it.
+        """
         if (ids == self._vocabulary.special.eos).any():
             raise BadSource(
                 f"{self._corpus.files[chunk.file]}: the tokenizer makes its end of text (id"
@@ -119,7 +123,7 @@ def each(
 
 
 class _Worker:
-    """A process, and the pipe to it."""
+    """A process that encodes chunks, and the pipe to it."""
 
     def __init__(self, corpus: Corpus, vocabulary: Path) -> None:
         context = multiprocessing.get_context("spawn")
@@ -131,12 +135,16 @@ class _Worker:
         theirs.close()
 
     def take(self, chunk: Chunk) -> None:
+        """Send the process a chunk; `UserError` where it was killed."""
         try:
             self._pipe.send(chunk)
         except OSError as error:
             raise self._lost() from error
 
     def give(self) -> Encoded:
+        """The ids of the chunk that it was sent first; raises what went wrong with that, or `UserError` where the
+        process was killed.
+        """
         try:
             result: Encoded | str | Exception = self._pipe.recv()
         except (EOFError, OSError) as error:
@@ -148,6 +156,7 @@ class _Worker:
         return result
 
     def end(self) -> None:
+        """Close the pipe, upon which the process ends; kill it if it does not within 5 s."""
         self._pipe.close()
         self._process.join(timeout=5)
         if self._process.is_alive():
@@ -155,6 +164,7 @@ class _Worker:
             self._process.join()
 
     def _lost(self) -> UserError:
+        """The error for a process that was killed, once it has ended."""
         self._process.join(timeout=5)
         return UserError(
             f"a process that encodes text was killed (exit code {self._process.exitcode}), for want"
@@ -163,7 +173,9 @@ class _Worker:
 
 
 def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
-    """Encode what comes through a pipe until it closes."""
+    """Encode the chunks that come through a pipe, and send back their ids or what is wrong, until the pipe
+    closes.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that feeds this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # this process is one of as many as are wanted
     arrived: queue.SimpleQueue[Chunk] = queue.SimpleQueue()

@@ -78,11 +78,13 @@ class Entailment(Sized):
 
     def _facts(self, draw: random.Random) -> list[Clause]:
         """The clauses of a premise."""
-        who_what = zip(
-            *(draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)),
-            strict=True,
+        persons, actions = (
+            draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)
         )
-        return [Clause(*pair, draw.random() < 0.5, draw.randrange(2)) for pair in who_what]
+        return [
+            Clause(*pair, draw.random() < 0.5, draw.randrange(2))
+            for pair in zip(persons, actions, strict=True)
+        ]
 
 
 def _premise(facts: list[Clause]) -> str:

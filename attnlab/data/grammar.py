@@ -134,6 +134,7 @@ def drawn(draw: random.Random, depth: int) -> Sentence:
 
 
 def _draw_clause(draw: random.Random, depth: int) -> Clause:
+    """A drawn verb, with an object if it is transitive."""
     verb = _pick(draw, tuple(range(len(VERBS))))
     return Clause(
         verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None
@@ -141,6 +142,7 @@ def _draw_clause(draw: random.Random, depth: int) -> Clause:
 
 
 def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
+    """A drawn noun phrase, perhaps with a relative clause."""
     adjectives: tuple[int, ...] = ()
     for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
         adjectives += (
@@ -165,6 +167,7 @@ def source_words(sentence: Sentence) -> _Words:
 
 
 def _source_phrase(phrase: Phrase, at: str) -> _Words:
+    """The words of a phrase on the source side; `at` is where it stands in the tree."""
     words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{at}.determiner")]
     words += [
         (ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}")
@@ -180,6 +183,7 @@ def _source_phrase(phrase: Phrase, at: str) -> _Words:
 
 
 def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
+    """The words of a clause on the source side, whose subject is one or many."""
     will = [(WILL[0], f"{at}.will")] * clause.future
     verb = (
         VERBS[clause.verb][plural or clause.future],
@@ -203,6 +207,7 @@ def target_words(sentence: Sentence) -> _Words:
 
 
 def _target_phrase(phrase: Phrase, at: str) -> _Words:
+    """The words of a phrase on the target side; `at` is where it stands in the tree."""
     determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
     words = [(determiner, f"{at}.determiner")] * bool(determiner)
     words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{at}.noun")]
@@ -219,6 +224,7 @@ def _target_phrase(phrase: Phrase, at: str) -> _Words:
 
 
 def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
+    """The words of a clause on the target side, the verb at its end."""
     object_ = _target_phrase(clause.object, f"{at}.o") if clause.object else []
     return [
         *object_,
@@ -253,6 +259,7 @@ class _Reader:
         self._next = 0
 
     def sentence(self) -> Sentence:
+        """The whole text as a sentence."""
         adverbs = [
             i
             for i, (_, target) in enumerate(ADVERBS)
@@ -267,6 +274,7 @@ class _Reader:
         return Sentence(subject, clause, adverbs[0] if adverbs else None)
 
     def _phrase(self) -> Phrase:
+        """The phrase that begins at the next word."""
         determiner = self._accept(DETERMINERS)
         noun = self._accept(NOUNS)
         if noun is None:
@@ -281,6 +289,7 @@ class _Reader:
         return Phrase(determiner[0] if determiner else 0, adjectives, noun[0], plural, relative)
 
     def _clause(self, plural: bool) -> Clause:
+        """The clause that begins at the next word, whose subject is one or many."""
         verb = self._accept(INTRANSITIVE, plural)
         if verb is not None:
             return Clause(len(TRANSITIVE) + verb[0], self._accept_word(WILL[1]), None)
@@ -305,11 +314,13 @@ class _Reader:
         return None
 
     def _accept_word(self, word: str) -> bool:
+        """Whether the next word is this one, which is then passed."""
         matches = self._words[self._next : self._next + 1] == [word]
         self._next += matches
         return matches
 
     def _misfit(self, wanted: str, back: int = 0) -> ValueError:
+        """The error for the next word, or one before it, where another was wanted."""
         position = self._next - back
         word = self._words[position] if position < len(self._words) else "the end"
         return ValueError(

@@ -148,7 +148,7 @@ def _numbers(label: str, answer: Any) -> np.ndarray:
 
 
 def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None:
-    """Every example has as many texts as those of training."""
+    """Raise `UserError` unless every example has as many texts as those of training."""
     for number in {len(texts) for texts, _ in rows} - {learned.sentences}:
         advice = (
             "name as many columns or features in config.data.source and config.data.target as in"

@@ -10,7 +10,6 @@ checksum:
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,10 @@ import numpy as np
 
 from attnlab.config import read_settings
 from attnlab.config.schema import Node
+from attnlab.data.sealed import read_sealed, write_sealed
 from attnlab.data.settings import TwoVocabularies
-from attnlab.data.vocabulary import TOKENIZER, Vocabulary, digest_of, read_sealed
+from attnlab.data.vocabulary import TOKENIZER, Vocabulary
 from attnlab.errors import UserError, nearest
-from attnlab.records.files import write_atomic
 
 SIDES = ("source", "target")
 Shape = tuple[int, int, int]
@@ -191,16 +190,16 @@ class Learned:
                     vocabulary.save(folder / f"{side}.json")
         if self.sentences:
             body = {"labels": list(self.classes), "sentences": self.sentences}
-            _write_sealed(folder / "labels.json", body)
+            write_sealed(folder / "labels.json", body)
         if self.mean:
             names = ("classes", "shape", "mean", "deviation")
-            _write_sealed(folder / "images.json", {name: getattr(self, name) for name in names})
+            write_sealed(folder / "images.json", {name: getattr(self, name) for name in names})
 
     @classmethod
     def load(
         cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
     ) -> Learned:
-        """What `save` wrote.
+        """What a run has learned, as `save` wrote it.
 
         Args:
           workdir: of a run.
@@ -294,7 +293,7 @@ def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vo
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
-    """The saved vocabularies must be the ones that the config asks for."""
+    """Raise `UserError` unless the saved vocabularies are the ones that the config asks for."""
     wanted = {
         **settings.of_one,
         "shared": settings.shared,
@@ -324,8 +323,3 @@ def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     mean = share @ values
     deviation = np.sqrt((share * np.square(values - mean[:, None])).sum(axis=1))
     return tuple(mean.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
-
-
-def _write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write JSON with its SHA-256, as `read_sealed` reads it."""
-    write_atomic(path, json.dumps({**body, "sha256": digest_of(body)}, ensure_ascii=False))

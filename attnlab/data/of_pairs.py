@@ -147,6 +147,6 @@ class Joined:
 
 
 def pairs_of(of: Part, split: str, purpose: str) -> list[Pair]:
-    """The pairs of the source in the field `of` of another; `UserError` where it has none."""
+    """The pairs of a split of the source in the field `of` of another; `UserError` where it has none."""
     pairs: list[Pair] = source_within(of, "pairs", purpose).pairs(split)
     return pairs

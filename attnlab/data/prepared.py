@@ -82,7 +82,7 @@ class Prepared:
         return f"dataset {self.dataset!r}" if self.dataset else f"the dataset in {self.directory}"
 
     def _records(self, builder: Any, split: str) -> Any:
-        """Random access to the records of `split`."""
+        """Random access to the records of `split`; `UserError` where there is none, with what to do."""
         expression = getattr(self, split)
         try:
             return builder.as_data_source(split=expression, decoders=_undecoded(builder))
@@ -212,7 +212,7 @@ def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
 
 
 def unprepared(title: str, where: str, dataset: str, directory: str) -> UserError:
-    """What to do about data that is not there."""
+    """The error for a dataset that is not prepared, with the command that prepares it."""
     to = f" --directory {directory}" if directory else ""
     command = (
         f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {dataset or 'NAME'}{to}"
@@ -234,7 +234,9 @@ def features_of(builder: Any) -> dict[str, Any]:
 
 
 def _undecoded(builder: Any) -> dict[str, Any] | None:
-    """What tells the library to give images as bytes: whoever needs one decodes it."""
+    """The decoders that make the library give images as bytes, None where there are no images: whoever
+    needs one decodes it.
+    """
     import tensorflow_datasets as tfds
 
     images = [
@@ -246,7 +248,7 @@ def _undecoded(builder: Any) -> dict[str, Any] | None:
 
 
 def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[str, Any]]:
-    """These records in their order."""
+    """These records in their order; `UserError` where their files are damaged."""
     for i in rows:
         try:
             yield records[i]

@@ -156,6 +156,7 @@ def prepare(
 
 
 def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
+    """A vocabulary learned from a sample of the corpus, which is noted."""
     assert isinstance(asked.vocabulary, dict)
     note(f"learning the vocabulary from at most {asked.sample} MiB of text")
     return Vocabulary.train(sample(asked.corpus, asked.sample * 2**20), **asked.vocabulary)
@@ -215,7 +216,7 @@ def _vocabulary(
     first: Vocabulary | None,
     note: Callable[[str], None],
 ) -> Vocabulary:
-    """The vocabulary that the folder has, or gets now; and its plan."""
+    """The vocabulary that the folder has; a new folder gets it now, and its plan."""
     chosen, path = asked.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
         vocabulary = chosen if isinstance(chosen, Vocabulary) else first
@@ -258,7 +259,7 @@ class _Writing:
     def run(
         self, processes: int, tell: Callable[[Preparation], None], note: Callable[[str], None]
     ) -> Index:
-        """Encode and write what is not there yet."""
+        """Encode and write the shards that are not there yet, then the index, which is returned."""
         self._go_on(note)
         chunks = _from(self.asked.corpus.chunks(), self.place.chunk)
         work = encoding.each(self.asked.corpus, self.folder / VOCABULARY, chunks, processes)
@@ -274,7 +275,7 @@ class _Writing:
         return self._end()
 
     def _go_on(self, note: Callable[[str], None]) -> None:
-        """Take over the shards that are whole."""
+        """Take over the shards that are whole, up to the first that is not, and where the text goes on."""
         while True:
             number = len(self.shards)
             try:
@@ -290,7 +291,9 @@ class _Writing:
             note(f"{len(self.shards)} shards are there, each is as its hash says")
 
     def _add(self, number: int, encoded: Encoded) -> None:
-        """The ids of a chunk, from where the first shard that is made here begins."""
+        """Add the ids of a chunk, from where the first shard that is made here begins, and write each shard
+        that is full.
+        """
         at = self.place.ids if number == self.place.chunk else 0
         begin = self.place
         new = encoded.ends > at if at else np.ones(len(encoded.ends), bool)
@@ -317,7 +320,9 @@ class _Writing:
         self.place = after
 
     def _write(self) -> None:
-        """The shard that is full, or the last one."""
+        """Write the shard that is full, or the last one, with the record of where the next one begins; and
+        begin an empty one.
+        """
         number, ids = len(self.shards), self.ids[: self.filled]
         documents = np.concatenate(self.documents)
         for name, content in zip(names(number), (ids, documents), strict=True):
@@ -335,7 +340,7 @@ class _Writing:
         self.filled, self.documents = 0, []
 
     def _end(self) -> Index:
-        """Write the index, and take away what only the making needed."""
+        """Write the index and return it, and take away what only the making needed."""
         special = self.vocabulary.special
         asked = self.asked.vocabulary
         index = Index(

@@ -111,6 +111,7 @@ class Deeds(Sized):
         return list(drawn)
 
     def _drawn(self, draw: random.Random) -> Question:
+        """A passage with a question, drawn as the class says."""
         who = draw.sample(_NAMES, self.clauses)
         asked, text, answer = draw.randrange(self.clauses), "", ("", 0)
         for number, name in enumerate(who):

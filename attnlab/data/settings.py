@@ -57,7 +57,7 @@ class TwoVocabularies(PairVocabulary):
     )
 
     def check(self) -> None:
-        """One vocabulary has one kind of pieces."""
+        """Raise `UserError` for one vocabulary of two kinds of pieces."""
         if self.shared and self.target_kind not in ("", self.kind):
             raise UserError(
                 f"config.vocabulary.kind={self.kind!r} and target_kind={self.target_kind!r}: a"
@@ -121,7 +121,9 @@ class Buckets(Batch):
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """The bucket lengths are whole numbers, at least 1, each longer than the one before."""
+        """Raise `UserError` unless bucket lengths are whole numbers, at least 1, each longer than the one
+        before.
+        """
         counts = self.buckets and all(
             type(length) is int and 1 <= length <= LONGEST for length in self.buckets
         )
@@ -218,7 +220,7 @@ class Masking(Node):
     )
 
     def check(self) -> None:
-        """The two shares are no more than everything."""
+        """Raise `UserError` for shares that are more than everything together."""
         if self.hidden + self.random > 1.0:
             raise UserError(
                 f"config.masking.hidden={self.hidden} and random={self.random}: together they are"

@@ -25,7 +25,8 @@ from typing import Any, Literal
 import numpy as np
 
 from attnlab.data.files import alike
-from attnlab.data.vocabulary import Vocabulary, digest_of
+from attnlab.data.sealed import digest_of
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import cache_folder, write_atomic
 from attnlab.records.json_kinds import Damaged, read

@@ -85,6 +85,7 @@ class Ids:
         return ids
 
     def _stretch(self, begin: int, end: int) -> np.ndarray:
+        """The ids from `begin` to `end` of the stretch, [N] int32, read over as many files as it takes."""
         ids, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
         while filled < len(ids):
             number, within = divmod(at + filled, self._length)
@@ -94,6 +95,7 @@ class Ids:
         return ids
 
     def _file(self, number: int) -> np.ndarray:
+        """The ids of a shard, whose file is opened once."""
         file = self._files[number]
         if file is None:  # a thread that fetches ahead may do the same
             file = self._files[number] = mapped(

@@ -131,7 +131,7 @@ class Adopted(Vocabulary):
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
-        """What `to_json` has given."""
+        """The tokenizer whose `to_json` a run has kept."""
         special: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in saved["special"].items()
@@ -317,7 +317,9 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
 
 
 def _ids_at(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
-    """The ids at a key, in the first of these files that has it."""
+    """The ids at a key, in the first of these files that has it, [] where none has; `UserError` for what
+    is no id.
+    """
     for name, content in places:
         if (value := content.get(key)) is None:
             continue

@@ -8,7 +8,6 @@ turning marks into blanks restores the text, whatever stood next to the punctuat
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -19,9 +18,9 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from attnlab.data.columns import Packed
+from attnlab.data.sealed import FORMAT, digest_of, read_sealed
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, read
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids, in a vocabulary of ours
@@ -29,7 +28,6 @@ KINDS = ("bpe", "word", "spaced", "char")
 TOKENIZER = "tokenizer"  # the kind of one from elsewhere, see `attnlab.data.tokenizer`
 CHUNK = 8192  # texts encoded at once
 MARK = "\u2581"
-_FORMAT = "attnlab vocabulary 1"
 _REMEDY = (
     "put back a good copy, or delete it and run the 'train' command of this workdir again, which"
     " learns it from the same data"
@@ -306,9 +304,7 @@ class Vocabulary:
           UserError: the folder cannot be written.
         """
         body = {"settings": self.settings, "tokenizer": self.to_json()}
-        text = json.dumps(
-            {"format": _FORMAT, "sha256": digest_of(body), **body}, ensure_ascii=False
-        )
+        text = json.dumps({"format": FORMAT, "sha256": digest_of(body), **body}, ensure_ascii=False)
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
@@ -390,38 +386,3 @@ def _spaced(text: str, kind: str) -> str:
     `char` keeps both as they are.
     """
     return text if kind == "char" else " ".join(text.replace(MARK, " ").split())
-
-
-def digest_of(body: Any) -> str:
-    """SHA-256 of a JSON value, independent of how it was laid out."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def read_sealed(
-    path: Path,
-    kind: type[Any],
-    called: str,
-    words: tuple[str, str] = ("is", "its"),
-    remedy: str = "put back a good copy",
-) -> dict[str, Any]:
-    """The JSON object of this kind in a file that has its `digest_of` as "sha256", without that.
-
-    Args:
-      path: of the file.
-      kind: a `TypedDict`.
-      called: what an error calls the file, with `words` for one of it or several.
-      remedy: the end of the message about damage.
-
-    Raises:
-      UserError: it is missing or damaged.
-    """
-    damaged = f"{called} {words[0]} damaged"
-    try:
-        body: dict[str, Any] = dict(read(path.read_bytes(), kind))
-    except OSError as error:
-        raise UserError(f"cannot read {called}: {error.strerror or error}") from error
-    except Damaged as error:
-        raise UserError(f"{damaged} ({error}); {remedy}") from error
-    if body.pop("format", _FORMAT) != _FORMAT or body.pop("sha256") != digest_of(body):
-        raise UserError(f"{damaged} ({words[1]} checksum does not match); {remedy}")
-    return body

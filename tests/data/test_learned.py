@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +12,13 @@ from attnlab.data.corpus import Corpus
 from attnlab.data.learned import (
     Learned,
     VocabularySettings,
-    has_learned,
     inherited_vocabulary,
-    load_vocabularies,
     moments,
 )
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
-LABELS = Learned(classes=("no", "yes"), sentences=2)
-IMAGES = Learned(classes=("a", "b"), shape=(2, 3, 1), mean=(0.5,), deviation=(0.25,))
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("learned", "part", "verb", "its"),
-    [(LABELS, "labels", "are", "their"), (IMAGES, "images", "is", "its")],
-)
-def test_what_was_kept_and_is_damaged(
-    tmp_path: Path, learned: Learned, part: str, verb: str, its: str
-) -> None:
-    learned.save(tmp_path)
-    assert Learned.load(tmp_path, (part,)) == learned and has_learned(tmp_path, (part,))
-    path = tmp_path / "vocabulary" / f"{part}.json"
-    path.write_text(path.read_text().replace(learned.classes[1], "c"))
-    words = rf"{part}.json {verb} damaged \({its} checksum does not match\); put back a good copy"
-    with pytest.raises(UserError, match=words):
-        Learned.load(tmp_path, (part,))
-    for content in ('{"labels"', json.dumps({"classes": "ab", "labels": 3})):
-        path.write_text(content)
-        with pytest.raises(UserError, match=f"{part}.json {verb} damaged .*put back a good copy"):
-            Learned.load(tmp_path, (part,))
-    path.unlink()
-    with pytest.raises(UserError, match=f"cannot read .*{part}.json"):
-        Learned.load(tmp_path, (part,))
-    with pytest.raises(UserError, match=r"cannot read the vocabulary .*source\.json"):
-        load_vocabularies(tmp_path)
 
 
 def test_moments_are_those_of_all_pixels() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlab.data.sealed import digest_of
 from attnlab.data.vocabulary import BOS, EOS, KINDS, PAD, SPECIAL, UNK, Vocabulary
 from attnlab.errors import UserError
 
@@ -187,13 +188,11 @@ def test_a_failing_write_leaves_the_old_file_and_no_litter(
 
 
 def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
-    from attnlab.data import vocabulary as module
-
     path = tmp_path / "v.json"
     train("word").save(path)
     content = json.loads(path.read_text())
     content["tokenizer"]["model"]["type"] = "Unheard"
-    content["sha256"] = module.digest_of({key: content[key] for key in ("settings", "tokenizer")})
+    content["sha256"] = digest_of({key: content[key] for key in ("settings", "tokenizer")})
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="cannot be read by this version"):
         Vocabulary.load(path)

@@ -47,6 +47,7 @@ class InARow:
 
 
 def _row(source: list[str], target: list[str]) -> Row:
+    """Source words, "=" and target words in a row that asks for each target word and the end."""
     answers = ("",) * len(source) + (*target, END)
     return Row((*source, SAY, *target), answers, (len(source),) * (len(target) + 1))
 

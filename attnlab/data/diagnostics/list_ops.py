@@ -87,7 +87,7 @@ class ListOps(Drawn):
         return applied(operator, values)
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
-        """See the docstring of the class."""
+        """The accuracy of the baseline "operator in front", see the docstring of the class."""
         tally: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
             tally[row.words[0]][row.answers[-1]] += 1

@@ -102,7 +102,9 @@ class BoxedData(AnnotatedData[Judged]):
 
 
 def _judged(given: Boxed) -> list[Judged]:
-    """The rows of `BoxedData`."""
+    """Of each image the boxes, classes and crowd regions by which answers are judged, as rows of
+    `BoxedData`.
+    """
     numbers = {label: number for number, label in enumerate(given.classes)}
     sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
     for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
@@ -121,7 +123,7 @@ def _judged(given: Boxed) -> list[Judged]:
 
 
 def _digest(given: Boxed) -> str:
-    """A hash of what is told of the images."""
+    """A hash of the labels and boxes of all images, and of what is not learned."""
     content: list[Any] = [
         (list(names), np.asarray(mine, np.float64).tolist())
         for names, mine in zip(given.labels, given.boxes, strict=True)

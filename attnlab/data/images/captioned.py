@@ -129,7 +129,7 @@ def _lines(path: Path) -> list[tuple[str, str, str]]:
 
 
 def _cells(line: str, where: str) -> tuple[str, str]:
-    """Name of the image and caption of a line of a table."""
+    """Name of the image and caption of a line of a table; `UserError` where one is blank."""
     name, _, caption = (part.strip() for part in line.partition("\t"))
     if not name or not caption:
         raise UserError(f"{where}: expected 'file TAB caption', both not empty")

@@ -197,7 +197,7 @@ def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
 
 
 def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
-    """The lists of these names of a file, "images" not empty."""
+    """The lists of these names in a JSON file; `UserError` for one that is missing, or "images" empty."""
     content = parse_json(contents(path), str(path))
     lists = [content.get(name) if isinstance(content, Mapping) else None for name in names]
     for name, entries in zip(names, lists, strict=True):
@@ -223,7 +223,7 @@ def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
 
 
 def _id_of(entry: Mapping[str, Any], what: str, names: Mapping[Any, str], where: str) -> Any:
-    """The id that an annotation has of an image or a category."""
+    """The id of an image or a category in an annotation; `UserError` where the file has no such one."""
     key = _field(entry, f"{what}_id", where)
     if key not in names:
         raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
@@ -239,13 +239,14 @@ def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
+    """A field that is a number or a text; `UserError` for any other."""
     if type(entry.get(name)) not in (int, str):  # true and false are no numbers here
         raise UserError(f"{where} has no {name!r}, a number or a text")
     return entry[name]
 
 
 def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
-    """The box of an annotation."""
+    """The box of an annotation, four numbers; `UserError` where it is none."""
     box = entry.get("bbox")
     whole = isinstance(box, list) and len(box) == 4
     if not whole or not all(type(side) in (int, float) for side in box or ()):

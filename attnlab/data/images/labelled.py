@@ -146,8 +146,8 @@ class HeldOut:
         return np.flatnonzero(chosen == (split == "valid"))
 
     def part(self, split: str, given: Sequence[Thing], own: bool) -> list[Thing]:
-        """Those of a split, of all that its file or folder has: every one where validation has its
-        own (`own`), as the test has; else those of `rows`. Of training, `examples`.
+        """The things of a split, of all that its file or folder has: every one where validation has its
+        own (`own`), as the test has; else those of `rows`. Of training only `examples`, if not 0.
 
         Raises:
           UserError: there are fewer.

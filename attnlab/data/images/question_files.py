@@ -163,7 +163,7 @@ class ImageQuestions:
         return Asked(questions, lambda: _read(files, self.side, self.grey))
 
     def _sides(self, name: str, where: str) -> tuple[int, int]:
-        """Height and width of an image file."""
+        """Height and width of an image file; `UserError` for one that is to be turned."""
         path = expanded(self.directory) / name
         with opened(path, f"{path} ({where})") as image:
             check_upright(image, str(path))
@@ -172,7 +172,7 @@ class ImageQuestions:
     def _boxes(
         self, record: Mapping[str, Any], sides: tuple[int, int], where: str
     ) -> tuple[Box, ...]:
-        """The boxes of a line, in pixels of the image as it is read: all that they touch."""
+        """The boxes of a line, in whole pixels of the image as it is read: all that they touch."""
         given, height_width = record.get(self.boxes), np.array(sides)
         if not isinstance(given, list) or not all(_is_box(box) for box in given):
             raise UserError(
@@ -204,7 +204,7 @@ def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
 
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:
-    """Question, answer and number of the image, from a JSON list."""
+    """Question, answer and number of the image, from a JSON list; `UserError` where it has another form."""
     rows = parse_json(contents(path), str(path))
     if not isinstance(rows, list):
         raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
@@ -214,13 +214,14 @@ def _listed(path: Path) -> list[tuple[str, str, int]]:
 
 
 def _row(row: Any, where: str) -> tuple[str, str, int]:
+    """A row of a JSON list, checked to be question, answer and number of the image."""
     if not (isinstance(row, list) and [type(cell) for cell in row] == [str, str, int]):
         raise UserError(f"{where} is {row!r}; expected [question, answer, number of the image]")
     return row[0], row[1], row[2]
 
 
 def _table(path: Path) -> list[tuple[str, str, int]]:
-    """The same from the columns of a table."""
+    """Question, answer and number of the image, from the columns of a table."""
     (_, header), *rows = tables.split_lines(read_lines(path, "\r"), "tab", "")
     for name in _COLUMNS:
         if header.count(name) != 1:

@@ -151,7 +151,7 @@ class Scenes(Painted):
         return row, column, int(rows.max()) - row + 1, int(columns.max()) - column + 1
 
     def _drawn(self, draw: random.Random, split: str) -> Scene:
-        """A scene of a split, whatever its hash."""
+        """A scene drawn for a split, whatever its hash; `UserError` where the objects find no room."""
         count = self.fewest + below(draw, self.most - self.fewest + 1)
         kinds = [self._allowed(draw) for _ in range(count)]
         if self.held_out and split == "test":
@@ -170,7 +170,7 @@ class Scenes(Painted):
         )
 
     def _allowed(self, draw: random.Random) -> Kind:
-        """What an object is: one of the kinds that are not held out."""
+        """A kind of object, drawn from those that are not held out."""
         while True:
             kind = self._kind(draw)
             if f"{kind[1]} {kind[2]}" not in self.held_out:
@@ -189,7 +189,7 @@ class Scenes(Painted):
         return range(first, min(middle + self.jitter, self.side - 1 - radius) + 1)
 
     def _apart(self, things: tuple[Thing, ...]) -> bool:
-        """Whether there is a pixel between the squares around any two objects."""
+        """Whether at least a pixel lies between the squares around any two objects."""
         return all(
             max(abs(thing.row - other.row), abs(thing.column - other.column))
             > self.radius(thing.size) + self.radius(other.size) + 1

@@ -74,7 +74,9 @@ class MaskFolder(ImageFiles):
         )
 
     def _mask(self, image: Path, path: Path) -> np.ndarray:
-        """The mask of an image, int32 [side,side]."""
+        """The mask of an image, int32 [side,side], -1 where it is left open; `UserError` unless it fits the
+        image and the classes.
+        """
         with opened(image, str(image)) as picture:
             check_upright(picture, str(image))
             size = picture.size
@@ -139,7 +141,7 @@ class SegmentedData(AnnotatedData[int]):
 
 
 def _images(folder: Path) -> list[Path]:
-    """The image files of a folder, in the order of their names."""
+    """The image files of a folder, in the order of their names; `UserError` where it has none."""
     files = image_files(folder)
     if not files:
         raise UserError(f"{folder}{os.sep} has no image ({', '.join(ENDINGS)})")

@@ -173,7 +173,7 @@ class Painted(Sized):
         return size, colour, SHAPES[below(draw, len(SHAPES))]
 
     def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
-        """An image with noise on every number."""
+        """An image with drawn noise on every number, itself where there is none."""
         if not self.noise:
             return image
         raw = np.frombuffer(draw.randbytes(image.size), np.uint8).reshape(image.shape)
@@ -204,7 +204,7 @@ class Shapes(Painted):
         )
 
     def _drawn(self, draw: random.Random) -> Thing:
-        """An object, anywhere."""
+        """An object of any kind, drawn to lie anywhere as a whole."""
         size, colour, shape = self._kind(draw)
         radius = self.radius(size)
         row, column = (radius + below(draw, self.side - 2 * radius) for _ in range(2))

@@ -199,7 +199,7 @@ class SortOfClevr(Sized):
         return tuple(things) if _is_clear(tuple(things)) else ()
 
     def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
-        """Colour and kind of the questions about an image, the relational ones last."""
+        """Colour and kind of the questions about an image, drawn without repetition; the relational ones last."""
         questions = []
         for group, number in (
             (NON_RELATIONAL, self.non_relational),

@@ -78,7 +78,9 @@ class TfdsImages(Prepared, ImageFiles):
     def _with_texts(
         self, split: str, field: str, of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
-        """Images, and what is told of each: one of the texts that `of` makes of a feature."""
+        """Images with a text each, of those that `of` makes of a feature; one with several stands there as
+        often, and those without are skipped, which is logged.
+        """
         images, texts, skipped = [], [], 0
         for name, image, value in self._each(split, field):
             of_image = list(filter(None, of(value)))

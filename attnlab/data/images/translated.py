@@ -95,7 +95,7 @@ class Translated:
         return source_within(self.of, "images", purpose)
 
     def _put(self, draw: random.Random, image: np.ndarray, small: np.ndarray) -> None:
-        """Lay a small image anywhere within a large one."""
+        """Lay a small image at a drawn place within a large one, which is changed."""
         height, width = small.shape[:2]
         row, column = below(draw, self.side - height + 1), below(draw, self.side - width + 1)
         window = image[row : row + height, column : column + width]

@@ -178,7 +178,7 @@ def _tag(image: Image, tag: int, other: int) -> int:
 
 
 def _tell_of_transparency(name: str) -> None:
-    """Once for all images of a folder."""
+    """Warn that transparent pixels are read as opaque, once for all images of a folder."""
     folder = name.rpartition("/")[0]
     if folder not in _warned:
         _warned.add(folder)
