@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from attnlab.data.files import find_file, read_lines
+from attnlab.data.files import SplitFiles, read_lines
 from attnlab.data.readers import tables
 from attnlab.data.readers.tables import Row
 from attnlab.data.tagged import ROOT, Sentence
@@ -29,7 +29,7 @@ _COLUMN = {"upos": 3, "xpos": 4, "deprel": 7}
 
 
 @dataclass(frozen=True)
-class Conllu:
+class Conllu(SplitFiles):
     """Sentences of a treebank in CoNLL-U, with their dependency trees.
 
     Attributes:
@@ -39,7 +39,6 @@ class Conllu:
       trees: whether heads are read.
     """
 
-    directory: str = ""
     train: str = "train.conllu"
     valid: str = "dev.conllu"
     test: str = "test.conllu"
@@ -54,7 +53,7 @@ class Conllu:
             without ten columns; a head that is no word of the sentence. The message has the file
             and the line.
         """
-        path = find_file(self.directory, getattr(self, split))
+        path = self.path(split)
         return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu(path))]
 
     def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
@@ -78,7 +77,7 @@ class Conllu:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(SplitFiles):
     """Sentences in columns, a word and its tag on each line.
 
     Attributes:
@@ -89,7 +88,6 @@ class Columns:
         is all white space, with no comments and lines of any length, as read before there was this setting.
     """
 
-    directory: str = ""
     train: str = "train.txt"
     valid: str = "valid.txt"
     test: str = "test.txt"
@@ -109,7 +107,7 @@ class Columns:
                 f"config.data.word={self.word} and config.data.tag={self.tag} are two columns,"
                 " counted from 1, or from -1, the last"
             )
-        path = find_file(self.directory, getattr(self, split))
+        path = self.path(split)
         return [
             Sentence(
                 tuple(self._cell(path, line, self.word) for line in lines),

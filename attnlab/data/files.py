@@ -30,7 +30,26 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ParallelFiles:
+class SplitFiles:
+    """Base of the sources that have a file for each split.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      train, valid, test: the file of each split, without .gz or .xz.
+    """
+
+    directory: str = ""
+    train: str = "train"
+    valid: str = "valid"
+    test: str = "test"
+
+    def path(self, split: str) -> Path:
+        """The file of `split`, see `find_file`; raises `UserError` where there is none."""
+        return find_file(self.directory, getattr(self, split))
+
+
+@dataclass(frozen=True)
+class ParallelFiles(SplitFiles):
     """Line n of `<prefix>.<source>` translates line n of `<prefix>.<target>`.
 
     Pairs of blank lines are skipped, and their number is logged.
@@ -41,10 +60,6 @@ class ParallelFiles:
       source, target: the ending of each language, "de" for `train.de` or `train.de.gz`.
     """
 
-    directory: str = ""
-    train: str = "train"
-    valid: str = "valid"
-    test: str = "test"
     source: str = "de"
     target: str = "en"
 
@@ -71,7 +86,7 @@ class ParallelFiles:
 
 
 @dataclass(frozen=True)
-class TabFiles:
+class TabFiles(SplitFiles):
     """One pair, or one labelled text or pair, per line of a table whose columns are separated by
     tabs.
 
@@ -86,7 +101,6 @@ class TabFiles:
       header: lines above the data, a row of names as a rule; they are skipped.
     """
 
-    directory: str = ""
     train: str = "train.tsv"
     valid: str = "valid.tsv"
     test: str = "test.tsv"
@@ -148,7 +162,7 @@ class TabFiles:
         """The file of a split, and these columns of all its lines below the header; a blank line
         has blanks.
         """
-        path, needed = find_file(self.directory, getattr(self, split)), max(columns)
+        path, needed = self.path(split), max(columns)
         if self.header < 0:
             raise UserError(f"config.data.header={self.header} is a number of lines, 0 or more")
         rows = [line.split("\t") for line in read_lines(path, "\r")[self.header :]]
@@ -168,7 +182,7 @@ class TabFiles:
 
 
 @dataclass(frozen=True)
-class TextFiles:
+class TextFiles(SplitFiles):
     """Every line is a text; blank ones too, of nothing but their end.
 
     Attributes:
@@ -177,7 +191,6 @@ class TextFiles:
         "input.txt[90%:95%]", "input.txt[95%:]".
     """
 
-    directory: str = ""
     train: str = "train.txt"
     valid: str = "valid.txt"
     test: str = "test.txt"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.files import find_file, read_lines
+from attnlab.data.files import SplitFiles, read_lines
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(SplitFiles):
     """One pair for each object of a file, plain, .gz or .xz; white space in texts becomes single
     blanks.
 
@@ -23,7 +23,6 @@ class JsonLines:
       source, target: the fields that have the two texts.
     """
 
-    directory: str = ""
     train: str = "train.jsonl"
     valid: str = "valid.jsonl"
     test: str = "test.jsonl"
@@ -37,7 +36,7 @@ class JsonLines:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
             has something else than a text in it, or a blank one; with file and line.
         """
-        path = find_file(self.directory, getattr(self, split))
+        path = self.path(split)
         pairs = [
             (text_of(record, self.source, where), text_of(record, self.target, where))
             for where, record in objects_of(path)

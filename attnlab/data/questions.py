@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
-from attnlab.data.files import contents, find_file
+from attnlab.data.files import SplitFiles, contents
 from attnlab.data.generated import Sized
 from attnlab.data.passages import MOST, Question, Units, Windows, read, to_examples, unreachable
 from attnlab.data.readers.json_text import parse_json
@@ -22,7 +22,7 @@ _DEEDS = ("sees", "hears", "likes", "follows", "paints")
 
 
 @dataclass(frozen=True)
-class Squad:
+class Squad(SplitFiles):
     """Questions in the form of SQuAD (Rajpurkar et al. 2016): "data", "paragraphs", "context", "qas",
     "answers", "answer_start".
 
@@ -31,7 +31,6 @@ class Squad:
       train, valid, test: the file of each split, plain, .gz or .xz.
     """
 
-    directory: str = ""
     train: str = "train.json"
     valid: str = "dev.json"
     test: str = "test.json"
@@ -43,7 +42,7 @@ class Squad:
           UserError: no such file, one that is no JSON of this form, or an answer that does not
             stand where it is said to, by the question's id.
         """
-        path = find_file(self.directory, getattr(self, split))
+        path = self.path(split)
         try:
             content = parse_json(contents(path), str(path))
             questions = [

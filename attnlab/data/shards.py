@@ -18,7 +18,7 @@ import numpy as np
 
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Split
-from attnlab.data.files import part
+from attnlab.data.files import SplitFiles, part
 from attnlab.data.learned import Learned, VocabularySettings
 from attnlab.data.shard_folder import (
     ENDS,
@@ -205,7 +205,7 @@ class StoredTexts(Texts):
 
 
 @dataclass(frozen=True)
-class Shards:
+class Shards(SplitFiles):
     """Documents that the command `prepare` has made ids of; training reads them from disk.
 
     The vocabulary is that of the folders, whatever `config.vocabulary` says, unless that names the
@@ -216,11 +216,6 @@ class Shards:
       train, valid, test: the folder of each split, or a part of its documents: "all[:98%]",
         "all[98%:99%]", "all[99%:]".
     """
-
-    directory: str = ""
-    train: str = "train"
-    valid: str = "valid"
-    test: str = "test"
 
     def loaded(
         self, settings: VocabularySettings, vocabulary: Vocabulary | None, splits: Sequence[str]

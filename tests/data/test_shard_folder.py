@@ -60,9 +60,8 @@ def test_a_damaged_folder(tmp_path: Path, harm: Callable[[Path], object], messag
     node = {"name": "shards", "directory": str(tmp_path), "train": "all"}
     (tmp_path / "alt").mkdir()
     harm(tmp_path / "all")
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=message):
         text.Texts.load(node, LEARNED, None, ("train",))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -101,9 +100,8 @@ def test_other_content_of_the_same_size_has_changed(old: Path, file: str, split:
     read(old, split)
     overwrite(old / file)
     for _ in range(2):
-        with pytest.raises(Changed, match=rf"{file} has changed since .* its 'prepare'") as caught:
+        with pytest.raises(Changed, match=rf"{file} has changed since .* its 'prepare'"):
             read(old, split)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

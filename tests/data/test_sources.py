@@ -156,6 +156,5 @@ OF_SCENES = {"side": 36, "grid": 3, "small": 3, "large": 5, "jitter": 2}
 @pytest.mark.parametrize(("name", "fields", "words"), REFUSED)
 def test_what_cannot_be_drawn_is_refused(name: str, fields: dict[str, Any], words: str) -> None:
     given = {**(OF_SCENES if name == "scenes" else {}), **fields}
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=words):
         READ[name](SOURCES.resolve(name)(**given), "test")
-    assert "\n" not in str(caught.value)

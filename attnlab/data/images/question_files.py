@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.data.files import contents, find_file, read_lines
+from attnlab.data.files import SplitFiles, contents, find_file, read_lines
 from attnlab.data.generated import within
 from attnlab.data.images.files import array_of, arrays_of
 from attnlab.data.images.folder import stacked
@@ -97,7 +97,7 @@ class EasyVqa(HeldOut):
 
 
 @dataclass(frozen=True)
-class ImageQuestions:
+class ImageQuestions(SplitFiles):
     """One question for each JSON object of a file, plain, .gz or .xz: the name of an image file,
     PNG or JPEG, a question and its answer. A file is read once, whatever is asked about it.
 
@@ -117,7 +117,6 @@ class ImageQuestions:
       UserError: a number out of range.
     """
 
-    directory: str = ""
     train: str = "train.jsonl"
     valid: str = "valid.jsonl"
     test: str = "test.jsonl"
@@ -146,7 +145,7 @@ class ImageQuestions:
             with file and line. Images that are missing or damaged, or of different sizes, when they
             are read.
         """
-        path = find_file(self.directory, getattr(self, split))
+        path = self.path(split)
         at: dict[str, int] = {}
         questions, sides = [], []
         for where, record in objects_of(path):

@@ -49,9 +49,8 @@ def test_idx_files_and_a_validation_split_cut_from_training(folder: Path) -> Non
 
 
 def check_refused(source: Any, split: str, words: str) -> None:
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=words):
         source.images(split)
-    assert "\n" not in str(caught.value)
 
 
 def test_idx_files_that_are_none(folder: Path) -> None:

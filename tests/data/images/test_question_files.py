@@ -51,9 +51,8 @@ def as_tables(root: Path) -> Path:
 
 
 def check_refused(source: Any, split: str, words: str) -> None:
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=words):
         source.visual_questions(split).images()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.quick

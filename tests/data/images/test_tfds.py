@@ -166,9 +166,8 @@ def test_images_are_resized_as_those_of_a_folder(prepared: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_labels(prepared: Path, fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=words):
         made(prepared, **fields).images("train")
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_wrong_with_captions(prepared: Path, tmp_path: Path) -> None:
