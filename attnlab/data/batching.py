@@ -132,7 +132,8 @@ class TrainBatches:
         at = int(np.searchsorted(self._first, number, side="right")) - 1
         bucket = self._buckets[at]
         begin = int(number - self._first[at]) * bucket.rows
-        rows = _filled(orders[at][begin : begin + bucket.rows], bucket.rows)
+        rows = orders[at][begin : begin + bucket.rows]
+        rows = np.pad(rows, (0, bucket.rows - len(rows)), constant_values=-1)
         index, count = self._process
         share = bucket.rows // count
         return self._examples.batch(rows[index * share : (index + 1) * share], bucket.width)
@@ -170,13 +171,7 @@ def evaluation_batches(
     while len(lengths) and widths[-1] < lengths.max():
         widths = np.append(widths, min(2 * widths[-1], lengths.max()))
     order = np.argsort(lengths, kind="stable").astype(np.int32)
-    order = np.concatenate(
-        [
-            order[: len(order) % size],
-            np.full(-len(order) % size, -1, np.int32),
-            order[len(order) % size :],
-        ]
-    )
+    order = np.insert(order, len(order) % size, np.full(-len(order) % size, -1, np.int32))
     batches = []
     for rows in order.reshape(-1, size):
         width = int(widths[np.searchsorted(widths, lengths[rows[rows >= 0]].max())])
@@ -229,8 +224,3 @@ def _fill_buckets(
             f" pairs, {shortest}"
         )
     return buckets, int((bucket_of == len(widths)).sum())
-
-
-def _filled(rows: np.ndarray, count: int) -> np.ndarray:
-    """`rows` [n <= count] followed by -1 up to `count`."""
-    return np.concatenate([rows, np.full(count - len(rows), -1, rows.dtype)])

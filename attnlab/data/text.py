@@ -15,12 +15,7 @@ from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_texts
-from attnlab.data.learned import (
-    VocabularySettings,
-    has_vocabularies,
-    inherited_vocabulary,
-    load_vocabularies,
-)
+from attnlab.data.learned import Learned, VocabularySettings, inherited_vocabulary
 from attnlab.errors import UserError
 
 
@@ -57,10 +52,10 @@ class Texts(Dataset[str]):
         """See `Dataset.loaded_by`: sources whose texts are ids already."""
         if not callable(getattr(source, "loaded", None)):
             return None
-        kept = workdir is not None and has_vocabularies(workdir)
-        of_run = load_vocabularies(workdir)[0] if workdir is not None and kept else None
-        # a model's tokenizer, which the texts must have
-        taken = of_run or inherited_vocabulary(None, settings)
+        if workdir is not None and cls.saved(Path(workdir)):
+            taken = Learned.load(Path(workdir), cls.parts).source
+        else:  # a model's tokenizer, which the texts must have
+            taken = inherited_vocabulary(None, settings)
         loaded: Self = source.loaded(settings, taken, splits)
         return loaded
 
