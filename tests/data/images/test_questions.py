@@ -5,10 +5,9 @@ is refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from attnlab.data.images.questions import Asked, Prior, Question, QuestionData
 from attnlab.errors import UserError
 
+NODE = {"name": "given"}
 WORDS = {"kind": "word", "size": 50, "min_frequency": 1}
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4, 1)
 TRAIN = [
@@ -27,34 +27,22 @@ TRAIN = [
 VALID = [Question(0, "how many", "1"), Question(0, "what is it", "cat"), Question(0, "why", "dog")]
 
 
-@dataclass(frozen=True)
-class Given:
-    """What a test says."""
-
-    splits: ClassVar[dict[str, Sequence[Question]]] = {}
-    images: ClassVar[np.ndarray] = IMAGES
-    read: ClassVar[list[str]] = []
-
-    def visual_questions(self, split: str) -> Asked:
-        """Of a split; which images were read is noted."""
-
-        def images() -> np.ndarray:
-            self.read.append(split)
-            return self.images
-
-        return Asked(self.splits[split], images)
-
-
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(Given, "splits", {"train": TRAIN, "valid": VALID, "test": VALID})
-    monkeypatch.setattr(Given, "read", [])
-    return {"name": f"{__name__}:Given"}
+def splits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a source asks of each split; under "read" the splits whose images were read."""
+    given: dict[str, Any] = {"train": TRAIN, "valid": VALID, "test": VALID, "read": []}
+
+    def asked(split: str) -> Asked:
+        return Asked(given[split], lambda: given["read"].append(split) or IMAGES)
+
+    source = SimpleNamespace(visual_questions=asked)
+    monkeypatch.setattr(QuestionData, "of_config", lambda data: source)
+    return given
 
 
 @pytest.mark.quick
-def test_what_is_learned_comes_from_training_alone(given: dict[str, Any], tmp_path: Path) -> None:
-    data = QuestionData.load(given, WORDS)
+def test_what_is_learned_comes_from_training_alone(splits: dict[str, Any], tmp_path: Path) -> None:
+    data = QuestionData.load(NODE, WORDS)
     assert data.learned.classes == ("1", "cat", "dog") and data.learned.shape == (3, 4, 1)
     assert data.learned.mean == (pytest.approx(IMAGES.mean() / 255),)
     assert data.labels("valid").tolist() == [0, 1, 2] and data.size("train") == 4
@@ -66,9 +54,9 @@ def test_what_is_learned_comes_from_training_alone(given: dict[str, Any], tmp_pa
     told = "3 questions about 1 images of 3 x 4 x 1, 9 tokens (1 unknown), 3 answers; accuracy of"
     assert data.about("valid").startswith(told)
     data.save(tmp_path)
-    Given.read.clear()
-    QuestionData.load(given, WORDS, tmp_path, ("test",))
-    assert Given.read == ["test"]
+    splits["read"].clear()
+    QuestionData.load(NODE, WORDS, tmp_path, ("test",))
+    assert splits["read"] == ["test"]
 
 
 def test_guesses_see_no_image() -> None:
@@ -84,14 +72,14 @@ def test_guesses_see_no_image() -> None:
 
 
 def test_answers_that_training_does_not_have_are_told_of(
-    given: dict[str, Any], caplog: pytest.LogCaptureFixture
+    splits: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    Given.splits["valid"] = [*VALID, Question(0, "why", "cow")]
+    splits["valid"] = [*VALID, Question(0, "why", "cow")]
     with caplog.at_level(logging.WARNING):
-        data = QuestionData.load(given, WORDS)
+        data = QuestionData.load(NODE, WORDS)
     words = "1 of 4 questions have an answer that the training split does not have (cow)"
     assert words in caplog.text
     assert data.labels("valid").tolist() == [0, 1, 2, 3]
-    Given.splits["valid"] = [Question(0, "why", "dogs")]
+    splits["valid"] = [Question(0, "why", "dogs")]
     with pytest.raises(UserError, match="the answer 'dogs' and no other .* did you mean 'dog'"):
-        QuestionData.load(given, WORDS)
+        QuestionData.load(NODE, WORDS)
