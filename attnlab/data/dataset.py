@@ -208,6 +208,11 @@ class Dataset(Generic[Row]):
         }
         return dataclasses.replace(self, **changed)
 
+    def stored(self, split: str) -> Split:
+        """A split that was read."""
+        parts = self.rows, self.examples, self.fingerprints, self.beside
+        return Split(*(part.get(split) for part in parts))  # type: ignore[arg-type]
+
     # --- for tasks ---
 
     @property

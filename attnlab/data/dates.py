@@ -47,11 +47,8 @@ _WRITTEN: dict[str, Callable[[datetime.date], str]] = {
     "yyyy": lambda date: str(date.year),
     "EEEE": lambda date: WEEKDAYS[date.weekday()],
 }
-_ISO = {
-    "y": range(0, 4),
-    "M": range(5, 7),
-    "d": range(8, 10),
-}  # where the fields stand in YYYY-MM-DD
+# where the fields stand in YYYY-MM-DD
+_ISO = {"y": range(0, 4), "M": range(5, 7), "d": range(8, 10)}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TypeVar
 
 from attnlab.data.generated import Alignment, Pair, Sized, below
 
@@ -54,10 +53,8 @@ DETERMINERS = (("the", "the", "", ""), ("a", "some", "un", "uni"), ("this", "the
 ADVERBS = (("today", "hodi"), ("tomorrow", "alba nova"), ("often", "ofte"))
 THAT, WILL = ("that", "ke"), ("will", "va")
 
-_Item = TypeVar("_Item")
-_Words = list[
-    tuple[str, str]
-]  # (word, where in the tree it comes from); words of both sides with one origin are aligned
+_Words = list[tuple[str, str]]
+"""(word, where in the tree it comes from); words of both sides with one origin are aligned."""
 
 
 @dataclass(frozen=True)
@@ -122,20 +119,20 @@ class Grammar(Sized):
         )
 
 
-def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:
+def _pick(draw: random.Random, items: tuple[int, ...]) -> int:
     """One of `items`; only `random()` itself is promised to stay the same over Python versions."""
     return items[below(draw, len(items))]
 
 
 def drawn(draw: random.Random, depth: int) -> Sentence:
     """A sentence whose relative clauses nest `depth` deep at most."""
-    adverb = _pick(draw, tuple(range(len(ADVERBS)))) if draw.random() < 0.4 else None
+    adverb = below(draw, len(ADVERBS)) if draw.random() < 0.4 else None
     return Sentence(_draw_phrase(draw, depth), _draw_clause(draw, depth), adverb)
 
 
 def _draw_clause(draw: random.Random, depth: int) -> Clause:
     """A drawn verb, with an object if it is transitive."""
-    verb = _pick(draw, tuple(range(len(VERBS))))
+    verb = below(draw, len(VERBS))
     return Clause(
         verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None
     )
@@ -145,14 +142,13 @@ def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
     """A drawn noun phrase, perhaps with a relative clause."""
     adjectives: tuple[int, ...] = ()
     for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
-        adjectives += (
-            _pick(draw, tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)),
-        )
+        left = tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)
+        adjectives += (_pick(draw, left),)
     relative = _draw_clause(draw, depth - 1) if depth > 0 and draw.random() < 0.3 else None
     return Phrase(
         _pick(draw, (0, 0, 1, 2)),
         adjectives,
-        _pick(draw, tuple(range(len(NOUNS)))),
+        below(draw, len(NOUNS)),
         draw.random() < 0.5,
         relative,
     )
@@ -185,25 +181,19 @@ def _source_phrase(phrase: Phrase, at: str) -> _Words:
 def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
     """The words of a clause on the source side, whose subject is one or many."""
     will = [(WILL[0], f"{at}.will")] * clause.future
-    verb = (
-        VERBS[clause.verb][plural or clause.future],
-        f"{at}.verb",
-    )  # the plural form is the bare verb
+    form = plural or clause.future  # the plural form is the bare verb
+    verb = (VERBS[clause.verb][form], f"{at}.verb")
     return [*will, verb, *(_source_phrase(clause.object, f"{at}.o") if clause.object else ())]
 
 
 def target_words(sentence: Sentence) -> _Words:
     """The target side, word by word."""
-    adverb = (
-        []
-        if sentence.adverb is None
-        else [(word, "adverb") for word in ADVERBS[sentence.adverb][1].split()]
-    )
-    return (
-        adverb
-        + _target_phrase(sentence.subject, "s")
-        + _target_clause(sentence.clause, sentence.subject.plural, "p")
-    )
+    adverb = "" if sentence.adverb is None else ADVERBS[sentence.adverb][1]
+    return [
+        *((word, "adverb") for word in adverb.split()),
+        *_target_phrase(sentence.subject, "s"),
+        *_target_clause(sentence.clause, sentence.subject.plural, "p"),
+    ]
 
 
 def _target_phrase(phrase: Phrase, at: str) -> _Words:

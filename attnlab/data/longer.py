@@ -14,12 +14,12 @@ Only rows that are whole texts can be longer: a stream is cut into rows of `max_
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import Any
 
 import numpy as np
 
+from attnlab.data.dataset import Split
 from attnlab.data.settings import AnyBatch, Batch
 from attnlab.errors import UserError
 
@@ -47,7 +47,7 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
     if not isinstance(batch, Batch) or rule is None or getattr(batch, "texts", "apart") != "apart":
         return data, []
     limit, lines = batch.max_length - beside, []
-    for split, examples in (getattr(data, "examples", None) or getattr(data, "ids", {})).items():
+    for split, examples in data.examples.items():
         lengths = examples.lengths
         longer = np.flatnonzero(lengths > limit)
         if not len(longer) or (rule == "score" and split == "train"):  # batches count those
@@ -68,30 +68,25 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
             data, lost = data.cut(split, limit)
             lines[-1] += f": {lost:,} words are neither trained on nor scored"
         elif rule == "cut":
-            data = _replaced(data, split, examples=examples.cut(limit))
+            data = data.with_splits(
+                {split: data.stored(split)._replace(examples=examples.cut(limit))}
+            )
     return data, lines
 
 
 def _without(data: Any, split: str, longer: np.ndarray) -> Any:
     """The data without some examples of a split, and with another fingerprint of it."""
-    rows = "pairs" if hasattr(data, "pairs") else "rows"
-    left = np.delete(np.arange(len(data.examples[split])), longer)
+    whole: Split = data.stored(split)
+    left = np.delete(np.arange(len(whole.examples)), longer)
     if not len(left):
         raise UserError(
             f"config.batch.longer=leave_out: the {split} split has no example of at most"
             " config.batch.max_length tokens; raise it"
         )
-    print_of = f"{data.fingerprints.get(split)} {left.tolist()}"
-    changes = {
-        rows: [getattr(data, rows)[split][number] for number in left],
-        "examples": data.examples[split].chosen(left),
-        "fingerprints": hashlib.sha256(print_of.encode()).hexdigest(),
-    }
-    return _replaced(data, split, **changes)
-
-
-def _replaced(data: Any, split: str, **changes: Any) -> Any:
-    """The data with other rows, examples or fingerprints of a split."""
-    return dataclasses.replace(
-        data, **{name: {**getattr(data, name), split: value} for name, value in changes.items()}
+    print_of = f"{whole.fingerprint} {left.tolist()}"
+    part = whole._replace(
+        rows=[whole.rows[number] for number in left.tolist()],
+        examples=whole.examples.chosen(left),
+        fingerprint=hashlib.sha256(print_of.encode()).hexdigest(),
     )
+    return data.with_splits({split: part})

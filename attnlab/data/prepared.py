@@ -86,9 +86,8 @@ class Prepared:
         expression = getattr(self, split)
         try:
             return builder.as_data_source(split=expression, decoders=_undecoded(builder))
-        except (
-            NotImplementedError
-        ) as error:  # what the library says of data that is not there, and of tfrecord
+        # what the library says of data that is not there, and of tfrecord
+        except NotImplementedError as error:
             if builder.is_prepared():
                 advice = (
                     "prepare it anew, as array_record, in another --directory with python -m"
@@ -252,10 +251,8 @@ def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[st
     for i in rows:
         try:
             yield records[i]
-        except (
-            RuntimeError,
-            OSError,
-        ) as error:  # the reader's word for a truncated or altered file
+        # the reader's word for a truncated or altered file
+        except (RuntimeError, OSError) as error:
             raise UserError(
                 f"the dataset prepared in {folder} is damaged: {error}; delete the folder and"
                 " prepare it again"

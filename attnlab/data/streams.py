@@ -103,9 +103,8 @@ class Turns(ProcessBatches):
         steps = -(-ids.lengths // length)
         lane, begin, longest = _dealt(steps, size)
         self._set_epoch(longest)
-        within = np.arange(steps.sum()) - np.repeat(
-            np.cumsum(steps) - steps, steps
-        )  # which of its steps each is
+        # which of its steps each is
+        within = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
         where = np.repeat(lane, steps), np.repeat(begin, steps) + within
 
         def table(values: np.ndarray) -> np.ndarray:
@@ -114,9 +113,8 @@ class Turns(ProcessBatches):
             return every[self._rows]
 
         self._begin = table(np.repeat(ids.offsets[:-1], steps) + within * length)
-        self._end = table(
-            np.repeat(ids.offsets[1:], steps)
-        )  # of the text; no later than its begin where there is none
+        # of the text; no later than its begin where there is none
+        self._end = table(np.repeat(ids.offsets[1:], steps))
         self._fresh = table(within == 0).astype(np.int32)
         self.note = (
             f"texts in turn in {size} lanes, {length} tokens of each at a time,"

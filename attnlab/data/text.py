@@ -26,9 +26,8 @@ class Texts(Dataset[str]):
     method = "texts"
     things: ClassVar[str] = "texts"
 
-    _spelt: dict[str, int] = field(
-        default_factory=dict, repr=False, compare=False
-    )  # characters of a split, counted once
+    # characters of a split, counted once
+    _spelt: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of_config(cls, data: Mapping[str, Any]) -> Any:

@@ -118,9 +118,8 @@ def prepare(dataset: str, directory: str) -> Path:
     Raises:
       UserError: TensorFlow is not installed, unknown name, no network, or no room.
     """
-    if (
-        importlib.util.find_spec("tensorflow") is None
-    ):  # asked first: it is missed only after the download
+    # asked first: it is missed only after the download
+    if importlib.util.find_spec("tensorflow") is None:
         raise UserError(
             "preparing a dataset needs TensorFlow, this once: pip install 'attnlab[prepare]'"
             " (reading it later does not)"

@@ -33,13 +33,8 @@ COLOURS = {
 }
 GROUND = 32  # the grey behind the objects
 _BYTES = 2**35  # of a split
-_TIPS = (
-    (0, -1000),
-    (951, -309),
-    (588, 809),
-    (-588, 809),
-    (-951, -309),
-)  # of a star, in thousandths
+# of a star, in thousandths
+_TIPS = ((0, -1000), (951, -309), (588, 809), (-588, 809), (-951, -309))
 
 
 Size = Literal["small", "large"]
