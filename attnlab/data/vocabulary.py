@@ -203,18 +203,11 @@ class Vocabulary:
             if len(cache) > _REMEMBERED:
                 cache.clear()
             new = list(set(chain.from_iterable(chunk)) - cache.keys())
-            cache |= {
-                unit: encoding.ids
-                for unit, encoding in zip(
-                    new,
-                    self._tokenizer.encode_batch_fast(new, add_special_tokens=False),
-                    strict=True,
-                )
-            }
+            encodings = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
+            cache |= zip(new, (encoding.ids for encoding in encodings), strict=True)
             for units in chunk:
-                yield np.array(
-                    [*chain.from_iterable(map(cache.__getitem__, units)), *end], np.int32
-                )
+                ids = chain.from_iterable(map(cache.__getitem__, units))
+                yield np.array([*ids, *end], np.int32)
 
     def encodings(self, units: Sequence[str]) -> Sequence[Any]:
         """What the library makes of words, or of texts of kinds that encode them as a whole."""
@@ -222,11 +215,8 @@ class Vocabulary:
 
     def _units(self, text: str) -> list[str]:
         """What can be encoded on its own: words, or the characters of the normalized text."""
-        return (
-            list(self.normalize(text))
-            if self.settings["kind"] == "char"
-            else _spaced(text, "word").split()
-        )
+        char = self.settings["kind"] == "char"
+        return list(self.normalize(text)) if char else _spaced(text, "word").split()
 
     def packed(self, texts: Iterable[str], front: Sequence[int] = ()) -> Packed:
         """The ids of all texts, each with EOS at its end and `front` before it, as a column of
@@ -262,10 +252,7 @@ class Vocabulary:
                 pieces.append(MARK + SPECIAL[UNK])  # the mark was lost with the word
             elif index not in (special.pad, special.bos):
                 pieces.append(self._pieces[index])
-        text = "".join(pieces)
-        return (
-            text if self.settings["kind"] == "char" else " ".join(text.replace(MARK, " ").split())
-        )
+        return _spaced("".join(pieces), self.settings["kind"])
 
     def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
         """A text, whose ids are `prompt`, as it stands, and behind it that of the ids `more`, with
@@ -278,10 +265,8 @@ class Vocabulary:
         """One readable piece per id, specials included, for the axes of a picture (a blank
         character is shown as U+2423).
         """
-        return [
-            "\u2423" if self._pieces[int(index)] == " " else self._pieces[int(index)]
-            for index in ids
-        ]
+        pieces = (self._pieces[int(index)] for index in ids)
+        return ["\u2423" if piece == " " else piece for piece in pieces]
 
     @property
     def marks(self) -> Marks:
