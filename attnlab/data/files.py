@@ -266,11 +266,9 @@ def alike(path: Path) -> str:
     except OSError as error:
         return f"the folder {path.parent} cannot be read ({error.strerror})"
     hint = nearest(path.name, present)
-    return (
-        hint
-        if len(hint) <= 300
-        else f"the folder has {len(present)} entries, none with a similar name"
-    )
+    if len(hint) <= 300:
+        return hint
+    return f"the folder has {len(present)} entries, none with a similar name"
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:

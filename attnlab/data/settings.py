@@ -105,10 +105,9 @@ class Buckets(Batch):
 
     def positions(self, parts: int) -> int:
         """See `AnyBatch`; each part has a row."""
-        counts_tokens = self.unit == "tokens"
-        return (
-            max(self.size, parts * self.max_length) if counts_tokens else super().positions(parts)
-        )
+        if self.unit == "tokens":
+            return max(self.size, parts * self.max_length)
+        return super().positions(parts)
 
     def described(self) -> str:
         """See `AnyBatch`."""
