@@ -34,7 +34,14 @@ RENAMED = {
 }
 """What users' code of earlier versions may say in the protocols of a room, and what it is called now."""
 MOVED = {
-    "attnlab.attention.so_far": "attnlab.attention.history",
+    "attnlab.attention.so_far": "attnlab.attention.mechanisms.heads",
+    "attnlab.attention.history": "attnlab.attention.mechanisms.heads",
+    "attnlab.attention.cards": "attnlab.layers.cards",
+    "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
+    "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
+    "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
+    "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
+    "attnlab.layers.heads": "attnlab.layers.dense",
     "asking": "said by the arguments weights= and history= themselves",
     "standing": "token_positions",
     "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",

@@ -296,11 +296,11 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
     import jax.numpy as jnp
     import numpy as np
 
-    from attnlab.attention.alignments.softmax import Softmax
+    from attnlab.attention.alignments.protocol import Softmax
     from attnlab.attention.kernels import KERNELS
     from attnlab.attention.kernels.plain import AttentionInputs
     from attnlab.attention.protocol import Memory
-    from attnlab.attention.scores.products import inner
+    from attnlab.attention.scores.protocol import inner
     from attnlab.attention.view import View
     from attnlab.attention.visibility import Causal, Everything, Window
     from attnlab.layers.dense import Dropout

@@ -375,7 +375,7 @@ OLD = {
     "a module": (
         "import attnlab.attention.so_far",
         "attnlab.attention.so_far",
-        "attnlab.attention.history",
+        "attnlab.attention.mechanisms.heads",
     ),
     "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
 }

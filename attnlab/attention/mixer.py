@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Parts
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.history import refusal
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, ROWLESS, WEIGHTLESS
+from attnlab.attention.mechanisms.heads import refusal
 from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.visibility import Causal, Everything, Rule
 from attnlab.config.registry import Parts, kind, made

@@ -35,7 +35,6 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.needs import Need
@@ -44,6 +43,7 @@ from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Gate, checked, reduced
 from attnlab.layers.images import tiled

@@ -22,9 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.visibility.bands import Causal
-from attnlab.attention.visibility.given import Segments
-from attnlab.attention.visibility.rule import Everything, Rule, columns_of, rows_of
+from attnlab.attention import visibility
+from attnlab.attention.visibility.rule import Causal, Everything, Rule, columns_of, rows_of
 from attnlab.errors import UserError
 
 Where = jax.Array | np.ndarray | int
@@ -242,7 +241,9 @@ class View:
 
     @property
     def _rule(self) -> Rule:
-        return self.rule if self.segments is None else self.rule & Segments(self.segments)
+        return (
+            self.rule if self.segments is None else self.rule & visibility.Segments(self.segments)
+        )
 
     def _with(self, rule: Rule, other: Rule | View) -> View:
         """This view with another rule, and with the arrays that only `other` has."""

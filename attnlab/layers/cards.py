@@ -1,10 +1,15 @@
-"""What a component declares about itself: where it comes from and how it grows. The letters of
-attention stand in `attention/cards.py`, those of gates in `gates/protocol.py`.
+"""What a component declares about itself: where it comes from and how it grows. What it costs is not
+declared but counted in its program, see `api/costs.py`.
+
+Letters on the cards of attention: T length (Tq queries, Tk keys), H heads, K key heads, D head width,
+d width of the context, dq/ds widths of query and source. Those of gates stand in `gates/protocol.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,3 +38,26 @@ class Card:
     state: str = ""
     path: str = ""
     steps: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerCard(Card):
+    """The card of a mixer; unless it says otherwise every token is read directly, and all are
+    computed side by side.
+    """
+
+    path: str = "1"
+    steps: str = "1"
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def carrying(card: Card) -> Callable[[Function], Function]:
+    """A decorator that gives a component that is a function its card."""
+
+    def decorate(function: Function) -> Function:
+        function.card = card  # type: ignore[attr-defined]
+        return function
+
+    return decorate

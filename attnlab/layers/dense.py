@@ -1,5 +1,5 @@
-"""Dense projections and dropout in a form that XLA compiles well, for mechanisms, layers and
-systems.
+"""Dense projections and dropout in a form that XLA compiles well, and vectors cut into heads, for
+mechanisms, layers and systems.
 """
 
 from __future__ import annotations
@@ -98,3 +98,13 @@ def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
     """x of any shape with entries dropped at a rate, the others divided by 1 - rate."""
     keep_mask = jax.random.bits(key, x.shape, jnp.uint16) >= round(rate * 2**16)
     return jnp.where(keep_mask, x / (1.0 - rate), jnp.zeros_like(x))
+
+
+def split(x: jax.Array, heads: int) -> jax.Array:
+    """[B,T,H*D] to heads first, [B,H,T,D], in which form products are fast."""
+    return x.reshape(*x.shape[:2], heads, x.shape[-1] // heads).transpose(0, 2, 1, 3)
+
+
+def joined(x: jax.Array) -> jax.Array:
+    """[B,H,T,D] to [B,T,H*D]."""
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])

@@ -20,10 +20,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import at_least
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.mixers.recurrent import PASSING, one_text

@@ -9,12 +9,12 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.mixer import Capabilities
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.config.registry import Parts
 from attnlab.layers.by_layer import ByLayer
+from attnlab.layers.cards import Card
 from attnlab.mixers import MIXERS
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.convolution import GatedConvolution, nothing_before
 from attnlab.layers.history import after, latest
 from attnlab.mixers.recurrent import PASSING, one_text

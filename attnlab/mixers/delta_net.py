@@ -26,8 +26,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution

@@ -21,10 +21,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 

@@ -23,9 +23,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
-from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates

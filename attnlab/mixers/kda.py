@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
-from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates

@@ -29,8 +29,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import empty, recur
 from attnlab.mixers.recurrent import one_text

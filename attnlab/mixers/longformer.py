@@ -24,12 +24,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 

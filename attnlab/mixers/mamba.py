@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
-from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card

@@ -32,9 +32,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
-from attnlab.layers.heads import joined, split
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, state_card
 

@@ -25,12 +25,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 

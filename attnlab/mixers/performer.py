@@ -24,8 +24,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.errors import at_least
+from attnlab.layers.cards import MixerCard
 from attnlab.mixers.kernelised import Kernelised
 
 ADDED = 1e-3  # to the features by relu

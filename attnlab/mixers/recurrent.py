@@ -17,12 +17,12 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 PASSING = Capabilities(

@@ -30,15 +30,14 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Capabilities, Mixer
 from attnlab.attention.protocol import Memory, head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.recurrent import one_text
 

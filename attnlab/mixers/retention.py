@@ -26,8 +26,7 @@ import numpy as np
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
 from attnlab.mixers.recurrent import PASSING

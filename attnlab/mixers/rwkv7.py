@@ -30,8 +30,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.errors import at_least
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.token_shift import token_before

@@ -20,9 +20,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened

@@ -41,8 +41,7 @@ from attnlab.attention.protocol import head_width
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.convolution import nothing_before
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend

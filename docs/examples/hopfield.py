@@ -10,10 +10,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading
 from attnlab.attention.view import EVERYTHING
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
 

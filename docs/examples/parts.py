@@ -8,8 +8,7 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.scores.products import inner
-from attnlab.attention.scores.protocol import Score, same_width
+from attnlab.attention.scores.protocol import Score, inner, same_width
 from attnlab.layers.precision import inner_dtype, widened
 
 

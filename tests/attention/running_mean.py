@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.protocol import Capabilities
 from attnlab.attention.view import CAUSAL, View
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
 

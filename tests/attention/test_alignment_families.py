@@ -21,7 +21,7 @@ from attnlab.attention.alignments.entmax import (
     sorted_square,
 )
 from attnlab.attention.alignments.monotonic import expected
-from attnlab.attention.alignments.softmax import log_softmax, softmax
+from attnlab.attention.alignments.protocol import log_softmax, softmax
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import alignment_oracles

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
 from tests.attention import alignment_oracles, own_parts
 from tests.attention.cases import TOLERANCE, wide

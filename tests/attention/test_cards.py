@@ -21,11 +21,11 @@ from attnlab.analysis.work import work
 from attnlab.api.costs import Cost, cost
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import Card
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES
+from attnlab.layers.cards import Card
 from attnlab.mixers import MIXERS
 
 TABLES = {
@@ -36,7 +36,7 @@ TABLES = {
     "visibility": VISIBILITIES,
 }
 EVERY = [(kind, name) for kind, table in TABLES.items() for name in table.names()]
-RULES = ("rule", "bands", "given", "global_tokens", "random_blocks", "sparse_transformer")
+RULES = ("rule", "given", "global_tokens", "random_blocks", "sparse_transformer")
 SMALL: dict[str, dict[str, Any]] = {  # patterns far smaller than a sequence of 256
     "window": {"width": 4},
     "dilated": {"width": 4},

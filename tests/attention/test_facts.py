@@ -16,7 +16,7 @@ from attnlab.attention.alignments.hard import best
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores import SCORES
-from attnlab.attention.scores.products import inner
+from attnlab.attention.scores.protocol import inner
 from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.dense import Dropout
 from tests.attention.cases import TOLERANCE, inputs, make, parameters

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.cards import Card
 from attnlab.attention.features import FEATURES
 from attnlab.attention.mechanisms.linear import Linear
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from tests.attention.oracles.linear import feature
 
 B, H, T, D = 2, 2, 3, 4

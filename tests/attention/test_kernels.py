@@ -15,7 +15,7 @@ from jax._src.cudnn import fused_attention_stablehlo
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.kernels import KERNELS, blocks, choice
+from attnlab.attention.kernels import KERNELS, blocks
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -172,7 +172,7 @@ def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
     """Forward and backward, without a GPU here; where it needs no mask, and JAX differentiates it."""
     version = SimpleNamespace(cudnn_get_version=lambda: 91000)  # what JAX's plugin has
     monkeypatch.setattr(fused_attention_stablehlo, "cuda_versions", version)
-    monkeypatch.setattr(choice, "detected", lambda: True)
+    monkeypatch.setattr("attnlab.attention.kernels.plain.detected", lambda: True)
     module = MECHANISMS.resolve("multihead")(width=64, heads=4)
     for view, length, calls in ((CAUSAL, 8, 2), (CAUSAL & Window(2), 8, 0), (CAUSAL, 7, 0)):
         x = jnp.ones((2, length, 64), jnp.bfloat16)

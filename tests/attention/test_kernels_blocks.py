@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.softmax import Softmax
-from attnlab.attention.kernels import blocks, choice
+from attnlab.attention.alignments.protocol import Softmax
+from attnlab.attention.kernels import blocks
 from attnlab.attention.kernels.blockwise import Blockwise
-from attnlab.attention.kernels.plain import AttentionInputs, Plain
+from attnlab.attention.kernels.plain import LEAST, AttentionInputs, Auto, Plain
 from attnlab.attention.protocol import Memory
-from attnlab.attention.scores.products import inner
+from attnlab.attention.scores.protocol import inner
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Segments, Window, longformer
 from attnlab.layers.dense import Dropout
@@ -119,7 +119,7 @@ def test_memory_is_linear_in_length() -> None:
 
 @pytest.mark.quick
 def test_auto_takes_blockwise_for_long_looks_it_can_honour() -> None:
-    auto, least = choice.Auto(), choice.LEAST
+    auto, least = Auto(), LEAST
     assert isinstance(auto.chosen(look(least, CAUSAL)), Blockwise)
     assert isinstance(auto.chosen(look(least - 1, CAUSAL)), Plain)
     assert isinstance(auto.chosen(look(least, CAUSAL, queries=1)), Plain)

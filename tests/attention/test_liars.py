@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from attnlab.attention.alignments.softmax import Softmax
+from attnlab.attention.alignments.protocol import Softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import Reading
 from attnlab.attention.view import EVERYTHING, View

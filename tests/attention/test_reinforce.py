@@ -14,7 +14,7 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS, reinforce
 from attnlab.attention.alignments.doubly_stochastic import doubly_stochastic
-from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.alignments.protocol import SAMPLES, log_softmax, softmax
 from attnlab.attention.alignments.reinforce import (
     Episode,
     followed,
@@ -23,7 +23,6 @@ from attnlab.attention.alignments.reinforce import (
     to_go,
     total,
 )
-from attnlab.attention.alignments.softmax import log_softmax, softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.view import View
 from tests.rounding import assert_close

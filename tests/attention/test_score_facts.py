@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER

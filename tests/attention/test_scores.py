@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score
 from attnlab.errors import UserError

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.kernels import blockwise, choice
+from attnlab.attention.kernels import blockwise
 from attnlab.attention.mechanisms.multi_step import MultiStep
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
@@ -102,7 +102,7 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
     params = parameters(make("multihead", {"heads": 3}))
     made = {name: make("multihead", {"heads": 3, "kernel": name}) for name in ("auto", "plain")}
     look = {name: functools.partial(one.apply, {"params": params}) for name, one in made.items()}
-    monkeypatch.setattr(choice, "LEAST", 1)
+    monkeypatch.setattr("attnlab.attention.kernels.plain.LEAST", 1)
     monkeypatch.setattr(blockwise.Blockwise, "__call__", lambda *_: pytest.fail("has no weights"))
     found, expected = (call(query, source, CAUSAL, valid, weights=True) for call in look.values())
     np.testing.assert_array_equal(found.weights, expected.weights)

@@ -10,10 +10,10 @@ import flax.struct
 import jax
 import pytest
 
-from attnlab.attention.cards import Card
 from attnlab.attention.protocol import Attention, Capabilities, Memory
 from attnlab.commands import describe
 from attnlab.config.registry import Table
+from attnlab.layers.cards import Card
 
 
 @flax.struct.dataclass

@@ -1,5 +1,5 @@
 """Dense and dropout have their formulas, gradients and dtypes, dropout its exact rate, and randomness
-only where it is asked for.
+only where it is asked for. Heads are cut from neighbouring channels, and put together in the same order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.dense import WORTH_TURNING, Dense, Dropout, matmul
+from attnlab.layers.dense import WORTH_TURNING, Dense, Dropout, joined, matmul, split
 
 
 @pytest.mark.quick
@@ -105,3 +105,10 @@ def test_dropped_entries_get_no_gradient_even_where_they_are_not_finite() -> Non
     np.testing.assert_array_equal(pull(jnp.ones(64))[0], np.where(kept, 2.0, 0.0))
     low = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
     assert jax.eval_shape(lambda x: dropped(0.5, x), low).dtype == jnp.bfloat16
+
+
+def test_heads_are_neighbouring_channels() -> None:
+    x = np.arange(2 * 3 * 8).reshape(2, 3, 8)
+    heads = split(x, 2)
+    np.testing.assert_array_equal(heads[1, 1, 2], x[1, 2, 4:])
+    np.testing.assert_array_equal(joined(heads), x)

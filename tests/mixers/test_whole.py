@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from attnlab.api.costs import cost
-from attnlab.attention.cards import Card
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from attnlab.attention.visibility.global_tokens import longformer
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.mixers import MIXERS
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
 from tests.mixers.oracles import WHOLE_ORACLES

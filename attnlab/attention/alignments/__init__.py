@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 ALIGNMENTS: Table[type[Alignment]] = Table(
     "alignment",
     {
-        "softmax": "attnlab.attention.alignments.softmax:Softmax",
-        "softmax_plus_one": "attnlab.attention.alignments.softmax:SoftmaxPlusOne",
-        "sink": "attnlab.attention.alignments.softmax:Sink",
+        "softmax": "attnlab.attention.alignments.protocol:Softmax",
+        "softmax_plus_one": "attnlab.attention.alignments.protocol:SoftmaxPlusOne",
+        "sink": "attnlab.attention.alignments.protocol:Sink",
         "sparsemax": "attnlab.attention.alignments.entmax:Sparsemax",
         "entmax": "attnlab.attention.alignments.entmax:Entmax",
         "learned_entmax": "attnlab.attention.alignments.entmax:LearnedEntmax",

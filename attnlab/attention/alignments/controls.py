@@ -17,10 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.local import LocalM
-from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 
 
 class Uniform(Alignment):

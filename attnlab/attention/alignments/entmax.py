@@ -34,11 +34,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.alignments.softmax import LOW
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import LOW, Alignment, whole
 from attnlab.attention.view import View
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64

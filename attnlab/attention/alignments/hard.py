@@ -18,11 +18,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import SAMPLES, Alignment
-from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import LOW, SAMPLES, Alignment, log_softmax, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 

@@ -25,12 +25,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.protocol import Alignment, softmax, whole
 from attnlab.attention.alignments.top_k import largest
-from attnlab.attention.cards import Card
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 

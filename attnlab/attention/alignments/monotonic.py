@@ -31,9 +31,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card
 from attnlab.attention.view import View
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 

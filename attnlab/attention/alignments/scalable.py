@@ -23,11 +23,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import Alignment, softmax, whole
 from attnlab.attention.view import View
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 

@@ -21,10 +21,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.cards import Card
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 

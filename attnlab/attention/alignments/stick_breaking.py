@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.cards import Card
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 

@@ -21,10 +21,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, whole
-from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import LOW, Alignment, log_softmax, softmax, whole
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 

@@ -15,11 +15,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment
-from attnlab.attention.alignments.softmax import LOW, softmax
-from attnlab.attention.cards import Card
+from attnlab.attention.alignments.protocol import LOW, Alignment, softmax
 from attnlab.attention.view import View
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 

@@ -30,8 +30,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 
 
 class FeatureMap(nn.Module):

@@ -4,7 +4,7 @@ one file and one line here.
 A kernel is a class without arguments. `kernel(look)` is the context of `AttentionInputs`; `refuses(look)`
 says why the kernel cannot compute it and what to choose, or None; `misfit(alignment)` says the same
 about a class of alignments, before anything runs; `weighs` is True if the kernel can return the
-weights. Mechanisms call `choice.attend`.
+weights. Mechanisms call `plain.attend`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KERNELS: Table[type[Plain]] = Table(
     "kernel",
     {
-        "auto": "attnlab.attention.kernels.choice:Auto",
+        "auto": "attnlab.attention.kernels.plain:Auto",
         "plain": "attnlab.attention.kernels.plain:Plain",
         "blockwise": "attnlab.attention.kernels.blockwise:Blockwise",
         "gathered": "attnlab.attention.kernels.gathered:Gathered",

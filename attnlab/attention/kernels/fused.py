@@ -15,11 +15,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.softmax import Softmax
+from attnlab.attention.alignments.protocol import Softmax
 from attnlab.attention.kernels import ROWLESS
-from attnlab.attention.kernels.choice import detected
-from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.visibility.bands import Causal
+from attnlab.attention.kernels.plain import AttentionInputs, detected
+from attnlab.attention.visibility.rule import Causal
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 

@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.moba import MoBA, routed
-from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.view import number
-from attnlab.attention.visibility.bands import Causal
+from attnlab.attention.visibility.rule import Causal
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 

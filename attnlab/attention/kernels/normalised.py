@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.softmax import LOW
+from attnlab.attention.alignments.protocol import LOW
 from attnlab.attention.kernels.block import Arrays, Block
 from attnlab.attention.kernels.blocks import put, taken
 from attnlab.attention.kernels.plain import fold, unfold

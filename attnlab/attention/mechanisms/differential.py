@@ -25,7 +25,7 @@ from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.heads import split
+from attnlab.layers.dense import split
 from attnlab.layers.precision import widened
 
 EPSILON = 1e-5

@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.heads import HeadsAttention
@@ -32,8 +31,8 @@ from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined
 from attnlab.layers.precision import widened
 
 

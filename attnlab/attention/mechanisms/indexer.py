@@ -30,8 +30,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.alignments.softmax import LOW, Softmax, log_softmax
+from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, whole
 from attnlab.attention.alignments.top_k import largest
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import AttentionInputs, plain_on

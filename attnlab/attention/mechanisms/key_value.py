@@ -25,11 +25,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Capabilities
 from attnlab.errors import UserError
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 

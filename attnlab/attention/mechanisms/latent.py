@@ -26,19 +26,18 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
 from attnlab.attention.mechanisms.heads import HeadsAttention
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Capabilities, Tokens, head_width
-from attnlab.attention.scores.products import inner
+from attnlab.attention.scores.protocol import inner
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.dense import GLOROT, Dense
-from attnlab.layers.heads import split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import GLOROT, Dense, split
 
 EPSILON = 1e-6
 

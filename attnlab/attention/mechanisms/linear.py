@@ -30,7 +30,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.features import FEATURES
 from attnlab.attention.memories import Memory, beginning, with_room, written
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, head_width
@@ -38,8 +37,8 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_val
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.history import places
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened

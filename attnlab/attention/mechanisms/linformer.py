@@ -26,14 +26,13 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, Dropout, joined, split
 from attnlab.layers.precision import widened
 
 

@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import at_least
+from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 

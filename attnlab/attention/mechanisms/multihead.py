@@ -25,24 +25,21 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.softmax import Softmax, softmax
-from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import pairs_of
+from attnlab.attention.alignments.protocol import Softmax, softmax
 from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import is_short
-from attnlab.attention.kernels.plain import AttentionInputs, fold, unfold
-from attnlab.attention.mechanisms.heads import HeadsAttention
+from attnlab.attention.kernels.plain import AttentionInputs, fold, is_short, unfold
+from attnlab.attention.mechanisms.heads import HeadsAttention, pairs_of
 from attnlab.attention.memories import Memory
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Capabilities, Reading, Tokens, divisors_near
 from attnlab.attention.scores import SCORES
-from attnlab.attention.scores.products import ScaledDot, inner
+from attnlab.attention.scores.protocol import ScaledDot, inner
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least, nearest
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, split
 from attnlab.layers.precision import widened
 
 PROJECTIONS = ("query", "key", "value", "out")

@@ -33,8 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.alignments.moba import routed
-from attnlab.attention.alignments.softmax import softmax
-from attnlab.attention.cards import MixerCard
+from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.kernels.gathered import SPARSE, attended, picked
 from attnlab.attention.memories import Memory, with_room, written
 from attnlab.attention.positions import POSITIONS
@@ -42,8 +41,8 @@ from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, h
 from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import joined, split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import inner_dtype, widened
 
 

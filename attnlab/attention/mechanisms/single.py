@@ -20,17 +20,16 @@ import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import MixerCard
-from attnlab.attention.history import pairs_of
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.mechanisms.heads import HeadsAttention
+from attnlab.attention.mechanisms.heads import HeadsAttention, pairs_of
 from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
+from attnlab.layers.cards import MixerCard
 
 
 @flax.struct.dataclass

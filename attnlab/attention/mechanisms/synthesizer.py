@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.cards import MixerCard
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.heads import HeadsAttention
@@ -36,8 +35,8 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense
-from attnlab.layers.heads import split
+from attnlab.layers.cards import MixerCard
+from attnlab.layers.dense import Dense, split
 from attnlab.layers.precision import widened
 
 _COLUMNS = nn.initializers.variance_scaling(

@@ -15,9 +15,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 

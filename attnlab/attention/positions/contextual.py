@@ -21,11 +21,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 

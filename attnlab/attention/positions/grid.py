@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
 from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 STRIDE = 2**15  # between rows

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.errors import UserError, at_least
+from attnlab.layers.cards import Card
 
 
 class Learned(PositionScheme):

@@ -14,8 +14,8 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 
 
 class PositionScheme(nn.Module):

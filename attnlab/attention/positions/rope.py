@@ -20,12 +20,12 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 Layout = Literal["interleaved", "half"]

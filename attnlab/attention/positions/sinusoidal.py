@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 

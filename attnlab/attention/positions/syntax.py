@@ -30,13 +30,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.attention.view import View
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT, matmul
 from attnlab.layers.precision import inner_dtype, widened
 

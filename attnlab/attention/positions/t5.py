@@ -23,10 +23,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 
 
 class T5(PositionScheme):

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
 

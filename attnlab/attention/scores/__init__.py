@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 SCORES: Table[type[Score]] = Table(
     "score",
     {
-        "dot": "attnlab.attention.scores.products:Dot",
-        "scaled_dot": "attnlab.attention.scores.products:ScaledDot",
+        "dot": "attnlab.attention.scores.protocol:Dot",
+        "scaled_dot": "attnlab.attention.scores.protocol:ScaledDot",
         "general": "attnlab.attention.scores.general:General",
         "biased_general": "attnlab.attention.scores.general:BiasedGeneral",
         "activated_general": "attnlab.attention.scores.general:ActivatedGeneral",

@@ -20,10 +20,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive
 from attnlab.attention.scores.protocol import Score, same_width
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT, Dense, matmul
 from attnlab.layers.precision import widened
 

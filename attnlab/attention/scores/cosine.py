@@ -19,10 +19,9 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.scores.positive import Positive
-from attnlab.attention.scores.products import Dot
-from attnlab.attention.scores.protocol import above_zero, same_width
+from attnlab.attention.scores.protocol import Dot, above_zero, same_width
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 

@@ -22,9 +22,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.scores.additive import Additive, perceptron
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import matmul
 from attnlab.layers.precision import inner_dtype, widened
 

@@ -27,9 +27,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
-from attnlab.attention.scores.products import inner
-from attnlab.attention.scores.protocol import Score
+from attnlab.attention.scores.protocol import Score, inner
+from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 

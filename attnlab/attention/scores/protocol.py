@@ -1,5 +1,11 @@
 """What a score is: a function of query and key that a mechanism can split into work per query, per
-key and per pair.
+key and per pair. The first of them, inner products: e_ij = q_i . k_j (Luong et al. 2015) and
+e_ij = q_i . k_j / sqrt(D) (Vaswani et al. 2017).
+
+Cost of these: 2 D FLOPs for each pair, no parameters. If the components have unit variance, the product has
+variance D; dividing by sqrt(D) makes it 1. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective
+Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.1; A. Vaswani et
+al., "Attention Is All You Need", NeurIPS 2017, equation 1.
 
 Axis letters: B batch, H heads, K key heads, T length (Tq, Tk), dq/dk widths of query and key, A
 width of what `of_query` and `of_key` return.
@@ -12,9 +18,11 @@ from typing import ClassVar
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.errors import UserError
+from attnlab.layers.cards import Card
+from attnlab.layers.precision import inner_dtype
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
 # infinity
@@ -91,3 +99,52 @@ def above_zero(name: str, field: str, value: float) -> None:
     """Raise `UserError` unless the value of a field is a number above 0."""
     if not 0.0 < value < math.inf:
         raise UserError(f"score {name}: {field}={value}, must be a number above 0")
+
+
+class Dot(Score):
+    """e_ij = q_i . k_j; both sides equally wide."""
+
+    product = True
+    rotary = True
+    card = Card(
+        "product",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2 D",
+        "T D",
+    )
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        same_width(type(self).__name__, q.shape[-1], key_width)
+        return q
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return inner(q, k)
+
+
+class ScaledDot(Dot):
+    """e_ij = q_i . k_j / sqrt(D), D the width of both.
+
+    Attributes:
+      over: what stands below the root in the place of D; 0 for D. Gemma 2 and 3 have a number of
+        their own there (`query_pre_attn_scalar` in their configs).
+    """
+
+    over: float = 0.0
+
+    card = Card(
+        "product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D"
+    )
+
+    def scale(self, width: int) -> float:
+        """1 / sqrt(D), or what is set."""
+        if not 0.0 <= self.over < math.inf:
+            raise UserError(f"score scaled_dot: over={self.over}, must be a number of at least 0")
+        return float((self.over or width) ** -0.5)
+
+
+def inner(q: jax.Array, k: jax.Array) -> jax.Array:
+    """q [B,H,Tq,A] and k [B,H,Tk,A] to q k^T [B,H,Tq,Tk], summed in float32."""
+    return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=inner_dtype(q, k))

@@ -28,11 +28,10 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.cards import Card
 from attnlab.attention.scores.cosine import unit
-from attnlab.attention.scores.products import Dot, ScaledDot
-from attnlab.attention.scores.protocol import above_zero, same_width
+from attnlab.attention.scores.protocol import Dot, ScaledDot, above_zero, same_width
 from attnlab.errors import at_least
+from attnlab.layers.cards import Card
 from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.cards import Card
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
 from attnlab.config.registry import Part, made
+from attnlab.layers.cards import Card
 
 
 class SoftCapped(Score):

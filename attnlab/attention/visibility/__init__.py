@@ -13,12 +13,21 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated
-from attnlab.attention.visibility.given import Dense, Prefix, Segments, prefix_lm
-from attnlab.attention.visibility.rule import AllOf, AnyOf, Everything, PerHead, Rule
+from attnlab.attention.visibility.rule import (
+    AllOf,
+    AnyOf,
+    Causal,
+    Everything,
+    PerHead,
+    Rule,
+    Stride,
+    Window,
+    dilated,
+)
 from attnlab.config.registry import Table
 
 if TYPE_CHECKING:
+    from attnlab.attention.visibility.given import Dense, Prefix, Segments, prefix_lm
     from attnlab.attention.visibility.global_tokens import Global, longformer
     from attnlab.attention.visibility.random_blocks import RandomBlocks, bigbird
     from attnlab.attention.visibility.sparse_transformer import (
@@ -79,6 +88,7 @@ VISIBILITIES: Table[Callable[..., Rule]] = Table(
 )
 
 _FOUND_IN = {
+    "given": ("Dense", "Prefix", "Segments", "prefix_lm"),
     "random_blocks": ("RandomBlocks", "bigbird"),
     "global_tokens": ("Global", "longformer"),
     "sparse_transformer": ("Local", "Summary", "sparse_fixed", "sparse_strided"),

@@ -19,8 +19,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.visibility.bands import Causal
-from attnlab.attention.visibility.rule import Rule, grid
+from attnlab.attention.visibility.rule import Causal, Rule, grid
 
 
 @flax.struct.dataclass

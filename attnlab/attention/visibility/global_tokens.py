@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.visibility.bands import dilated
 from attnlab.attention.visibility.given import looked_up
-from attnlab.attention.visibility.rule import Rule
+from attnlab.attention.visibility.rule import Rule, dilated
 from attnlab.errors import UserError
 
 

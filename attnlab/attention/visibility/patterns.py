@@ -6,7 +6,7 @@ tokens, any mask) can only be used from Python.
     decoder_visibility = {"name": "any_of", "one": {"name": "window", "width": 64}, "other":
     {"name": "first", "length": 4}}
 
-The formulas, the costs and the sources stand with the rules themselves: `bands`,
+The formulas, the costs and the sources stand with the rules themselves: `rule`,
 `sparse_transformer`, `global_tokens`, `random_blocks`, `given`.
 """
 
@@ -16,12 +16,12 @@ import dataclasses
 from typing import ClassVar
 
 from attnlab.attention import visibility as rules
-from attnlab.attention.cards import Card, carrying
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.attention.visibility.rule import at_least
 from attnlab.config.registry import Part, Parts, made
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import ByLayer
+from attnlab.layers.cards import Card, carrying
 
 SPARSE = "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
 LONG = "Beltagy et al., Longformer, 2020"

@@ -21,8 +21,7 @@ from __future__ import annotations
 import flax.struct
 import jax
 
-from attnlab.attention.visibility.bands import Causal, Stride, Window
-from attnlab.attention.visibility.rule import Rule, at_least, grid
+from attnlab.attention.visibility.rule import Causal, Rule, Stride, Window, at_least, grid
 from attnlab.errors import UserError
 
 
