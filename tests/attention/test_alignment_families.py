@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import jax
@@ -20,14 +19,11 @@ from attnlab.attention.alignments.entmax import (
     sorted_linear,
     sorted_square,
 )
-from attnlab.attention.alignments.monotonic import expected
 from attnlab.attention.alignments.protocol import log_softmax, softmax
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import alignment_oracles
 from tests.rounding import assert_close
-
-derived = pytest.mark.full  # follows from the oracles, which a default run asks
 
 sparsemax = jax.jit(lambda z, mask=None: entmax(z, mask, 1.0, sorted_linear))
 entmax15 = jax.jit(lambda z, mask=None: entmax(z, mask, 0.5, sorted_square))
@@ -103,20 +99,6 @@ def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
         assert not np.any(weigh("softmax_plus_one", {}, {}, np.full_like(scores, low)))
 
 
-@derived
-@pytest.mark.quick
-def test_reference_values_of_the_sparse_family() -> None:
-    z = np.array([1.0, 0.8, 0.1, -1.0], np.float32)
-    for mask in (np.array([True, True, True, False]), np.ones(4, bool)):
-        soft = [0.449378, 0.367919, 0.182703, 0.0]
-        if mask[3]:
-            soft = [0.423615, 0.346826, 0.172229, 0.057330]
-        assert_near(softmax(z, mask), soft)
-        assert_near(sparsemax(z, mask), [0.6, 0.4, 0.0, 0.0])
-        for found in (entmax15(z, mask), bisect(z, 0.5, mask)):
-            assert_near(found, [0.529248, 0.393749, 0.077003, 0.0])
-
-
 @pytest.mark.quick
 def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
@@ -130,25 +112,6 @@ def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
     # the bounds count the keys that may be seen
     many = np.concatenate([scores, np.full((4, 500), 5.0, np.float32)], axis=1)
     assert_close(bisect(many, 0.3, np.arange(506) < 6)[:, :6], bisect(scores, 0.3), eps=8)
-
-
-@derived
-@pytest.mark.parametrize("excess", [0.01, 0.3, 0.5, 0.9, 1.0, 2.0])
-def test_entmax_is_the_best_distribution_and_keeps_the_order(
-    excess: float, scores: np.ndarray
-) -> None:
-    """p maximises p.z + sum(p - p^alpha) / (alpha (alpha - 1)) (Peters et al. 2019), and a larger
-    score never weighs less.
-    """
-    found = np.asarray(bisect(scores, excess), np.float64)
-    gain = lambda p: (
-        (p * scores).sum(-1) + (p - p ** (1 + excess)).sum(-1) / (excess * (1 + excess))
-    )
-    rivals = np.random.default_rng(2).dirichlet(np.full(6, 0.5), size=(300, 4))
-    near = 0.99 * found + 0.01 * rivals
-    assert (gain(found) >= gain(rivals)).all() and (gain(found) >= gain(near) - 1e-9).all()
-    order = np.argsort(scores, axis=-1)
-    assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= 0.0).all()
 
 
 @pytest.mark.parametrize(
@@ -238,33 +201,6 @@ def test_local_windows_stand_where_the_paper_puts_them() -> None:
         assert np.flatnonzero(found[b, 0, i]).tolist() == near_by
     step = weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)  # of a decoder
     assert np.flatnonzero(step).tolist() == [4]
-
-
-@derived
-@pytest.mark.quick
-def test_monotonic_is_the_expectation_of_the_walk() -> None:
-    """Every outcome of every coin, with its probability: the reader starts at the first key and
-    never goes back.
-    """
-    stop = np.random.default_rng(0).random((2, 3))
-    wanted = np.zeros((2, 3))
-    for coins in itertools.product((0, 1), repeat=6):
-        z = np.array(coins).reshape(2, 3)
-        chance, at = np.prod(np.where(z == 1, stop, 1 - stop)), 0
-        for i in range(2):
-            hits = [j for j in range(at, 3) if z[i, j]]
-            if not hits:
-                break  # off the end: this query and all after it get nothing
-            at = hits[0]
-            wanted[i, at] += chance
-    begin = jnp.array([[[1.0, 0.0, 0.0]]])
-    found, last = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
-    np.testing.assert_array_equal(last, found[:, :, -1])
-    assert_near(found[0, 0], wanted)
-    # the carry is all it takes
-    rest = jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool)
-    second, _ = expected(*rest, found[:, :, 0])
-    assert_near(second[0, 0, 0], wanted[1])
 
 
 def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None:

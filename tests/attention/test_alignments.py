@@ -142,10 +142,6 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     return weights
 
 
-def test_every_alignment_has_an_oracle() -> None:
-    assert set(alignment_oracles.ALIGNMENTS) == set(ALIGNMENTS.names())
-
-
 @every
 @pytest.mark.quick
 def test_values_and_gradients_equal_the_oracle(name: str, fields: str) -> None:

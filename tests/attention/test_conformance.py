@@ -76,10 +76,6 @@ def aligned(config: dict[str, Any]) -> str:
     return part(config, "alignment", "softmax")[0]
 
 
-def test_every_mechanism_has_an_oracle() -> None:
-    assert set(MECHANISMS.names()) <= set(ORACLES)
-
-
 @over_all("oracle", quick=True, always=ALWAYS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_values_and_gradients_equal_the_oracle(

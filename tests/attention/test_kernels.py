@@ -276,9 +276,10 @@ def test_jit_vmap_remat_and_scan() -> None:
         np.testing.assert_allclose(grad, slope, atol=TOLERANCE["float32"], err_msg=name)
 
 
-def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
+@pytest.mark.parametrize("parts", [{"positions": "shaw"}, {"alignment": "sigmoid"}], ids=str)
+def test_dropout_is_unbiased_and_the_same_on_the_way_back(parts: dict[str, Any]) -> None:
     query, source, valid = inputs(batch=2, queries=5, keys=4)
-    config = {"heads": 3, "dropout": 0.25, "kernel": "blockwise", "positions": "shaw"}
+    config = {"heads": 3, "dropout": 0.25, "kernel": "blockwise", **parts}
     module = make("multihead", config)
     params, plain = parameters(module), module.clone(kernel="plain")
     off = plain.apply({"params": params}, query, source, valid=valid).context

@@ -26,6 +26,10 @@ own = functools.partial(Need, role="self", direction="causal")  # as `Bare` decl
         (own(padding=False, cache=True), "does not support cached decoding"),
         (own(padding=False), "does not support attention maps"),
         (
+            own(padding=False, maps=False, values=True),
+            "does not support values apart from keys; choose 'single'",
+        ),
+        (
             own(padding=False, maps=False, positions=frozenset({"score"})),
             "does not support position hooks 'score'; it offers 'embedding'",
         ),

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
 from tests.layers.gates.cases import SHAPE, drawn, make, maps
 from tests.rounding import assert_close
@@ -63,31 +62,6 @@ def test_pooling_leaves_a_quarter_of_the_keys() -> None:
     x = maps((1, 6, 4, 6))
     _, weights = run("non_local", {"pool": 2}, x)
     assert weights.shape == (1, 1, 24, 6)
-
-
-def test_the_scaled_embedded_form_is_one_head_of_multi_head_attention() -> None:
-    x = maps()
-    params = drawn(make("non_local", {}))
-    y, _ = run("non_local", {"score": "scaled_dot"}, x, params)
-    names = {"w_query": "theta", "w_key": "phi", "w_value": "g", "out": "out"}
-    theirs = {"params": {ours: params[paper] for ours, paper in names.items()}}
-    with jax.enable_x64(True):
-        tokens = x.reshape(len(x), PLACES, -1)
-        heads = MultiHead(SHAPE[-1], heads=1, head_width=SHAPE[-1] // 2)
-        context = heads.apply(theirs, tokens, tokens).context
-    np.testing.assert_allclose(y, x + np.asarray(context).reshape(x.shape), atol=1e-11)
-
-
-def test_the_dot_product_form_may_be_summed_in_another_order() -> None:
-    """theta (phi^T g) / N: no weights at all."""
-    x = maps()
-    params = drawn(make("non_local_dot", {}))
-    y, _ = run("non_local_dot", {}, x, params)
-    for image, found in zip(x, y, strict=True):
-        rows = image.reshape(PLACES, -1)
-        theta, phi, g = (rows @ params[name]["kernel"] for name in ("theta", "phi", "g"))
-        expected = rows + theta @ (phi.T @ g) / PLACES @ params["out"]["kernel"]
-        np.testing.assert_allclose(found.reshape(PLACES, -1), expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["non_local", "non_local_dot", "non_local_concat"])

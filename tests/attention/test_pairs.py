@@ -168,17 +168,3 @@ def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:
     words = "single: the source is 4 wide, the context is asked to be 12"
     with pytest.raises(UserError, match=words):
         module.init_with_output(jax.random.key(0), x, method="remember")
-
-
-@pytest.mark.quick
-def test_a_slot_that_hands_over_both_refuses_what_takes_one() -> None:
-    for name in MECHANISMS.names():
-        mechanism = MECHANISMS.resolve(name)
-        need = Need(**own_place(mechanism), values=True)
-        words = f"{mechanism.__name__} does not support values apart from keys; choose 'single'"
-        refused = pytest.raises(UserError, match=f"slot: {words}")
-        with contextlib.nullcontext() if mechanism.capabilities.values else refused:
-            need.check(mechanism, "slot")
-    of_heads = {"multihead", "talking_heads", "differential", "gated", "forgetting"}
-    newer = {"lightning_indexer", "path", "tensor_product"}
-    assert {name for name, _ in FIRST} == {"single"} | of_heads | newer

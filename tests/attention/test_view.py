@@ -54,7 +54,9 @@ def allowed(i: Any, j: Any) -> dict[str, Any]:
 
 @every_rule
 def test_rows_may_stand_elsewhere(name: str) -> None:
-    """Queries and keys of each row at positions of its own, or only one of the two."""
+    """Queries and keys of each row at positions of its own, or only one of the two, or all rows at the
+    same; positions need not be neighbours, nor be in order.
+    """
     _, predicate = CASES_BY_NAME[name]
     i, j = np.array([[7, 2, 5], [0, 8, 3]]), np.array([[8, 0, 3, 3], [1, 2, 3, 7]])
 
@@ -62,7 +64,7 @@ def test_rows_may_stand_elsewhere(name: str) -> None:
         i, j = (np.broadcast_to(x, (ROWS, x.shape[-1])) for x in (i, j))
         return np.stack([mask(predicate, i[b], j[b])[b] for b in range(ROWS)])
 
-    for queries, keys in ((i, j), (i, j[0]), (i[0], j)):
+    for queries, keys in ((i, j), (i, j[0]), (i[0], j), (i[0], j[0])):
         found = allowed(queries, keys)[name]
         wanted = expected(queries, keys)
         found = np.ones((), bool) if found is None else found

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import (
     Causal,
@@ -33,9 +32,7 @@ from attnlab.attention.visibility import (
     longformer,
 )
 from attnlab.errors import UserError
-from attnlab.training.drawing import first_params
-from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, ROWS, T, cases, mask
-from tests.rounding import assert_close
+from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, T, cases, mask
 
 CASES = cases()
 RULES = {name: rule for name, (rule, _) in CASES.items()}
@@ -55,12 +52,6 @@ def masks(
 @functools.cache
 def computed(length: int, offset: int | None, queries: int, keys: int) -> dict[str, Any]:
     return masks(RULES, jnp.asarray(length), offset, queries=queries, keys=keys)
-
-
-@jax.jit
-def allowed(i: Any, j: Any) -> dict[str, Any]:
-    """What each rule allows; one program for all."""
-    return {name: View(rule).allows(i, j) for name, rule in RULES.items()}
 
 
 def assert_same(result: Any, expected: np.ndarray) -> None:
@@ -93,12 +84,6 @@ def test_masks_equal_the_predicate_of_every_pair(
     first = length - queries if offset is None else offset
     expected = mask(CASES[name][1], range(first, first + queries))
     assert_same(computed(length, offset, queries, T)[name], expected)
-
-
-@every_rule
-def test_any_block_of_positions_may_be_asked(name: str) -> None:
-    i, j = np.array([7, 2, 5]), np.array([8, 0, 3, 3])
-    assert_same(allowed(i, j)[name], mask(CASES[name][1], i, j))  # type: ignore[arg-type]
 
 
 @every_rule
@@ -241,25 +226,6 @@ def test_vmap_and_scan() -> None:
     step = lambda length, _: (length + 1, view.mask(1, T, length))
     _, steps = jax.lax.scan(step, jnp.asarray(1), None, length=T)
     assert_same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
-
-
-def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
-    module = MultiHead(width=4, heads=HEADS)
-    x = np.random.default_rng(2).normal(size=(ROWS, T, 4)).astype(np.float32)
-    rule = PerHead((Window(2), Stride(3))) | Global((1,), MARKS)
-    view = CAUSAL & rule & Dense(DENSE | np.eye(T, dtype=bool))
-    params = first_params(module.init, jax.random.key(0), x, x)
-    expected = jax.jit(lambda: module.apply(params, x, x, view).context)()
-
-    @jax.jit
-    def step(memory: Any, token: Any) -> Any:
-        memory = module.apply(params, memory, token, method="extend")
-        return memory, module.apply(params, token, memory, view, method="read").context
-
-    memory = jax.jit(lambda: module.apply(params, x[:, :0], capacity=T, method="remember"))()
-    for t in range(T):
-        memory, context = step(memory, x[:, t : t + 1])
-        assert_close(context[:, 0], expected[:, t], eps=8)
 
 
 # Mistakes

@@ -14,20 +14,9 @@ import pytest
 from attnlab.attention.view import View
 from attnlab.attention.visibility import (
     Causal,
-    Dense,
-    Local,
-    PerHead,
-    Prefix,
     Rule,
-    Segments,
-    Stride,
     Window,
     bigbird,
-    dilated,
-    longformer,
-    prefix_lm,
-    sparse_fixed,
-    sparse_strided,
 )
 from attnlab.attention.visibility.random_blocks import draw
 from tests.attention.visibility_oracles import T
@@ -50,45 +39,6 @@ def test_bigbird_with_all_blocks_drawn_is_full_attention(length: int) -> None:
     )
     for result in look():
         np.testing.assert_array_equal(result, np.ones((1, 2, length, length), bool))
-
-
-FULL = {
-    "window": Window(T),
-    "longformer window": longformer(2 * T),
-    "all global": longformer(0, tuple(range(T))),
-    "all marked": longformer(0, np.ones((1, T), bool)),
-    "one block": Local(T),
-    "one segment": Segments(np.zeros((1, T), int)),
-    "all true": Dense(np.ones((1, 1, T, T), bool)),
-    "stride 1": Stride(1),
-    "whole prefix": Prefix(T),
-}
-ALL_BEFORE = {
-    "window": Causal() & Window(T),
-    "strided, l = T": sparse_strided(T),
-    "strided, l = 1": sparse_strided(1),
-    "fixed, l = T": sparse_fixed(T, 1),
-    "fixed, c = l": sparse_fixed(3, 3),
-    "no prefix": prefix_lm(0),
-    "heads alike": PerHead((Causal(),)),
-}
-
-
-def test_large_numbers_give_full_attention() -> None:
-    for rule in FULL.values():
-        np.testing.assert_array_equal(full(rule), np.ones((T, T), bool))
-    for rule in ALL_BEFORE.values():
-        np.testing.assert_array_equal(full(rule), TRIANGLE)
-    np.testing.assert_array_equal(full(dilated(3, 1)), full(Window(3)))
-    np.testing.assert_array_equal(full(dilated(1, 4)), np.eye(T, dtype=bool))
-
-
-@pytest.mark.parametrize("stride", [2, 3, 4, 5])
-def test_two_hops_reach_everything_before(stride: int) -> None:
-    first, second = full(Causal() & Window(stride)), full(Causal() & Stride(stride))
-    strided, fixed = full(sparse_strided(stride)), full(sparse_fixed(stride, 1))
-    for one, two in ((first, second), (second, first), (strided, strided), (fixed, fixed)):
-        np.testing.assert_array_equal(one.astype(int) @ two.astype(int) > 0, TRIANGLE)
 
 
 def test_windows_are_counted_as_jax_counts_them() -> None:

@@ -26,7 +26,6 @@ from attnlab.attention.protocol import MAPS, Capabilities, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.cases import (
-    WIDTH,
     first_settings,
     inputs,
     make,
@@ -164,22 +163,6 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
         with pytest.raises(UserError, match=words) as caught:
             SLOT.check(mechanism, "slot", chosen)
         assert "\n" not in str(caught.value)
-
-
-def test_an_older_mechanism_works_where_no_weights_are_asked_for() -> None:
-    """Alone, with its maps collected, and inside another."""
-    query, source, valid = inputs()
-    for older, newer in (
-        (Older, Single),
-        (functools.partial(MultiStep, looks=Older), functools.partial(MultiStep, looks=Single)),
-    ):
-        params = parameters(newer(WIDTH))
-        Need(role="cross").check(Older, "slot")
-        found = [
-            one(WIDTH).apply({"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS])
-            for one in (older, newer)
-        ]
-        jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 @pytest.mark.quick

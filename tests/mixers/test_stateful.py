@@ -13,16 +13,9 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.mixers.retention import decays
-from tests.attention.cases import WIDTH, make, parameters
+from tests.attention.cases import WIDTH
 
 X = np.random.default_rng(0).normal(size=(2, 9, WIDTH)).astype(np.float32)
-
-
-def mixed(fields: dict[str, Any], params: Any, x: np.ndarray = X) -> np.ndarray:
-    """What gated linear attention makes of x."""
-    module = make("gated_linear", fields)
-    run = jax.jit(lambda params, x: module.apply({"params": params}, x, method="mix")[0])
-    return np.asarray(run(params, x))
 
 
 @pytest.mark.parametrize(
@@ -72,33 +65,3 @@ def test_mamba_starts_in_its_ranges() -> None:
 def test_retention_forgets_at_the_rates_of_the_paper() -> None:
     expected = [0.96875, 0.984375, 0.9921875, 0.99609375]
     np.testing.assert_array_equal(decays(4), expected)
-
-
-def test_a_gate_that_is_shut_forgets_nothing_and_one_that_is_open_all_that_was() -> None:
-    """GLA whose gates are 1 is linear attention without a normaliser: a token that comes again and
-    again counts as often. Whose gates are 0 sees the present alone.
-    """
-    fields = {"heads": 2, "rank": 3}
-    params = parameters(make("gated_linear", fields))
-    still = {**params, "w_forget": {"kernel": 0 * params["w_forget"]["kernel"], "bias": None}}
-    kept, gone = (
-        {**still, "w_forget": {**still["w_forget"], "bias": np.full(6, size, np.float32)}}
-        for size in (1e3, -1e4)
-    )
-    alone = mixed(fields, gone, X.reshape(-1, 1, WIDTH)).reshape(X.shape)
-    np.testing.assert_allclose(mixed(fields, gone), alone, atol=1e-6)
-    np.testing.assert_allclose(mixed(fields, kept), _linear(kept, heads=2), atol=2e-6)
-
-
-def _linear(params: Any, heads: int) -> np.ndarray:
-    """(silu(x W_r + b_r) * RMSNorm(tril(Q K^T) V)) W_o."""
-    q, k, v = (
-        np.stack(np.split(X @ params[f"w_{one}"]["kernel"], heads, axis=-1), axis=1)
-        for one in ("query", "key", "value")
-    )
-    scores = np.tril(np.einsum("bhid,bhjd->bhij", q, k)) / np.sqrt(q.shape[-1])
-    o = scores @ v
-    o = o / np.sqrt((o**2).mean(axis=-1, keepdims=True) + 1e-5) * params["norm"]["norm"]["scale"]
-    z = X @ params["w_gate"]["kernel"] + params["w_gate"]["bias"]
-    joined = np.concatenate(list(np.moveaxis(o, 1, 0)), axis=-1) * z / (1 + np.exp(-z))
-    return joined @ params["out"]["kernel"]

@@ -16,11 +16,9 @@ import numpy as np
 import pytest
 
 from attnlab.api.costs import cost
-from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
-from attnlab.attention.visibility.global_tokens import longformer
 from attnlab.errors import UserError
 from attnlab.layers.cards import Card
 from attnlab.mixers import MIXERS
@@ -222,81 +220,3 @@ def test_a_card_is_true(name: str) -> None:
 
 
 # What each is elsewhere
-
-
-def as_multihead(params: Any, ending: str = "") -> Any:
-    """The parameters of exact attention with these projections."""
-    shared = {"w_key": params.get(f"w_key{ending}", params["w_query"])}
-    return shared | {
-        "w_query": params[f"w_query{ending}"],
-        "w_value": params[f"w_value{ending}"],
-        "out": params["out"],
-    }
-
-
-def exact(params: Any, x: Any, view: View = EVERYTHING, valid: Any = None) -> Any:
-    """Exact attention of three heads."""
-    module = MultiHead(WIDTH, heads=3)
-    return jax.jit(lambda x: module.apply({"params": params}, x, x, view, valid).context)(x)
-
-
-@pytest.mark.full
-def test_as_many_landmarks_as_tokens_are_exact_attention(float64: None) -> None:
-    config = {"heads": 3, "landmarks": LENGTH, "steps": 24, "taps": 0}
-    _, params, mix, x, _ = prepared("nystrom", config)
-    params, x = wide(params), wide(x)
-    assert_near(mix(params, x), exact(as_multihead(params), x), 1e-10)
-    few = prepared("nystrom", config | {"steps": 6})[2](params, x)
-    assert np.abs(few - mix(params, x)).max() > 1e-4  # six steps are far from the inverse
-
-
-def test_longformer_is_exact_attention_under_its_rule_where_projections_are_shared() -> None:
-    config = {"heads": 3, "window": 4, "tokens": (0, 5)}
-    _, params, _, x, valid = prepared("longformer", config)
-    shared = params | {f"w_{one}_global": params[f"w_{one}"] for one in ("query", "key", "value")}
-    for fields, rule in (
-        (config, longformer(4, (0, 5))),
-        (config | {"tokens": tuple(range(LENGTH))}, EVERYTHING.rule),
-        (config | {"window": 2 * LENGTH, "tokens": ()}, EVERYTHING.rule),
-    ):
-        found = prepared("longformer", fields)[2](shared, x, valid)
-        expected = exact(as_multihead(shared), x, View(rule), valid)
-        assert_near(found, np.where(valid[..., None], expected, 0), TOLERANCE["reordered"])
-
-
-@pytest.mark.full
-def test_one_bucket_and_one_chunk_are_attention_to_all_others(float64: None) -> None:
-    config = {"heads": 3, "buckets": 1, "chunk": LENGTH, "rounds": 1}
-    module, params, mix, x, _ = prepared("reformer", config)
-    params, x = wide(params), wide(x)
-
-    def others(causal: bool) -> np.ndarray:
-        q, v = (x @ params[name]["kernel"] for name in ("w_query", "w_value"))
-        q, v = (one.reshape(3, LENGTH, 3, -1).swapaxes(1, 2) for one in (q, v))
-        k = q / np.sqrt((q**2).sum(-1, keepdims=True))
-        scores = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) * (1 - np.eye(LENGTH))
-        scores = np.tril(scores) if causal else scores
-        total = scores.sum(-1, keepdims=True)
-        found = np.where(total > 0, scores / np.where(total > 0, total, 1) @ v, v)
-        return found.swapaxes(1, 2).reshape(x.shape) @ params["out"]["kernel"]
-
-    assert_near(mix(params, x), others(False), 1e-10)
-    causal = jax.jit(lambda params: module.apply({"params": params}, x, CAUSAL, method="mix")[0])
-    assert_near(causal(params), others(True), 1e-10)
-
-
-@pytest.mark.full
-def test_more_rounds_are_nearer_to_all_others() -> None:
-    """In a long text a round misses most others; what is missed shrinks as rounds are added."""
-    x = np.random.default_rng(0).normal(size=(2, 96, WIDTH)).astype(np.float32)
-    whole = make("reformer", {"heads": 3, "buckets": 1, "chunk": 96, "rounds": 1})
-    params = parameters(whole)
-
-    def run(module: Any) -> Any:
-        return jax.jit(lambda: module.apply({"params": params}, x, EVERYTHING, method="mix")[0])()
-
-    expected, off = run(whole), []
-    for rounds in (1, 3, 9):
-        one = make("reformer", {"heads": 3, "buckets": 8, "chunk": 16, "rounds": rounds})
-        off.append(float(np.abs(run(one) - expected).mean()))
-    assert off[0] > 1.3 * off[1] > 1.3 * 1.3 * off[2]
