@@ -39,6 +39,7 @@ MOVED = {
     "attnlab.attention.cards": "attnlab.layers.cards",
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
+    "attnlab.attention.scores.positive": "attnlab.attention.scores.protocol",
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",

@@ -110,9 +110,8 @@ class Need:
                 " 'multihead' or another attention",
             )
         heads = chosen.get("heads", getattr(mechanism, "heads", 1))
-        for granted, request, instead in self._compared(mechanism, heads):
-            if not granted:
-                yield "", f"{mechanism.__name__} does not support {request}; {instead}"
+        for request, instead in self._lacks(mechanism, heads):
+            yield "", f"{mechanism.__name__} does not support {request}; {instead}"
         parts: Parts = getattr(mechanism, "parts", {})
         of = {
             name: made(table, chosen.get(name, getattr(mechanism, name)))
@@ -148,51 +147,35 @@ class Need:
         )
         return f"choose a mechanism with cache=True{full if self.cache == 'decoding' else ''}"
 
-    def _compared(self, mechanism: Any, heads: int) -> list[tuple[bool, str, str]]:
-        """For every requirement: whether it is met, what it is, what to choose instead."""
+    def _lacks(self, mechanism: Any, heads: int) -> Iterator[tuple[str, str]]:
+        """What this slot requires and the mechanism does not declare, and what to choose instead."""
         can: Capabilities = mechanism.capabilities
-        return [
-            (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
-            (
-                self.direction in can.directions,
-                f"the direction {self.direction!r}",
-                f"it offers {_listed(can.directions)}",
-            ),
-            (
-                self.mixes or self.direction != "causal" or can.grows,
-                "reading a text while it grows",
-                "its causal form only mixes a text; choose 'multihead'",
-            ),
-            (can.padding or not self.padding, "padding", "it needs sequences of one length"),
-            (can.cache or not self.cache, "cached decoding", self._without_cache()),
-            (
-                can.values or not self.values,
-                "values apart from keys",
-                "choose 'single', 'multihead' or another with values=True",
-            ),
-            (
-                can.unprojected or self.values != "unprojected",
-                "unprojected values",
-                "choose 'single'",
-            ),
-            (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
-            (
-                can.dense or not self.dense,
-                "a visibility of its own",
-                "choose 'full' or a mechanism with dense=True",
-            ),
-            (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
-            (
-                self.positions <= can.positions,
-                f"position hooks {_listed(self.positions)}",
-                f"it offers {_listed(can.positions)}",
-            ),
-            (
-                hands_out_weights(mechanism) or not self.weights,
-                "weights as a result",
-                _lacking(mechanism),
-            ),
-        ]
+        if self.role not in can.roles:
+            yield f"the role {self.role!r}", f"it offers {_listed(can.roles)}"
+        if self.direction not in can.directions:
+            yield f"the direction {self.direction!r}", f"it offers {_listed(can.directions)}"
+        if self.direction == "causal" and not (self.mixes or can.grows):
+            instead = "its causal form only mixes a text; choose 'multihead'"
+            yield "reading a text while it grows", instead
+        if self.padding and not can.padding:
+            yield "padding", "it needs sequences of one length"
+        if self.cache and not can.cache:
+            yield "cached decoding", self._without_cache()
+        if self.values and not can.values:
+            instead = "choose 'single', 'multihead' or another with values=True"
+            yield "values apart from keys", instead
+        if self.values == "unprojected" and not can.unprojected:
+            yield "unprojected values", "choose 'single'"
+        if self.maps and can.maps == "none":
+            yield "attention maps", "choose a mechanism with maps"
+        if self.dense and not can.dense:
+            yield "a visibility of its own", "choose 'full' or a mechanism with dense=True"
+        if self.heads not in (1, heads):
+            yield f"a visibility of {self.heads} heads", f"it has {heads}"
+        if not self.positions <= can.positions:
+            yield f"position hooks {_listed(self.positions)}", f"it offers {_listed(can.positions)}"
+        if self.weights and not hands_out_weights(mechanism):
+            yield "weights as a result", _lacking(mechanism)
 
 
 def hands_out_weights(mechanism: Any) -> bool:

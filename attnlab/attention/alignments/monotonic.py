@@ -34,7 +34,7 @@ from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.view import View
 from attnlab.errors import at_least
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.precision import widened
 
 
 class Monotonic(Alignment):
@@ -63,11 +63,6 @@ class Monotonic(Alignment):
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: a_0 [B,H,Tk], 1 on the first key."""
         return jnp.zeros(shape, dtype).at[..., :1].set(1.0)
-
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
-        first = self.initial_history((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
-        return self.go_on(scores, mask, view, first)[0]
 
     @nn.compact
     def go_on(

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.view import View
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import widened
+from attnlab.layers.precision import inner_dtype, widened
 
 # an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
 SAMPLES = "samples"
@@ -67,9 +67,11 @@ class Alignment(nn.Module):
         """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None
         allows all) to weights [B,H,Tq,Tk]. The view has the query, and the positions of queries and
         keys. Computed in float32. Masked entries get exactly 0; a row with nothing allowed is all
-        zeros, with zero gradients.
+        zeros, with zero gradients. An alignment of the form "look" goes on from `initial_history`.
         """
-        raise NotImplementedError
+        shape = *scores.shape[:2], scores.shape[-1]
+        first = self.initial_history(shape, inner_dtype(scores))
+        return self.go_on(scores, mask, view, first)[0]
 
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """For the form "look": the state before the first query, for weights of this `shape` (B, H,

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.precision import widened
 
 
 class Selective(Alignment):
@@ -44,11 +44,6 @@ class Selective(Alignment):
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: f [B,Tk] of the first query, zeros."""
         return jnp.zeros((shape[0], shape[-1]), dtype)
-
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
-        first = self.initial_history(scores.shape, inner_dtype(scores))
-        return self.go_on(scores, mask, view, first)[0]
 
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array

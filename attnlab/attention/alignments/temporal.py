@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, Alignment, log_softmax, softmax, whole
 from attnlab.attention.view import View
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.precision import widened
 
 
 class Temporal(Alignment):
@@ -49,11 +49,6 @@ class Temporal(Alignment):
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: log b [B,H,Tk], `LOW` for keys that no query saw."""
         return jnp.full(shape, LOW, dtype)
-
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
-        first = self.initial_history((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
-        return self.go_on(scores, mask, view, first)[0]
 
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array

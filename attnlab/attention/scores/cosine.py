@@ -19,8 +19,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.scores.positive import Positive
-from attnlab.attention.scores.protocol import Dot, above_zero, same_width
+from attnlab.attention.scores.protocol import Dot, Positive, above_zero, same_width
 from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened

@@ -26,7 +26,7 @@ from attnlab.attention.scores.additive import Additive, perceptron
 from attnlab.errors import UserError
 from attnlab.layers.cards import Card
 from attnlab.layers.dense import matmul
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.precision import widened
 
 LEAST = -30.0  # bound of k . u_f: no division by zero for a key that needs no attention
 
@@ -72,10 +72,6 @@ class Coverage(Additive):
             return perceptron(q, k[..., : self.hidden], self.v)
         coverage = past[..., None] * widened(self.of_covered)
         return perceptron(q, k[..., : self.hidden], self.v, coverage.astype(q.dtype))
-
-    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
-        """See `Score.initial_history`: nothing is covered."""
-        return jnp.zeros((keys.shape[0], heads, keys.shape[2]), inner_dtype(keys))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """See `Score.after`: C and the weights, over the fertility if there is one."""

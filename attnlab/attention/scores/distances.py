@@ -20,8 +20,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.scores.positive import Positive
-from attnlab.attention.scores.protocol import Score, above_zero, same_width
+from attnlab.attention.scores.protocol import Positive, Score, above_zero, same_width
 from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 

@@ -21,7 +21,7 @@ start W at U(-0.1, 0.1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -45,6 +45,7 @@ class General(Score):
 
     product = True
     rotary = True
+    biased: ClassVar[bool] = False
     card = Card(
         "product",
         2015,
@@ -56,7 +57,7 @@ class General(Score):
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`; A = dk."""
-        return Dense(key_width, use_bias=False, name="w")(q)
+        return Dense(key_width, self.biased, name="w")(q)
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
@@ -66,6 +67,7 @@ class General(Score):
 class BiasedGeneral(General):
     """e_ij = (q_i W + b) . k_j: b prefers some keys for every query."""
 
+    biased = True
     card = Card(
         "product",
         2016,
@@ -73,11 +75,6 @@ class BiasedGeneral(General):
         "T^2 D + T D^2",
         "T D",
     )
-
-    @nn.compact
-    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
-        """See `Score.of_query`; A = dk."""
-        return Dense(key_width, use_bias=True, name="w")(q)
 
 
 class ActivatedGeneral(General):

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from attnlab.attention.scores.additive import Additive, perceptron
 from attnlab.errors import at_least
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.precision import widened
 
 
 class LocationAware(Additive):
@@ -70,10 +70,6 @@ class LocationAware(Additive):
         seen = jnp.pad(past, beside)[..., window]  # [B,H,Tq,Tk,w]
         convolved = (seen @ widened(self.filter)) @ widened(self.of_filter)
         return perceptron(q + self.bias, k, self.v, convolved.astype(q.dtype))
-
-    def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
-        """See `Score.initial_history`: no weight anywhere."""
-        return jnp.zeros((keys.shape[0], heads, keys.shape[2]), inner_dtype(keys))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """See `Score.after`: the weights themselves."""

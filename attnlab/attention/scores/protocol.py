@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from attnlab.errors import UserError
 from attnlab.layers.cards import Card
-from attnlab.layers.precision import inner_dtype
+from attnlab.layers.precision import inner_dtype, widened
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
 # infinity
@@ -74,10 +74,10 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def initial_history(self, keys: jax.Array, heads: int) -> jax.Array:
-        """Where `looks_back`: the `past` before the first query, [B,H,Tk]; keys [B,K,Tk,A] are what
-        the memory keeps.
+        """Where `looks_back`: the `past` before the first query, zeros [B,H,Tk]; keys [B,K,Tk,A] are
+        what the memory keeps.
         """
-        raise NotImplementedError
+        return jnp.zeros((keys.shape[0], heads, keys.shape[2]), inner_dtype(keys))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
         """Where `looks_back`: the `past` [B,H,Tk] of the next query, from that of this one and its
@@ -148,3 +148,20 @@ class ScaledDot(Dot):
 def inner(q: jax.Array, k: jax.Array) -> jax.Array:
     """q [B,H,Tq,A] and k [B,H,Tk,A] to q k^T [B,H,Tq,Tk], summed in float32."""
     return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=inner_dtype(q, k))
+
+
+class Positive(nn.Module):
+    """softplus(raw), one number; raw starts so that softplus(raw) = `start`.
+
+    Attributes:
+      start: the value at the start, above 0.
+    """
+
+    start: float
+
+    @nn.compact
+    def __call__(self, shift: jax.Array | float = 0.0) -> jax.Array:
+        """softplus(raw + shift), float32: [1], or the shape of a shift [...,1]."""
+        inverse = self.start + math.log(-math.expm1(-self.start))
+        raw = self.param("raw", nn.initializers.constant(inverse), (1,))
+        return jax.nn.softplus(widened(raw) + shift)
