@@ -112,6 +112,9 @@ class Memory:
         return self.replace(**fields)  # type: ignore[attr-defined]
 
     def _grows(self) -> None:
+        """Raise `ValueError` where each slot has a position of its own, so that no token can
+        follow.
+        """
         if not self.ring and self.positions is not None and np.ndim(self.positions) == 2:
             raise ValueError(
                 "a memory whose slots have positions of their own cannot grow; remember all of its"

@@ -26,7 +26,8 @@ from attnlab.layers.cards import Card
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
     """What a mechanism can do. A system that needs something else refuses the mechanism when the
-    config is built.
+    config is built. The fields stay on one level, though there are 16: each is a promise that a slot
+    may need alone, and a class states only those in which it differs from the defaults.
 
     Attributes:
       roles: "self" (query and source are the same sequence), "cross" (they are not).

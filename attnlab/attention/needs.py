@@ -24,7 +24,8 @@ _SUMS: Mapping[Rows, str] = {"one": "one", "at most one": "at most one", "any": 
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """What a system requires of the mechanism in one of its slots; same words as `Capabilities`.
+    """What a system requires of the mechanism in one of its slots; same words as `Capabilities`, and
+    like these 14 fields on one level, of which a slot states those that it needs.
 
     Attributes:
       cache: the memory is extended; "decoding": in decoding alone, so that full passes over the
@@ -198,7 +199,9 @@ def _lacking(mechanism: Any) -> str:
 
 
 def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """What an alignment needs that this slot does not provide."""
+    """Why an alignment does not fit its mechanism or this slot: it needs earlier queries, one
+    sequence, or a length that tells of the future.
+    """
     alignment = kind(of["alignment"])
     name = alignment.__name__
     if alignment.form == "look" and need.stepwise and not need.history:

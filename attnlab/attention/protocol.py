@@ -115,10 +115,11 @@ OPTIONAL: dict[str, dict[str, object]] = {
 supports then."""
 
 
-def completed(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
-    """A method that takes all of `defaults` by name, and is called without those that have their
-    default anyway: it need not take them, and a transformation such as `nn.remat` would trace them.
-    Its attribute `left_out` names those that its definition leaves out.
+def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
+    """Wraps a method so that it can be called with all of `defaults` by name; those that have their
+    default anyway are not passed on, so that the method need not take them, and a transformation
+    such as `nn.remat` does not trace them. The attribute `left_out` names those that its definition
+    leaves out.
     """
     parameters = inspect.signature(method).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -168,7 +169,7 @@ class Attention(Mixer):
         for name, defaults in OPTIONAL.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
             if owner is cls or not issubclass(owner, Attention):
-                setattr(cls, name, completed(vars(owner)[name], defaults))
+                setattr(cls, name, skip_defaults(vars(owner)[name], defaults))
         super().__init_subclass__(**options)
 
     def remember(
@@ -224,7 +225,8 @@ class Attention(Mixer):
         return self.extend_pairs(memory, source, source, valid)
 
     def begin(self, rows: int, room: int, dtype: Any, window: int | None = None) -> Mixed:
-        """See `Mixer.begin`: an empty memory with `room` slots.
+        """See `Mixer.begin`: an empty memory with `room` slots, or a ring of fewer under a window,
+        and the history before the first look.
 
         Args:
           rows, room, dtype: see `Mixer.begin`.

@@ -246,7 +246,9 @@ class View:
         )
 
     def _with(self, rule: Rule, other: Rule | View) -> View:
-        """This view with another rule, and with the arrays that only `other` has."""
+        """This view with another rule, and with the arrays that only `other` has; `UserError` for
+        an array that both have.
+        """
         if not isinstance(other, View):
             return dataclasses.replace(self, rule=rule)
         more = {}

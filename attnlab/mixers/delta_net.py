@@ -96,6 +96,9 @@ class DeltaNet(Stateful):
 
     @nn.nowrap
     def _shape(self, micro: int) -> Shape:
+        """The sizes of a state that takes `micro` steps for each token; `UserError` for heads that
+        do not divide the widths.
+        """
         keys, values = self.keys(), self.values()
         return Shape(
             self.heads,

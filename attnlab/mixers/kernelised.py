@@ -176,7 +176,9 @@ class Kernelised(Attention):
         return y, Running(sums, top)
 
     def check(self, view: View) -> None:
-        """Refuses the views that sums over keys cannot honour."""
+        """Refuses, by `UserError`, several texts in a row and every rule: sums over keys cannot
+        honour them.
+        """
         one_text(self, view)
         if not isinstance(view.rule, Everything):
             raise UserError(

@@ -172,7 +172,9 @@ class LSTMNLayer(nn.Module):
         return Slots(states.h, states.c, valid), reader
 
     def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """All steps: their h and c [B,T,H], with the maps and losses of all looks."""
+        """Runs all steps in a loop that collects the maps and losses of all looks: the reader after
+        them, and h and c of each [B,T,H].
+        """
 
         def step(
             layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
@@ -221,7 +223,9 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
-        """Before the first of `room` steps; see `__call__`."""
+        """The reader before the first of `room` steps, with the slots of an earlier text if there
+        is one; see `__call__`.
+        """
         last = LSTMState.zeros(rows, self.width, dtype)
         slots = Slots.empty(rows, 0, self.width) if before is None else before
         if self.origin == "zeros" or first is not None:
@@ -250,7 +254,9 @@ class LSTMNLayer(nn.Module):
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """One step: the word [B,E], its contributions, and which rows are not padding [B]."""
+        """Reads one word [B,E] with its contributions to the gates; rows that are padding (`real`
+        [B]) keep their state.
+        """
         asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
         visibility = View(sight(self.span, self.origin), positions=reader.memory.length)
         h, c = jnp.split(

@@ -68,7 +68,7 @@ class Performer(Kernelised):
         return self.features or max(1, math.ceil(self.size * math.log(self.size)))
 
     def drawn(self) -> jax.Array:
-        """W [M,D]."""
+        """Draws W [M,D]: from the seed, or in training anew in every step where `redraw` is set."""
         if self.redraw and self.has_rng("dropout"):
             return directions(self.make_rng("dropout"), self.count(), self.size, self.orthogonal)
         with jax.ensure_compile_time_eval():
@@ -84,7 +84,9 @@ class Performer(Kernelised):
         return self.featured(k)
 
     def featured(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """phi [B,H,T,M] of x [B,H,T,D] over its largest entry, and the logarithm of that [B,H,T]."""
+        """phi [B,H,T,M] of x [B,H,T,D], divided by its largest entry under the map "positive", and
+        the logarithm of that entry [B,H,T]; None for it under "relu".
+        """
         x = x * self.size**-0.25
         turned = x @ self.turns.T
         if self.map == "relu":

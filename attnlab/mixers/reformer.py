@@ -142,7 +142,9 @@ class Reformer(Mixer):
         return jnp.argmax(jax.lax.stop_gradient(both), axis=-1).astype(jnp.int32)
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
-        """o [B,H,T,D] of a whole text; padding is in bucket n."""
+        """Attention of a whole text over all rounds, in chunks of tokens sorted by bucket: o
+        [B,H,T,D]; padding is in bucket n.
+        """
         length, m = q.shape[2], self.chunk
         spare = -length % m
         q, v = (jnp.pad(x, ((0, 0), (0, 0), (0, spare), (0, 0))) for x in (q, v))
@@ -167,7 +169,9 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """What one round finds: o [B,H,T,D], and the logarithm of the sum of its weights [B,H,T]."""
+        """Attention within chunks in one round: o [B,H,T,D], and the logarithm of the sum of its
+        weights [B,H,T].
+        """
         m, mine = self.chunk, order[..., number]
 
         def chunks(x: jax.Array) -> jax.Array:

@@ -30,7 +30,8 @@ Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 def taped(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, Any, Memory]:
-    """All steps: the states of all of them [T,...], the last one, and the last tape.
+    """Runs all steps of a loop that writes a tape: the states of all of them [T,...], the last one,
+    and the last tape. For its gradients the tape is kept once and every step is computed again.
 
     Reverse mode only: forward-mode derivatives do not work through it, JAX refuses with a
     TypeError.
@@ -49,6 +50,8 @@ def taped(
 def _forward(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, tuple[Any, Memory]]:
+    """All steps as a plain scan: the states of all of them, and the last state and tape."""
+
     def body(carry: tuple[Any, Memory], here: Any) -> tuple[tuple[Any, Memory], Any]:
         following = step(params, *carry, here, constant)
         return following, following[0]
@@ -60,6 +63,7 @@ def _forward(
 def _forward_with_residuals(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[tuple[Any, Any, Memory], Any]:
+    """The result of `taped`, and what `_backward` needs of it."""
     states, (last, written) = _forward(step, params, state, tape, inputs, constant)
     return (states, last, written), (params, state, tape.length, written, states, inputs, constant)
 
@@ -113,8 +117,8 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
 
 
 def _as_of(tape: Memory, length: jax.Array) -> Memory:
-    """When only `length` slots were written: those behind are not cleared, they are just not
-    valid.
+    """The tape when only `length` slots were written: those behind are not cleared, they are just
+    not valid.
     """
     return dataclasses.replace(
         tape, valid=tape.valid & (jnp.arange(tape.valid.shape[1]) < length), length=length

@@ -15,7 +15,8 @@ Array = np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The scores of one query and one head, and what an alignment may know beside them.
+    """The scores of one query and one head, and what an alignment may know beside them; each
+    oracle takes the few of these 13 fields that its formula has.
 
     Attributes:
       params, fields: of the alignment.

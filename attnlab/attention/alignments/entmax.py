@@ -196,6 +196,7 @@ def entmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
+    """The weights by a solver, 0 where a key is not allowed; their derivative is `_derivative`."""
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(
         allowed, jnp.maximum(excess * below, -2.0), -2.0

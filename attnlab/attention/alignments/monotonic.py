@@ -81,7 +81,8 @@ class Monotonic(Alignment):
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The expected alignments of consecutive queries.
+    """The expected monotonic alignments of consecutive queries, and the alignment that the next
+    query goes on from.
 
     Args:
       stop: [B,H,Tq,Tk], p, 0 where masked.

@@ -74,12 +74,12 @@ class Block:
     dtype: Any
 
     def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
-        """Positions of the queries of a row and the keys of a column, [b] and [c], or [B,b] and
-        [B,c].
+        """Positions of the queries in block row `row` and of the keys in block column `column`, [b]
+        and [c], or [B,b] and [B,c].
         """
         return (
-            stood(arrays.first, row, self.grid.height),
-            stood(arrays.start, column, self.grid.width),
+            block_positions(arrays.first, row, self.grid.height),
+            block_positions(arrays.start, column, self.grid.width),
         )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
@@ -190,7 +190,7 @@ class Block:
 
 
 def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """[B,H,b,1] int32, how many keys each query of a row may see."""
+    """Counts how many keys each query of a row of blocks may see, [B,H,b,1] int32."""
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
@@ -203,15 +203,17 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
     return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
-def stood(where: jax.Array, at: Any, size: int) -> jax.Array:
-    """Positions [size] or [B,size] of block `at` of tokens at positions `where`."""
+def block_positions(where: jax.Array, at: Any, size: int) -> jax.Array:
+    """The positions of the tokens of block `at`, [size] or [B,size], in a sequence at positions
+    `where`.
+    """
     if np.ndim(where) == 2:
         return token_positions(taken(where, at, size, 1), size)
     return token_positions(where + at * size, size)
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """x [B,H,b,c] summed to a shape that broadcasts to its own."""
+    """x [B,H,b,c] summed over the axes on which `shape` has size 1, in that shape."""
     aligned = (1,) * (x.ndim - len(shape)) + tuple(shape)
     axes = tuple(axis for axis, size in enumerate(aligned) if size == 1 and x.shape[axis] > 1)
     return x.sum(axis=axes, keepdims=True).reshape(shape)

@@ -41,7 +41,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.kernels import ROWLESS, elementwise, normalised
-from attnlab.attention.kernels.block import Arrays, Block, seen, stood
+from attnlab.attention.kernels.block import Arrays, Block, block_positions, seen
 from attnlab.attention.kernels.blocks import cut, padded, put
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted, split
@@ -100,7 +100,9 @@ class Blockwise:
 
 
 def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
-    """A look as functions of blocks, and the arrays that the functions take."""
+    """Prepares a look for blocks: what is the same for all of them, and the arrays that its
+    functions take, padded to whole blocks.
+    """
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)
     queries, keys = grid.rows * grid.height, grid.columns * grid.width
@@ -113,7 +115,7 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
     first = whole_blocks(look.view.positions, queries)
     start = whole_blocks(look.view.keys, keys)
     i, j = (
-        jax.eval_shape(functools.partial(stood, at=0, size=side), where)
+        jax.eval_shape(functools.partial(block_positions, at=0, size=side), where)
         for where, side in ((first, grid.height), (start, grid.width))
     )
     q, k = of(look.queries, grid.height), of(look.keys, grid.width)
@@ -148,8 +150,8 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """With `Alignment.factor` of every query, where the alignment has one; the keys that a query
-    sees are counted for it.
+    """The arrays with `Alignment.factor` of every query, for which the keys that it sees are
+    counted; as they are where the alignment has no factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
@@ -161,7 +163,9 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
 
 
 def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
-    """The functions of a block of queries and keys, from examples of their arguments."""
+    """The functions of a block, of the rule, the score or its bias, and the values of positions,
+    made pure by examples of their arguments; each with the arrays that it closes over.
+    """
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
         functions["bias"] = hoisted(look.bias, q, i, j)
@@ -186,7 +190,9 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Examples of the arguments of an elementwise alignment."""
+    """Examples, shapes and dtypes, of the arguments that an elementwise alignment gets for one
+    block.
+    """
     seen = of_shape((*size[:3], 1), jnp.int32)
 
     def viewed(query: Any, seen: Any, i: Any, j: Any) -> View:

@@ -18,7 +18,9 @@ from attnlab.attention.view import View
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """The context [B,H,Tq,Dv] float32."""
+    """Computes the context [B,H,Tq,Dv] float32 block by block; its gradients compute the weights
+    again.
+    """
     floats, others = split(arrays)
 
     @jax.custom_vjp
@@ -36,8 +38,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 def gain(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array
 ) -> tuple[Callable[..., jax.Array], Any]:
-    """The term that one block adds to the context [B,H,b,Dv], as a function of (closed arrays,
-    asked, queries, keys, values); and these arguments.
+    """A function that computes the term [B,H,b,Dv] which one block adds to the context, and its
+    arguments: closed arrays, asked, queries, keys, values.
     """
     grid = block.grid
     floats, others = split(arrays.closed)

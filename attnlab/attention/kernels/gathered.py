@@ -112,8 +112,9 @@ class Gathered:
 
 
 def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The numbers of at most `count` chosen ones of the last axis, first ones first, and which of
-    them are chosen: chosen [...,N] bool to int32 and bool [...,n], n = min(count, N).
+    """The indices of at most `count` chosen entries of the last axis, the first ones first, and
+    which of these indices are of chosen entries: chosen [...,N] bool to int32 and bool [...,n], n =
+    min(count, N).
     """
     flags, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
     return index, flags > 0
@@ -122,7 +123,8 @@ def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 def attended(
     q: jax.Array, k: jax.Array, v: jax.Array, index: jax.Array, allowed: jax.Array, size: int = 1
 ) -> tuple[jax.Array, jax.Array]:
-    """Context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*b], float32.
+    """Softmax attention of each query to the keys of its chosen blocks alone: context [B,K,G,Tq,Dv]
+    and weights [B,K,G,Tq,n*b], float32.
 
     Args:
       q: scaled queries [B,K,G,Tq,A]; k [B,K,Tk,A]; v [B,K,Tk,Dv].

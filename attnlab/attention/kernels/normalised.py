@@ -18,7 +18,9 @@ together = jax.lax.optimization_barrier
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """The context [B,H,Tq,Dv] float32."""
+    """Computes the context [B,H,Tq,Dv] float32 block by block; its gradients compute the weights
+    again.
+    """
     floats, others = split(arrays)
 
     @jax.custom_vjp
@@ -167,7 +169,9 @@ def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
     """Zeros for the gradients of keys and values, block by block of them."""
     grid, (*lead, _, width) = block.grid, arrays.values.shape
     keys = jax.tree.map(
-        lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype),
+        lambda x: jnp.zeros(
+            (grid.columns, *key_gradient_shape(block, x.shape, grid.width)), block.dtype
+        ),
         arrays.keys,
     )
     return keys, jnp.zeros((grid.columns, *lead, width, grid.width), block.dtype)
@@ -228,7 +232,7 @@ def exponential(scores: jax.Array, top: jax.Array, allowed: jax.Array | None) ->
     return raised if allowed is None else jnp.where(allowed, raised, 0.0)
 
 
-def columned(block: Block, shape: tuple[int, ...], width: int) -> tuple[int, ...]:
+def key_gradient_shape(block: Block, shape: tuple[int, ...], width: int) -> tuple[int, ...]:
     """The shape of the gradient of one block of keys, as `Block.scored` gives it."""
     if "score" in block.functions:
         return (*shape[:2], width, *shape[3:])

@@ -29,7 +29,8 @@ from attnlab.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class AttentionInputs:
-    """One look at a memory, after all projections.
+    """One look at a memory, after all projections. It has 13 fields: one for each part that may act
+    between projections and context, None where a look has no such part.
 
     Attributes:
       queries: tree of [B,H,Tq,...], keys: tree of [B,K,Tk,...]; what `score` takes.

@@ -128,7 +128,9 @@ class HeadsAttention(Attention):
         self.drop = Dropout(self.dropout)
 
     def formed(self, memory: Any) -> Any:
-        """A memory as `look` takes it, with the arrays that it keeps in another form."""
+        """A memory in the form that `look` takes; a subclass that keeps other arrays computes it
+        from them.
+        """
         return memory
 
     def look(

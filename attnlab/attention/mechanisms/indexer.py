@@ -71,7 +71,9 @@ class Indexer(nn.Module):
         return self.norm(self.w_key(source))[:, None].astype(source.dtype)
 
     def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """I [B,Tq,Tk] float32 of queries [B,Tq,dq] and r [B,1,Tk,A]."""
+        """Rates every key for every query: I [B,Tq,Tk] float32 of queries [B,Tq,dq] and r
+        [B,1,Tk,A].
+        """
         query = jax.lax.stop_gradient(query)
         p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)
         share = widened(self.w_share(query)) * (self.heads * self.width) ** -0.5
@@ -156,7 +158,9 @@ class LightningIndexer(MultiHead):
     def gathered(
         self, look: AttentionInputs, rated: jax.Array, allowed: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """The context [B,H,Tq,D], and the loss [B,Tq]."""
+        """The context [B,H,Tq,D] of the best keys alone, which are gathered, and the loss of the
+        indexer [B,Tq].
+        """
         best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
         index = jax.lax.top_k(best, self.keep)[1]  # [B,Tq,k]
         real = jnp.take_along_axis(allowed, index, axis=-1)
@@ -174,7 +178,7 @@ class LightningIndexer(MultiHead):
 
 
 def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
-    """`AttentionInputs.between` that also masks what is not chosen, [B,Tq,Tk]."""
+    """The `between` of a look, followed by a mask of what is not chosen, [B,Tq,Tk]."""
     before = look.between
 
     def between(

@@ -54,7 +54,9 @@ class KeyValue(Single):
         self.of_own = Dense(self.width, use_bias=False)
 
     def cut(self, x: jax.Array, what: str) -> list[jax.Array]:
-        """[B,T,d] to its parts [B,T,d/n]."""
+        """[B,T,d] to its parts [B,T,d/n]; `UserError`, with the word `what`, where they would not
+        be of one width.
+        """
         width, count = x.shape[-1], len(self.names)
         if width % count:
             near = " or ".join(

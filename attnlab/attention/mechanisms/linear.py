@@ -209,7 +209,9 @@ class Linear(Attention):
     def _key_values(
         self, source: jax.Array, valid: jax.Array | None, at: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Features [B,H,Tk,M] of keys, and values, zero where not real."""
+        """Features [B,H,Tk,M] of the keys of a source, and its values [B,H,Tk,D], both zero where
+        not real.
+        """
         features = self.key_features(widened(split(self.w_key(source), self.heads)), at)
         values = widened(split(self.w_value(source), self.heads))
         if valid is None:

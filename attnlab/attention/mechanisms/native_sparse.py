@@ -239,7 +239,9 @@ class NativeSparse(Attention):
     def compressed(
         self, q: jax.Array, memory: SparseMemory, view: View
     ) -> tuple[jax.Array, jax.Array]:
-        """O^cmp [B,K,G,Tq,D] and p [B,K,G,Tq,Nc] of scaled queries [B,K,G,Tq,D]."""
+        """The compressed branch: its context O^cmp [B,K,G,Tq,D] and the weights p [B,K,G,Tq,Nc] of
+        the means, of scaled queries [B,K,G,Tq,D].
+        """
         sums, counts = self.blocks_of(memory)
         means = sums / jnp.maximum(counts, 1.0)[:, None, :, None]
         ends = jnp.arange(counts.shape[1]) * self.stride + self.compress - 1
@@ -268,7 +270,9 @@ class NativeSparse(Attention):
         chosen: jax.Array,
         mapped: bool,
     ) -> tuple[jax.Array, Any]:
-        """O^slc [B,K,G,Tq,D], and its weights [B,K,G,Tq,Tk], None where the keys are gathered."""
+        """The selected branch: its context O^slc [B,K,G,Tq,D], and the weights [B,K,G,Tq,Tk], None
+        where the keys are gathered.
+        """
         keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
         slots = keys.shape[2]
         if mapped or slots < SPARSE * self.blocks * self.block:

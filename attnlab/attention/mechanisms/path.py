@@ -164,7 +164,9 @@ def several(beta: jax.Array) -> jax.Array:
 
 
 def the_one(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The slot [B,1,1,1] of the one token, and its w and beta [B,K,1,D] and [B,K,1,1]."""
+    """Finds the one token that is still to be passed: its slot [B,1,1,1], and its w and beta
+    [B,K,1,D] and [B,K,1,1].
+    """
     slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
     at = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
     its_w, its_beta = (jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
@@ -191,7 +193,7 @@ def scores_past_one(
 
 
 def cut(size: int, *arrays: jax.Array) -> list[jax.Array]:
-    """Arrays [B,K,Tk,n] in blocks of `size` tokens, [N,B,K,C,n]."""
+    """Cuts arrays [B,K,Tk,n] into blocks of `size` tokens, the last padded with zeros: [N,B,K,C,n]."""
     count = -(-arrays[0].shape[2] // size)
     whole = (padded(x, 2, count * size) for x in arrays)
     return [jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[-1]), 2, 0) for x in whole]
@@ -213,7 +215,8 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_blocks(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array, size: int
 ) -> jax.Array:
-    """q_i^T H_i ... H_{j+1} k_j, [B,K,G,Tq,Tk].
+    """Scores of queries whose way to a key passes the tokens between, block by block: q_i^T H_i ...
+    H_{j+1} k_j, [B,K,G,Tq,Tk].
 
     Args:
       q: [B,K,G,Tq,D].

@@ -48,7 +48,7 @@ class Factors(nn.Module):
         self.of_widths = Dense(self.rank * self.size, use_bias=False)
 
     def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """a [B,R,T,H] and b [B,R,T,D]."""
+        """The factors of x [B,T,d]: a [B,R,T,H] of the heads and b [B,R,T,D] of the widths."""
         a, b = (
             made(x).reshape(*x.shape[:2], self.rank, size).swapaxes(1, 2)
             for made, size in ((self.of_heads, self.heads), (self.of_widths, self.size))

@@ -110,8 +110,8 @@ class Rope2D(OnGrid):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] at positions [T] or [B,T]; angles, sines and products in float32, the result
-        in the dtype of x.
+        """x [B,n,T,D] rotated by the row and the column of positions [T] or [B,T]; angles, sines
+        and products in float32, the result in the dtype of x.
 
         Raises:
           UserError: D is no multiple of 4.
@@ -123,7 +123,9 @@ class Rope2D(OnGrid):
         return rotated(x, angle[:, None] if positions.ndim == 2 else angle)
 
     def channels(self, width: int) -> int:
-        """A head width; `UserError` unless it is a multiple of 4."""
+        """Checks the base and a head width, and returns the width; `UserError` unless it is a
+        multiple of 4.
+        """
         if self.base <= 1.0:
             raise UserError(f"position scheme rope_2d: base={self.base}, must be above 1")
         if width % 4 or not width:

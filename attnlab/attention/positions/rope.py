@@ -68,8 +68,8 @@ class Rope(PositionScheme):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] at positions [T] or [B,T]; angles, sines and products in float32, the result
-        in the dtype of x.
+        """x [B,n,T,D] rotated by the angles of positions [T] or [B,T], but for the channels that
+        are not; angles, sines and products in float32, the result in the dtype of x.
         """
         count = self.channels(x.shape[-1])
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
@@ -79,7 +79,9 @@ class Rope(PositionScheme):
         return jnp.concatenate([turned, x[..., count:]], axis=-1)
 
     def channels(self, width: int) -> int:
-        """R of a head width; `UserError` if it is odd or nothing."""
+        """How many channels R of a head of this width are rotated; `UserError` if that is odd or
+        nothing.
+        """
         count = round(self.share * width)
         if count % 2 or not count:
             near = " or ".join(str(n) for n in (count - 1, count + 1) if n > 1)

@@ -110,7 +110,7 @@ class Yarn(Linear):
         return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
-        """low and high, in pairs of channels."""
+        """The pairs of channels between which the ramp lies, low and high."""
         low, high = (
             width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
             for turns in (self.fast, self.slow)

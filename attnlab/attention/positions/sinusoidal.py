@@ -42,7 +42,7 @@ class Sinusoidal(PositionScheme):
 def sinusoid(
     positions: jax.Array, width: int, base: float = 10000.0, dtype: Any = jnp.float32
 ) -> jax.Array:
-    """PE at positions [...]: [..., width], computed in a dtype."""
+    """Sines and cosines in turn of positions [...], PE [..., width], computed in a dtype."""
     frequency = base ** -(jnp.arange(0, width, 2, dtype=dtype) / width)
     angle = positions.astype(dtype)[..., None] * frequency
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(

@@ -126,7 +126,8 @@ class SyntaxRelative(Shaw):
 
 
 def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Steps up to the root, [B,T] int32; 0 at a root and at padding.
+    """The depth of each word in its tree, steps up to the root, [B,T] int32; 0 at a root and at
+    padding.
 
     Args:
       heads: [B,T] int, the position of each word's head in its sentence; negative or the word's own

@@ -44,7 +44,7 @@ class TransformerXL(PositionScheme):
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """u and w, each [H,D], and W_r [d,H,D]."""
+        """The parameters of the scheme: u and w, each [H,D], and W_r [d,H,D]."""
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
         return (
             u,
