@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments.protocol import softmax
-from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.scores import SCORES
-from attnlab.attention.scores.protocol import NEVER
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE
-from tests.attention.score_cases import TK, TQ, B, D, H, J, drawn, inputs, whole
+from tests.attention.score_cases import TK, D, J, drawn, inputs, whole
 
 
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
@@ -81,34 +79,6 @@ def test_cosine_at_the_zero_vector() -> None:
         assert np.isfinite(slope).all() and 0.0 < np.abs(slope).max() <= 5.0 / 1e-6 * TK
 
 
-@pytest.mark.quick
-def test_location_looks_at_the_query_and_at_nothing_else() -> None:
-    """Short sources use the first columns; positions beyond the limit get no weight and send no
-    gradient.
-    """
-    q, k = inputs()
-    params = variables_of("location", limit=3)
-    kernel = params["w_l"]["kernel"]
-    found = scores_of("location", params, q, k, limit=3)
-    assert_close(found[..., :3], q @ kernel)
-    assert (found[..., 3:] == np.float32(NEVER)).all()
-    assert_close(scores_of("location", params, q, k[:, :, :2], limit=3), (q @ kernel)[..., :2])
-    weights = np.asarray(softmax(found, None))
-    assert (weights[..., 3:] == 0.0).all() and np.abs(weights.sum(-1) - 1).max() < 1e-6
-    np.testing.assert_array_equal(scores_of("location", params, q, k + 1.0, limit=3), found)
-
-    single = Single(width=D, score={"name": "location", "limit": 3})
-    seen = {"params": {"score": params}}
-    query, source = q[:, 0], k[:, 0]
-    maps = lambda source: single.apply(seen, query, source, mutable="maps")[1]["maps"]["weights"][0]
-    slope = jax.grad(lambda source: (maps(source) ** 2).sum())
-    assert (np.asarray(slope(source)) == 0.0).all()
-    moved = source.copy()
-    moved[:, 3:] = 1e4
-    before, after = (single.apply(seen, query, given).context for given in (source, moved))
-    np.testing.assert_array_equal(after, before)
-
-
 def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
     """As documented: an alignment sees equal scores there."""
     q, k = inputs()
@@ -116,26 +86,6 @@ def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
     weights, pull = jax.vjp(lambda s: softmax(s, J >= 2), jnp.asarray(found))
     np.testing.assert_allclose(weights[..., 2:], 1 / 3, atol=1e-6)
     assert np.isfinite(pull(jnp.ones_like(weights))[0]).all()
-
-
-@pytest.mark.quick
-def test_soft_cap_comes_before_the_mask_fades_out_and_bends_the_gradient() -> None:
-    q, k = (3.0 * x for x in inputs())
-    plain = scores_of("scaled_dot", {}, q, k)
-    assert_close(scores_of("soft_capped", {}, q, k, cap=1e9), plain)
-    assert_close(scores_of("soft_capped", {}, q, k, cap=2.0), 2.0 * np.tanh(plain / 2.0))
-    capped = made(SCORES, {"name": "soft_capped", "cap": 2.0})()
-    _, found = jax.vjp(lambda q: capped.apply({}, q, k, J, method=whole), q)
-    _, inner = jax.vjp(lambda q: made(SCORES, "scaled_dot")().apply({}, q, k, J, method=whole), q)
-    assert_close(
-        found(jnp.ones((B, H, TQ, TK)))[0],
-        inner(jnp.asarray(1 - np.tanh(plain / 2.0) ** 2))[0],
-        TOLERANCE["gradient"],
-    )
-    node = {"name": "location", "limit": 3}
-    params = {"score": variables_of("location", limit=3)}
-    weights = softmax(scores_of("soft_capped", params, q, k, cap=1.0, score=node), None)
-    assert (np.asarray(weights)[..., 3:] == 0.0).all()  # a position that is never seen stays so
 
 
 def test_a_soft_cap_may_be_turned_where_the_score_inside_may() -> None:

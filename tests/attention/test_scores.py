@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score
 from attnlab.errors import UserError
@@ -183,25 +182,6 @@ def test_bfloat16_inputs(name: str, fields: str) -> None:
 
 @every
 @promises
-def test_vmap_and_remat_agree_with_plain(name: str, fields: str) -> None:
-    """Rows one by one with traced positions, their gradients through a rematerialised function."""
-    score, (q, k) = make(name, fields), inputs()
-    variables = drawn(score)
-    scores, grads = compiled(name, fields)(variables, q, k, J, np.ones((B, H, TQ, TK), np.float32))
-
-    def row(q: Any, k: Any, j: Any) -> Any:
-        of_query = lambda q: score.apply(variables, q[None], k[None], j, method=whole)
-        found, pull = jax.vjp(jax.checkpoint(of_query), q)
-        return found[0], pull(jnp.ones_like(found))[0]
-
-    rows, slopes = jax.jit(jax.vmap(row))(q, k, np.stack([J, J]))
-    np.testing.assert_allclose(rows, scores, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"])
-    within = {"rtol": TOLERANCE["gradient"], "atol": TOLERANCE["gradient"]}
-    np.testing.assert_allclose(slopes, grads[1], **within)
-
-
-@every
-@promises
 def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> None:
     """product: `pairs` is the inner product. rotary: the width stays, and turning both sides alike
     changes nothing.
@@ -232,16 +212,3 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
         return
     found = score.apply(variables, q, k, method=whole)
     assert_agree(found, expected(name, fields, variables, q, k), TOLERANCE["float32"])
-
-
-@every
-def test_masked_pairs_get_no_weight_whatever_their_score(name: str, fields: str) -> None:
-    (q, k), mask = inputs(), np.array([True, False, True, True, False])
-    run, variables = compiled(name, fields), drawn(make(name, fields))
-    ones = np.ones((B, H, TQ, TK), np.float32)
-    dirty = np.where(mask[:, None], k, np.float32(1e4))
-    weights, clean = (
-        np.asarray(softmax(run(variables, q, keys, J, ones)[0], mask)) for keys in (dirty, k)
-    )
-    np.testing.assert_allclose(weights, clean, atol=TOLERANCE["float32"])
-    assert (weights[..., ~mask] == 0.0).all() and np.abs(weights.sum(-1) - 1).max() < 1e-6
