@@ -18,7 +18,6 @@ from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.scores import SCORES
 from attnlab.config.registry import made
 from attnlab.errors import UserError
-from tests.attention.cases import TOLERANCE
 from tests.attention.score_cases import TK, D, J, drawn, inputs, whole
 
 
@@ -39,11 +38,6 @@ def started(name: str, **fields: Any) -> Any:
     q = jnp.ones((1, 1, 1, D))
     score = made(SCORES, {"name": name, **fields})()
     return score.init(jax.random.key(0), q, q, np.arange(1), method=whole)["params"]
-
-
-def assert_close(one: Any, other: Any, tolerance: float = TOLERANCE["float32"]) -> None:
-    """Equal to the tolerance, relative where the numbers are large."""
-    np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(1.0, np.abs(other).max()))
 
 
 def test_where_query_and_key_are_equal_distances_are_zero_and_flat() -> None:

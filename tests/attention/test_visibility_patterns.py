@@ -1,6 +1,4 @@
-"""What the published patterns promise: reductions to full attention, two-hop coverage, conventions
-of windows, BigBird's draw.
-"""
+"""What the published patterns promise beside their pairs: conventions of windows, BigBird's draw."""
 
 from __future__ import annotations
 
@@ -12,16 +10,9 @@ import numpy as np
 import pytest
 
 from attnlab.attention.view import View
-from attnlab.attention.visibility import (
-    Causal,
-    Rule,
-    Window,
-    bigbird,
-)
+from attnlab.attention.visibility import Causal, Rule, Window, bigbird
 from attnlab.attention.visibility.random_blocks import draw
 from tests.attention.visibility_oracles import T
-
-TRIANGLE = np.tril(np.ones((T, T), bool))
 
 
 def full(rule: Rule) -> np.ndarray:
