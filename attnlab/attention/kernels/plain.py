@@ -46,8 +46,8 @@ class AttentionInputs:
         values), or None.
       product: `score` is the inner product of the first array of `queries` with `keys`, one array,
         plus `bias`.
-      history: the state of earlier looks (`history.History`), or None; if a score looks back, the
-        look has one query.
+      history: the state of earlier looks (`mechanisms.heads.History`), or None; if a score looks
+        back, the look has one query.
       after: `after(past, weights)` of a score that looks back.
       between: `between(scores, mask, view)` -> other scores and another mask, made from whole rows
         of scores: position schemes with the hook "row", selections. None for none.
