@@ -1,6 +1,4 @@
-"""Single scores equal one another where they should, have bounds, zero gradients and starts, and
-refuse impossible fields.
-"""
+"""Single scores have bounds, zero gradients and starts, and refuse impossible fields."""
 
 from __future__ import annotations
 

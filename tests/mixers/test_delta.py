@@ -1,5 +1,5 @@
-"""Delta rules are what their papers say, and some of them another's special case. What all
-mixers promise is tested in `attention/test_mixer.py`.
+"""Padding leaves a state as it is, gates of one rule are those of another, and mLSTM is stable. What
+all mixers promise is tested in `attention/test_mixer.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The layer of Long Short-Term Memory-Networks is an LSTM or forgets everything under the weights that
-make it so, reads no padding, fuses a second sequence, and has the gradients of a plain loop.
+"""The layer of Long Short-Term Memory-Networks is an LSTM under the weights that make it so, reads no
+padding, and has the gradients of a plain loop, with a second sequence too. Its values, and all else
+that follows from them, are those of the oracles of systems (`tests/systems/oracles/lstmn.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Mixers with a matrix as state refuse what does not fit, start as is said, and some are another's
-special case. What all promise is tested in `attention/test_mixer.py`.
+"""Mixers with a matrix as state refuse what does not fit, and start as is said. What all promise is
+tested in `attention/test_mixer.py`.
 """
 
 from __future__ import annotations

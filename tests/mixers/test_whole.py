@@ -1,6 +1,4 @@
-"""Every mixer of whole texts keeps its promises, beside float64 loops; and each is what it should be
-where it is something else.
-"""
+"""Every mixer of whole texts keeps its promises, beside float64 loops; those of others: test_golden.py."""
 
 from __future__ import annotations
 
