@@ -131,6 +131,7 @@ def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Ca
 
     @functools.wraps(method)
     def complete(self: Attention, *args: Any, **named: Any) -> Any:
+        """Calls the method without the arguments that have their default."""
         used = {
             name: value
             for name, value in named.items()

@@ -179,6 +179,7 @@ class LSTMNLayer(nn.Module):
         def step(
             layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
         ) -> tuple[Reader, LSTMState]:
+            """Reads one word, and hands out its h and c."""
             word, given, real = inputs
             reader = layer.step(reader, word, given, real, other)
             return reader, reader.last
@@ -192,6 +193,7 @@ class LSTMNLayer(nn.Module):
         def step(
             params: Any, state: Reader, memory: Any, inputs: Any, other: Any
         ) -> tuple[Reader, Any]:
+            """Reads one word as a function of parameters, state and tape."""
             (word, given, real), keys = inputs
             state = dataclasses.replace(state, memory=memory)
             reader: Any = layer.apply(

@@ -53,6 +53,7 @@ def _forward(
     """All steps as a plain scan: the states of all of them, and the last state and tape."""
 
     def body(carry: tuple[Any, Memory], here: Any) -> tuple[tuple[Any, Memory], Any]:
+        """One step, whose state is also kept."""
         following = step(params, *carry, here, constant)
         return following, following[0]
 
@@ -79,12 +80,14 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
     )
 
     def body(carry: tuple[Any, ...], here: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """The slopes before one step from those after it, the last step first."""
         of_state, of_tape, of_params, of_constant = carry
         of_output, state, inputs, length = here
 
         def again(
             of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any
         ) -> Any:
+            """The numbers that the step gives, computed again from numbers alone."""
             shared, before = _put(params, of_params), _put(state, of_state)
             tape = _as_of(_put(written, of_tape), length)
             read, held = _put(inputs, of_inputs), _put(constant, of_constant)

@@ -67,7 +67,7 @@ class RunningMean(Mixer):
 
 
 def oracle(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Word by word."""
+    """The means computed token by token, y [B,T,d] in float64."""
     found = np.zeros(x.shape)
     for b, t in np.ndindex(x.shape[:2]):
         read = [x[b, s] for s in range(t + 1) if valid[b, s]]

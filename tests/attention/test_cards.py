@@ -59,6 +59,7 @@ every = pytest.mark.parametrize(("kind", "name"), EVERY, ids=["-".join(one) for 
 
 
 def card_of(kind: str, name: str) -> Card:
+    """The card that a registered component itself carries; an error where it has none."""
     component = TABLES[kind].resolve(name)
     card = vars(component).get("card")
     assert isinstance(card, Card), f"{kind} {name} carries no card of its own"

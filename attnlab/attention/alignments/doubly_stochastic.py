@@ -21,7 +21,9 @@ from attnlab.layers.precision import widened
 def doubly_stochastic(
     weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
 ) -> jax.Array:
-    """The scalar loss of attention weights; arguments as of `uncovered`."""
+    """The scalar regulariser of attention weights, the mean of `uncovered` over the rows; arguments
+    as there.
+    """
     return uncovered(weights, steps, valid, tau).mean()
 
 

@@ -155,6 +155,7 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         return jnp.exp(jnp.log1p(jnp.maximum(depth - excess * theta, -1.0)) / excess)
 
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Keeps the half of the interval in which the weights sum to 1."""
         low, high = ends
         middle = (low + high) / 2
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0

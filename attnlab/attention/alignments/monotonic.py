@@ -98,6 +98,9 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.A
     def following(
         before: jax.Array, query: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
+        """The alignment of one query from that of the query before, which a query that sees nothing
+        passes on.
+        """
         stop, live = query
         on = jnp.concatenate([jnp.zeros_like(stop[..., :1]), 1.0 - stop[..., :-1]], axis=-1)
         _, reached = jax.lax.associative_scan(_chained, (on, before), axis=-1)

@@ -113,6 +113,9 @@ class Block:
         )
 
         def back(grad: jax.Array) -> Any:
+            """The gradients of queries and keys from that of their inner products; nothing is
+            closed over.
+            """
             low = fold(grad.astype(first.dtype), self.key_heads)
             of_first = unfold(
                 jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype),
@@ -136,6 +139,7 @@ class Block:
         )
 
         def both(grad: jax.Array) -> Any:
+            """As `back`, with the gradients of the bias added."""
             _, of_queries, of_keys = back(grad)
             closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
             of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more)
@@ -194,6 +198,7 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
+        """Adds the keys of one block that each query may see to a total."""
         if not masked:
             return total + block.grid.width
         return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(

@@ -55,6 +55,7 @@ def gain(
     def context(
         floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array
     ) -> jax.Array:
+        """The term that the block adds to the context, [B,H,b,Dv]."""
         here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
         scores, _ = block.scored(here, queries, keys, i, j)
         view = View(valid=arrays.valid, query=asked, seen=counted).among(i, j)
@@ -74,6 +75,7 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
     lead = (arrays.values.shape[0], block.heads)
 
     def of_row(row: Any, contexts: jax.Array) -> jax.Array:
+        """Puts the context of one row of blocks into that of all."""
         counted = seen(block, arrays, row)
 
         def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
@@ -100,10 +102,12 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     by_column = jax.tree.map(by_block, (arrays.keys, arrays.values))
 
     def of_row(row: Any, carry: Any) -> Any:
+        """Adds the gradients of one row of blocks to those so far."""
         closed, of_rows, of_columns = carry
         counted, mine = seen(block, arrays, row), taken(grad, row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
+            """Adds the gradients of one block to those so far."""
             closed, of_row, of_columns = carry
             function, given = gain(block, arrays, row, column, masked, counted)
             for_closed, for_asked, for_queries, *for_columns = jax.vjp(function, *given)[1](mine)

@@ -139,6 +139,7 @@ def attended(
     ]
 
     def some(q: jax.Array, index: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Context and weights of some of the queries, whose keys are gathered at once."""
         mine, theirs = (_taken(x, index, size) for x in blocks)
         inner = inner_dtype(q, k)
         if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each

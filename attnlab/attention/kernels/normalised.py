@@ -32,6 +32,7 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
         return context, (floats, others, context, top, total)
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
+        """The gradients of the floating-point arrays, in their dtypes, from that of the context."""
         floats, others, context, top, total = residuals
         return (
             like(backward(block, joined(floats, others), context, top, total, grad), floats),
@@ -58,9 +59,11 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
         )
 
     def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
+        """Puts context, largest score and sum of one row of blocks into those of all."""
         queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
+            """Context, largest score and sum of a row after one block more."""
             context, top, total = carry
             keys, values = taken((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
@@ -130,6 +133,7 @@ def backward(
     }
 
     def of_row(row: Any, carry: Any) -> Any:
+        """Adds the gradients of one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
         queries, f, u, t, m = taken(
             (arrays.queries, arrays.factor, scaled, inner, top), row, grid.height
@@ -137,6 +141,7 @@ def backward(
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
+            """Adds the gradients of one block to those so far."""
             closed, mine, of_keys, of_values = carry
             of_closed, for_row, for_keys, for_values = of_one_block(
                 block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)

@@ -80,11 +80,11 @@ class Plain:
     weighs = True
 
     def misfit(self, alignment: Any) -> str | None:
-        """Nothing."""
+        """None: it can compute every look."""
         return None
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Nothing."""
+        """None: it can compute every look."""
         return None
 
     def __call__(self, look: AttentionInputs) -> jax.Array:

@@ -43,7 +43,7 @@ def split(tree: Any) -> tuple[Any, Any]:
 
 
 def joined(floats: Any, others: Any) -> Any:
-    """The inverse of `split`."""
+    """One tree of the two that `split` gives."""
     return jax.tree.map(
         lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None
     )

@@ -95,6 +95,7 @@ class Forgetting(MultiHead):
         at_queries = self.reached(flat, look.view)
 
         def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
+            """The scores of multi-head attention, and c of the query less c of the key."""
             (asked, mine), (looked_at, theirs) = queries, keys
             batch, _, count, _ = theirs.shape
             decay = theirs.swapaxes(2, 3).reshape(batch, self.heads, 1, count)

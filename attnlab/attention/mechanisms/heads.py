@@ -86,6 +86,7 @@ def one_by_one(
     i = view.onto(memory, query).i
 
     def step(mechanism: Attention, history: Any, here: Any) -> tuple[Any, Any]:
+        """Reads one query, and passes on the history that it leaves."""
         at, asked = here
         seen = dataclasses.replace(view, positions=at)
         reading = mechanism.read(asked[:, None], memory, seen, weights=True, history=history)

@@ -184,6 +184,7 @@ def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
     def between(
         scores: jax.Array, mask: jax.Array | None, view: View
     ) -> tuple[jax.Array, jax.Array | None]:
+        """The scores, and a mask without the keys that are not chosen."""
         scores, mask = (scores, mask) if before is None else before(scores, mask, view)
         return scores, chosen[:, None] if mask is None else mask & chosen[:, None]
 

@@ -179,7 +179,7 @@ class Latent(HeadsAttention):
 
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
-        """Multiply-adds of one head in the direct and in the absorbed form."""
+        """Counts the multiply-adds of one head in the direct and in the absorbed form."""
         size = self.size()
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (

@@ -213,6 +213,7 @@ class MultiHead(HeadsAttention):
         def score(
             queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array
         ) -> jax.Array:
+            """The scores of a block of pairs [B,H,tq,tk], with the bias of positions."""
             scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
             return scores if more is None else scores + widened(more)

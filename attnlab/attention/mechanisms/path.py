@@ -231,6 +231,7 @@ def scores_past_blocks(
     lower = jnp.tril(beta * jnp.einsum("nbkld,nbkjd->nbklj", w, k), -1)
 
     def step(q: jax.Array, block: Any) -> tuple[jax.Array, jax.Array]:
+        """The scores in one block, and the queries behind it."""
         k, w, beta, inverse, lower, past = block
         met = jnp.where(past, jnp.einsum("bkgqd,bkld->bkgql", q, w), 0.0)
         x = jnp.einsum("bkgql,bklm->bkgqm", met, inverse)
@@ -247,6 +248,7 @@ def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) 
     slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size
 
     def step(keys: jax.Array, block: Any) -> tuple[jax.Array, None]:
+        """The keys before a block as they are seen from behind it."""
         w, beta, inverse, first = block
         later = (first + jnp.arange(size))[:, None] > slots
         met = jnp.where(later, beta * jnp.einsum("bkld,bkjd->bklj", w, keys), 0.0)

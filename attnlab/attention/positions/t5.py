@@ -102,6 +102,7 @@ def starts(count: int, max_distance: int) -> tuple[int, ...]:
     steps = count - exact
 
     def first(step: int) -> int:
+        """The first distance of the bucket `step` behind those of one distance each."""
         m = max(1, math.floor(exact * (max_distance / exact) ** (step / steps)) - 1)
         while m**steps < exact ** (steps - step) * max_distance**step:
             m += 1

@@ -33,7 +33,7 @@ def weights_of(
     query: np.ndarray,
     mask: np.ndarray,
 ) -> np.ndarray:
-    """[B,H,Tq,Tk]: each row aligned on its own, after the rows before it.
+    """The weights [B,H,Tq,Tk] of scores: each row aligned on its own, after the rows before it.
 
     Args:
       scores: (b, h, i, the weights [i,Tk] of the rows before) to the scores [Tk] of a row.
