@@ -377,6 +377,11 @@ OLD = {
         "attnlab.attention.so_far",
         "attnlab.attention.mechanisms.heads",
     ),
+    "a page that is a part of another": (
+        "from attnlab.attention.cards import Card",
+        "attnlab.attention.cards",
+        "attnlab.layers.cards",
+    ),
     "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
 }
 """What a mechanism of an earlier version says in its class, the old name and the new one."""
@@ -394,7 +399,7 @@ def test_a_mechanism_of_an_earlier_version_is_told_the_new_name(case: str, folde
 
 @pytest.mark.parametrize(
     ("kind", "base"),
-    [("score", "scores.additive:Additive"), ("alignment", "alignments.softmax:Softmax")],
+    [("score", "scores.additive:Additive"), ("alignment", "alignments.protocol:Softmax")],
 )
 def test_a_part_of_an_earlier_version_is_told_the_new_name(
     kind: str, base: str, folder: Path
