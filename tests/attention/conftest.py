@@ -9,9 +9,16 @@ import os
 import sys
 
 import pytest
+from hypothesis import settings
 
 from attnlab.errors import UserError
 from tests.attention import cases, own_parts
+from tests.sampling import rounds
+
+settings.register_profile(
+    "attnlab", derandomize=True, deadline=None, database=None, max_examples=rounds(4, 20)
+)
+settings.load_profile("attnlab")
 
 
 def pytest_configure(config: pytest.Config) -> None:
