@@ -207,8 +207,8 @@ def _import_from_current_folder() -> None:
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
-    """Find the command of a command line and run it, alone or as one of several processes; without
-    a command print the help of all.
+    """Runs the command that `argv[0]` names, alone or as one of several processes; without one
+    prints the general help; returns the exit code; raises `UserError` for an unknown command.
     """
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())

@@ -78,7 +78,9 @@ def page() -> str:
 
 
 def _mixers(kind: str, text: str) -> str:
-    """The table of a kind, and a section about each; mechanisms are listed once."""
+    """Returns a Markdown chapter on a kind of mixers: `text`, a table of its components and a
+    section on each; mechanisms are left out unless `kind` is "mechanisms".
+    """
     columns = listing.KINDS["mechanisms"].columns
     listed = set() if kind == "mechanisms" else set(listing.components("mechanisms").names())
     rows = listing.component_rows(listing.components(kind), columns)

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the mixers at every length, print the table, write `costs.csv`, `costs.json` and
-    `costs.png`.
+    """Measures each mixer at every length (one that is too slow or too large no further), prints
+    the table and writes `costs.csv`, `costs.json` and `costs.png`.
 
     Returns:
       0.

@@ -133,8 +133,8 @@ def formula(component: object) -> str:
 
 
 def memory_contents(mechanism: type[Attention]) -> str:
-    """The contents of the memory of a mechanism, from the docstring of its `memory_class`, or of the
-    class that its `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
+    """Returns the first paragraph of the docstring of a mechanism's `memory_class`, or of the class
+    that its `remember` or `remember_pairs` returns; "" if it has no memory class of its own.
     """
     verbs = (mechanism.remember, mechanism.remember_pairs)
     returned = (typing.get_type_hints(verb).get("return") for verb in verbs)

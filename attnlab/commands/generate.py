@@ -66,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Answer every line, or score every pair, and write the answers to `--output` or stdout."""
+    """Answers each line of `--input` or stdin (with `--score`, scores each pair) by the trained run
+    and writes the answers to `--output` or stdout; raises `UserError` for flags that conflict.
+    """
     if arguments.stream and (arguments.score or arguments.output):
         flag = "score" if arguments.score else "output"
         raise UserError(f"generate --stream prints texts as they grow; leave out --{flag}")

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and
-    `<number>.npz` for each example.
+    """Draws the attention maps of the given texts: writes `<number>-<map>.png` for every map (all
+    heads in one picture) and `<number>.npz` per example, and prints the paths of the pictures.
     """
     stored = session.stored_run(arguments)
     folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"

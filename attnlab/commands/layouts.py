@@ -86,7 +86,8 @@ def mechanism_parameters(name: str, sizes: Sizes | None = None) -> str:
 
 
 def part_parameters(field: str, name: str) -> str:
-    """The parameters of a score, alignment or position scheme; "" for none, or for a scheme on
+    """Returns the parameters of a score, alignment or position scheme `name` as text, "`path`
+    [layout], ...", from a mechanism that has it as `field`; "" if it has none or is a scheme on
     embeddings.
     """
     owner, sizes = PARTS[field]

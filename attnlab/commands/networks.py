@@ -68,8 +68,8 @@ def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
 
 @functools.cache
 def parameters(name: str, files: tuple[str, ...]) -> str:
-    """The number of parameters of a system in the small setting of its config file, for the
-    vocabularies of `SIZES` and images of the shape `IMAGE`; blank if there is none.
+    """Returns the number of parameters of a system as text, for its small setting in the config
+    `files` and the sizes `SIZES` and `IMAGE`; "" if no file has a setting with this system.
 
     The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
     of "lstm_lm"), or it is "transformer", of the encoder.
@@ -87,8 +87,8 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
 
 
 def parameter_shapes(config: Settings) -> Params:
-    """The shapes of the parameters of a config's system, for the vocabularies of `SIZES` and
-    images of the shape `IMAGE`.
+    """Returns the parameter tree of a config's system as shapes, without computing any, for the
+    vocabularies of `SIZES` and images of the shape `IMAGE`.
 
     Raises:
       UserError: the settings of the system do not fit each other, or such images.

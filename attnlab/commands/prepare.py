@@ -142,7 +142,9 @@ class _Pace:
 
 
 def _vocabulary(arguments: argparse.Namespace) -> dict[str, object] | Vocabulary:
-    """The vocabulary of the command line: settings to learn one, or an existing one."""
+    """Returns the vocabulary that the flags choose: settings to learn one, or a loaded one; raises
+    `UserError` if that is not found, or comes with flags for learning.
+    """
     from attnlab.data.shard_folder import INDEX, VOCABULARY
     from attnlab.data.vocabulary import KINDS, TOKENIZER, Vocabulary
 

@@ -108,7 +108,9 @@ def _rows(node: ConfigNode) -> Iterator[Row]:
 
 
 def _ordered_keys(node: ConfigNode) -> list[str]:
-    """The keys of a node, those that its class describes in that order; values before groups."""
+    """Returns the keys of a config node in the order for display: those of its class first; unless
+    the class has groups, plain values before groups.
+    """
     keys_of_class = [key for key in (node.settings or node.defaults) if key in node.values]
     keys = dict.fromkeys([*keys_of_class, *(key for key in node.values if key != "name")])
     if not any(is_node(setting.hint) for setting in node.settings.values()):

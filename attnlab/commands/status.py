@@ -17,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table of trials.
+    """Prints the tables of a sweep: its trials, those that run, the best, and why some failed; with
+    `--watch` keeps them up to date until all trials have settled.
 
     Returns:
       0, whatever the states.

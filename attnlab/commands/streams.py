@@ -31,7 +31,9 @@ class Shown(io.TextIOWrapper):
 
 
 def prepare() -> None:
-    """Make stdout and stderr safe to write to, before anything else is opened.
+    """Makes the standard streams safe to write to: opens the null device for closed ones, escapes
+    what they cannot encode, shows control characters on a terminal; raises `UserError` if stdout is
+    closed.
 
     A closed stream leaves its number free, so that a file of the run would get it, with whatever a
     library prints: the null device takes the number. A closed stderr is as good as that.

@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None:
-    """The experiment that the flags define without a file; None if a file is named.
+    """Returns the experiment that the flags define, or None if an experiment file is named instead;
+    raises `UserError` for both or neither.
 
     Raises:
       UserError: both, or neither.
@@ -166,8 +167,8 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
 def slots_and_cores(
     plan: Plan, options: SweepOptions, arguments: argparse.Namespace
 ) -> tuple[list[slots.Slot], int | None]:
-    """The slots for the trials of a plan, and the cores that these give each trial of a plan that
-    does not say; None with GPUs.
+    """Returns the slots for the trials of a plan, and the cores for each trial if the plan does not
+    fix them (`--cores-per-trial`, else what cluster or slots have; None for trials on GPUs).
     """
     from attnlab.experiments import run as running
 
@@ -183,7 +184,8 @@ def slots_and_cores(
 def with_slots(
     plan: Plan, options: SweepOptions, directory: Path, arguments: argparse.Namespace
 ) -> SweepOptions:
-    """The options with slots as large as the trials of the plan in `directory` require.
+    """Returns the options with slots of as many cores as the plan in `directory` fixes (none on a
+    cluster); raises `UserError` if `--cores-per-trial` differs, or slots have fewer.
 
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.

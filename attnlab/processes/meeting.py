@@ -151,8 +151,8 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
 
 
 def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Connect to process 0, from every other process, and wait for its answer; it may not listen
-    yet, or may be that of an earlier start.
+    """In every other process: tries to connect to process 0 until it answers, and returns the group
+    that it announces; raises `UserError` after `patience` seconds, exits with 2 if refused.
     """
     deadline, reason = time.monotonic() + patience, "no answer"
     while (left := deadline - time.monotonic()) > 0:

@@ -183,8 +183,8 @@ def _end_with_parent() -> None:
 
 
 def _redirect(speaks: bool, noise: Connection) -> None:
-    """Send output from below Python to the parent, and output of Python to where it went before, or
-    nowhere.
+    """Redirects file descriptors 1 and 2 (output of libraries below Python) to the pipe `noise`;
+    Python's own stdout and stderr stay as they are if `speaks`, else go nowhere.
     """
     streams = [
         _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115

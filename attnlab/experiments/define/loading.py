@@ -47,7 +47,8 @@ class Changes:
     unmatched: bool = False
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """The experiment with these changes.
+        """Returns the experiment with the base settings and seeds of the command line in place of
+        its own; raises `UserError` for a setting that the experiment varies.
 
         Raises:
           UserError: a setting that the experiment varies, so that the change would have no effect.

@@ -86,8 +86,8 @@ def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
 
 
 def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
-    """The next value to count, a multiple of `step`; None when the nearest is known: by the two
-    neighbours of `wanted`, or by a line or a parabola through all counts.
+    """Returns the next value to count, a multiple of `step`; None once the nearest value is known
+    (from its counted neighbours, or a line or parabola through all counts) or counts do not grow.
     """
     below = max((value for value, reached in seen.items() if reached <= wanted), default=0)
     above = min((value for value, reached in seen.items() if reached >= wanted), default=None)
@@ -140,8 +140,9 @@ def _nearest(points: Points, values: range, wanted: float) -> int:
 
 
 def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
-    """Return `Candidate.budget`: the value of the knob at which the count is nearest to that of the
-    variant to match, with the same tuned settings.
+    """Finds the value of the budget's knob at which a wanted candidate's count is nearest to that
+    of the variant to match; returns it, the counts and whether they match; raises `UserError` if
+    the knob is set.
     """
     assert plan.budget is not None
     knob = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"])

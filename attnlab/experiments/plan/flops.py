@@ -80,8 +80,8 @@ def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def _wide(batches: Any) -> set[tuple[str, int]]:
-    """The axes, by column, that are as long as a batch is wide: those that are so in two batches of
-    different widths. None where there is one width.
+    """Returns the axes, as (column, axis), whose length is the width of the batch, found from two
+    batches of different widths; none if all have one width.
     """
     used = [
         width for (_, width), count in zip(batches.shapes, batches.counts, strict=True) if count

@@ -133,7 +133,8 @@ def _setting_text(value: Any) -> str:
 
 
 def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
-    """Check that the experiment `new` may replace `old` in a folder.
+    """Raises `UserError` if an experiment's new definition has another name or config than the plan
+    in a folder, or, once the choice is made, changes more than texts and added variants or seeds.
 
     Before the choice is made everything but the experiment's name and config may change; from then
     on variants and seeds may be added, and texts may be corrected.

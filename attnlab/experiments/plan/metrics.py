@@ -19,9 +19,8 @@ _READ = ("task", "data", "batch.longer", "batch.max_length")
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
-    """Check that the task has the selection and measure scores, with the right mode; that nothing
-    is tuned on which the selection score depends; with a pruner, that the selection score is known
-    during training.
+    """Raises `UserError` unless the task has the plan's selection and measure scores with the right
+    mode, and the selection score fits what is tuned and, with a pruner, is known during training.
     """
     measures = {name: measure.better for name, measure in declared(task).items()}
     for contrast in plan.claim["contrasts"] if plan.claim else ():

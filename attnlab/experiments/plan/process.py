@@ -57,8 +57,8 @@ def _in_silence(done: int, total: int) -> None:
 def made(
     file: str, directory: Path, changes: Changes = AS_IT_IS, count: Count = _in_silence
 ) -> Plan:
-    """Make the plan of an experiment file for a sweep folder, extended from the existing one; print
-    a note on variants that may not be compared.
+    """Makes the plan of an experiment file for a sweep folder, extending the one that is there, and
+    returns it; writes no file, and prints notes on variants that may not be comparable.
 
     Args:
       file: the experiment file, with its argument.
@@ -183,9 +183,9 @@ def candidates(
 
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
-    """Check that every variant accepts the settings that a search may draw: the lowest of each
-    range, each option of a choice. Return the candidates with the first of all; with a budget also
-    those of the other combinations, of which `MOST_POINTS` are looked at.
+    """Checks that every variant accepts the lowest value of each range and each option of a choice
+    of a search, and returns candidates with these settings. They are those with the first of all;
+    with a budget also those of the other combinations, of which `MOST_POINTS` are looked at.
 
     Raises:
       UserError: one does not.

@@ -62,6 +62,7 @@ class Board:
         self._looked = time.monotonic()
 
     def __enter__(self) -> Board:
+        """Begins the live table if the stream is a terminal, and returns the board."""
         self._live = _live(self._stream)
         if self._live is not None:
             self._live.start()
@@ -124,8 +125,8 @@ class Board:
 
 
 def shown(plan: Plan, directory: Path) -> list[Seen]:
-    """The states of the trials that have begun or are still to run, without those that a frozen
-    choice excludes.
+    """Returns the states of a plan's trials without those that a frozen choice excludes and that
+    are neither settled nor running.
     """
     due = {trial.name for trial in wanted(plan, Choice.read(directory))}
     return [

@@ -38,7 +38,9 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Return its name in lines about it."""
+        """Returns the job's name for messages: the first trial's and how many more there are, or,
+        of an evaluation, "CANDIDATE on the test split".
+        """
         if self.kind == "final":
             return f"{self.trials[0].candidate.id} on the test split"
         return self.trials[0].name + (

@@ -175,8 +175,9 @@ class Live:
         return self._code
 
     def out_of_memory(self, code: int) -> bool:
-        """Whether the kernel may have killed it for lack of memory: its count of such kills grew or
-        cannot be read.
+        """Returns whether the process, ended with `code`, may have been killed by the kernel for
+        lack of memory: by a SIGKILL that we did not cause, while the kernel's count of such kills
+        grew or is unknown.
         """
         after = memory.kills()
         return (
@@ -197,8 +198,8 @@ class Live:
         return bool(self._under_way.value)
 
     def hurry(self) -> str:
-        """Kill it if it was asked and has not left within its time. Return a word on that, and one
-        before on why it has longer; "" if there is nothing new.
+        """Kills the process if it was asked to leave and its time is over; returns a message on
+        that, or on why it gets more time (it compiles), or "" if there is nothing new.
         """
         if not self.asked or self._killed:
             return ""

@@ -58,8 +58,9 @@ class Placed(abc.ABC):
         """Handle the end of a launcher that was told to stop."""
 
     def run(self, due: Due) -> list[str]:
-        """Have workers run what is due until nothing is; some are submitted if fewer than wanted
-        are there.
+        """Has cluster workers do the jobs that `due` lists until none is left or a signal comes:
+        submits them, and again if all have ended; returns a line if they keep ending with jobs
+        left.
 
         Returns:
           A line if workers ended before the jobs did.

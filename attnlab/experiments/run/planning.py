@@ -69,7 +69,8 @@ def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
 
 
 def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidate]:
-    """Plan further candidates and add them to the plan; safe with several processes at once.
+    """Adds candidates for further (variant, tuned settings) points to the plan in a folder, unless
+    it has them, and returns them; safe with several processes at once.
 
     Args:
       directory: a sweep folder with a plan.
@@ -118,8 +119,9 @@ def _planned(function: Literal["made", "grown"], *given: Any) -> Plan:
 
 
 def _answer(receiver: Connection) -> tuple[str, str]:
-    """Wait for the answer of the planning process: why it refuses, and the text of the plan. Once
-    it counts candidates, say how far it is if that takes long: a mistake found before stays one line.
+    """Waits for the message of the planning process and returns (error message or "", text of the
+    plan); prints the count of candidates if that takes long. Nothing is printed before it counts: a
+    mistake found until then stays one line.
     """
     began, done, total, due = time.monotonic(), 0, 0, PATIENCE
     while True:
@@ -141,7 +143,8 @@ def _plan(
     function: Literal["made", "grown"],
     given: tuple[Any, ...],
 ) -> int:
-    """What the planning process does, in the folder and environment of the launcher; the exit code.
+    """The main function of the planning process: calls `function` with `given` in the launcher's
+    folder and environment, sends the plan or the error through `sender`, returns the exit code.
     What it prints goes to `log`.
     """
     os.chdir(folder)

@@ -23,8 +23,8 @@ from attnlab.records.locks import exclusive
 
 
 def advance(directory: Path) -> bool:
-    """Tell the studies which trials have settled, ask for the next ones and plan them; at the end
-    promote the best candidate of every variant.
+    """Advances a search: tells the studies the results of settled trials, draws and plans the next
+    ones, at the end promotes the best candidate of every variant; returns whether it goes on.
 
     With a pruner it also sets the step at which each trial waits, and stops the trials that are not
     among the best of their round.

@@ -148,8 +148,9 @@ def planned_cores(slots: Sequence[Slot]) -> int | None:
 def with_planned_cores(
     slots: Sequence[Slot], cores: int | None, accept: bool = False
 ) -> list[Slot]:
-    """Slots with the cores that a plan gives each trial, and as many threads, since XLA divides
-    sums by their number, and so they round; unless trials compute on GPUs.
+    """Returns the slots limited to the `cores` that a plan gives each trial, with as many threads;
+    unchanged on GPUs or for None; raises `UserError` if a slot has fewer, unless `accept`. Threads
+    count because XLA divides sums by their number, and so they round.
 
     Args:
       slots: of some cores each.

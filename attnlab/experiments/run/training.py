@@ -129,8 +129,8 @@ def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str
 def fit(
     trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
 ) -> tuple[list[Run], list[Outcome], int]:
-    """Train until the end, the step of `Candidate.until` or a signal. Return the runs, how they
-    ended, and 128 + the signal's number or 0.
+    """Trains the trials, one alone or several as one program, to the end, `Candidate.until` or a
+    signal; returns the runs, how each ended, and 128 + the signal's number or 0.
     """
     from attnlab.training.run import start_jax
 
@@ -215,8 +215,8 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
 
 
 def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> int:
-    """Write down why an attempt ended by an error: the whole of it in the log, its line in the
-    records; return the exit code.
+    """Records that an attempt ended by an error (all of it on stderr, one line in the trial's
+    records) and returns the exit code: 130 after Ctrl-C, else 1.
 
     The trial is then in `state`; after Ctrl-C it is "interrupted" in any case.
     """

@@ -116,8 +116,8 @@ class Worker:
         return list(self.failures.values())
 
     def _fill(self, due: Due) -> bool:
-        """Start jobs while a slot is free; at the end, one by one, those that need all the memory.
-        Returns whether a job is left that has not begun.
+        """Starts waiting jobs while a slot is free (those that need all the memory last, alone) and
+        returns whether a job is left that has not begun.
         """
         while (
             self._free
@@ -265,8 +265,9 @@ class Worker:
             self._fail(job, f"its process {died(code)}, {FURTHER + 1} times")
 
     def _refuse(self, folders: Sequence[Path], code: int) -> None:
-        """Begin nothing more: a process at trials in these folders has seen that code or data has
-        changed, or that the lock of one, which a process of another machine has too, does not hold.
+        """Stores the error after which no job begins: code or data has changed (`CHANGED`), or a
+        lock does not hold between machines (`UNLOCKED`), as a process at trials in `folders` has
+        found.
         """
         if code == CHANGED:
             line = last_line(folders[0] / "log.txt")
@@ -383,8 +384,8 @@ def work(
 
 
 def _advanced(directory: Path, part: Part) -> bool:
-    """Advance a search without a launcher; return whether it has new trials. A worker with a part
-    does not advance a search.
+    """Advances the search of a sweep that has no launcher, and returns whether it has new trials;
+    False without a search, or if this worker has only a part of the trials.
     """
     if Plan.of_sweep(directory).search is None or part != WHOLE:
         return False
