@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -66,9 +67,7 @@ def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
     ]
     if len(logs) < 2:
         return math.nan
-    middle, height = (sum(column) / len(logs) for column in zip(*logs, strict=True))
-    rise = sum((x - middle) * (y - height) for x, y in logs)
-    return rise / sum((x - middle) ** 2 for x, _ in logs)
+    return statistics.linear_regression(*zip(*logs, strict=True)).slope
 
 
 def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:

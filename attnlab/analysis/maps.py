@@ -288,12 +288,7 @@ def _tips(maps: np.ndarray) -> str:
         bool(np.nanmin(maps, initial=0.0) < -1 - _DUST),
         bool(np.nanmax(maps, initial=0.0) > 1 + _DUST),
     )
-    return {
-        (False, False): "neither",
-        (True, False): "min",
-        (False, True): "max",
-        (True, True): "both",
-    }[low, high]
+    return "both" if low and high else "min" if low else "max" if high else "neither"
 
 
 def text_style(size: float) -> dict[str, Any]:

@@ -59,13 +59,20 @@ def figure(of: Figure) -> str:
 
 def panels(pictures: Sequence[str], most: int | None = None, name: str = "") -> str:
     """Pictures side by side; those after the first `most` are folded, as so many more of `name`."""
-    shown, rest = (
-        "\n".join(f"<figure>{picture}</figure>" for picture in part)
-        for part in (pictures[:most], pictures[len(pictures) if most is None else most :])
-    )
-    more = f"{len(pictures) - (most or 0)} more {name}"
-    folded = fold(more, f'<div class="figures">{rest}</div>') if rest else ""
-    return f'<div class="figures">{shown}</div>{folded}'
+    parts = [f"<figure>{picture}</figure>" for picture in pictures]
+    return first('<div class="figures">', parts, "</div>", most, name, "\n")
+
+
+def first(
+    begin: str, parts: Sequence[str], end: str, most: int | None, name: str, between: str = ""
+) -> str:
+    """Parts inside an element that begins and ends so; those after the first `most` are folded, in
+    another one, as so many more of `name`.
+    """
+    most = len(parts) if most is None else most
+    shown, rest = (f"{begin}{between.join(part)}{end}" for part in (parts[:most], parts[most:]))
+    more = f"{len(parts) - most} more {name}"
+    return shown + (fold(more, rest) if parts[most:] else "")
 
 
 def whole(title: str, parts: Iterable[str]) -> str:

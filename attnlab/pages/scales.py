@@ -7,9 +7,10 @@ import itertools
 import math
 from collections.abc import Iterable
 
+from attnlab.pages.tables import prefix_of
+
 WIDE = 20.0  # from this ratio of the largest to the smallest number on an axis is logarithmic
 _EDGE = 0.04  # the share of an axis that is left free at each end
-_PREFIXES = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e4, " k"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,16 +106,8 @@ def label(value: float, step: float) -> str:
     """A number at a tick, with a decimal prefix from 10,000 on, and enough digits to distinguish it
     from one that is `step` away.
     """
-    limit, prefix = next(
-        (
-            (limit, prefix)
-            for limit, prefix in _PREFIXES
-            if abs(value) >= limit or abs(step) >= limit
-        ),
-        (1.0, ""),
-    )
-    if limit == 1e4:
-        limit = 1e3
+    size = max(abs(value), abs(step))
+    limit, prefix = prefix_of(size) if size >= 1e4 else (1.0, "")
     if 0 < abs(value) < 1e-3:
         mantissa, exponent = f"{value:.2e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

@@ -36,6 +36,11 @@ class Look:
     kind: str
 
     @property
+    def label(self) -> str:
+        """Its name, and whether it is the baseline."""
+        return f"{self.name} (baseline)" if self.kind == "base" else self.name
+
+    @property
     def shown(self) -> bool:
         """Whether it is not one among many."""
         return self.kind != "other"
@@ -140,8 +145,7 @@ class Chart:
             )
             if inside and not any(_meet(box, other) for other in self._taken):
                 self._taken.append(box)
-                place = f'x="{_short(x + left)}" y="{_short(y + below)}" text-anchor="{anchor}"'
-                return f'<text class="label" {place}>{html.escape(shown)}</text>'
+                return _text(x + left, y + below, shown, "label", anchor)
         return ""
 
     def keep_free(self, point: Point, radius: float = 3.0) -> None:
@@ -160,54 +164,39 @@ class Chart:
         for (look, point), y in zip(ranked, places, strict=True):
             begin = f"{_short(self.x(point[0]) + 1)} {_short(self.y.clipped(point[1]))}"
             lead = f'<path class="lead" d="M{begin}L{_short(self.x.end + 4)} {_short(y)}"/>'
-            text = (
-                f'<text class="label" x="{_short(self.x.end + 6)}"'
-                f' y="{_short(y + 3.5)}">{html.escape(cut(look.name, longest))}</text>'
-            )
+            text = _text(self.x.end + 6, y + 3.5, cut(look.name, longest), "label")
             self.group(look, look.name, [lead, text])
 
     @property
     def text(self) -> str:
         """The `<svg>` element; the same drawing gives the same text."""
-        title = html.escape(self._title)
         head = (
-            f'<svg class="chart" role="img" aria-label="{title}" viewBox="0 0 {WIDTH:g}'
-            f' {HEIGHT:g}">'
+            f'<svg class="chart" role="img" aria-label="{html.escape(self._title)}"'
+            f' viewBox="0 0 {WIDTH:g} {HEIGHT:g}">'
         )
-        return "\n".join(
-            [
-                head,
-                f'<text class="title" x="{WIDTH / 2:g}" y="14">{title}</text>',
-                *self._parts,
-                "</svg>",
-            ]
-        )
+        title = _text(WIDTH / 2, 14, self._title, "title")
+        return "\n".join([head, title, *self._parts, "</svg>"])
 
     def _grid(self) -> list[str]:
         across = [(_short(self.y(value)), text) for value, text in self.y.ticks()]
-        upright = [(_short(self.x(value)), text) for value, text in self.x.ticks(5)]
         left, right, bottom = _short(_LEFT), _short(self.x.end), _short(HEIGHT - _BOTTOM)
         lines = "".join(f"M{left} {y}H{right}" for y, _ in across) + "".join(
-            f"M{x} {_short(_TOP)}V{bottom}" for x, _ in upright
+            f"M{_short(self.x(value))} {_short(_TOP)}V{bottom}" for value, _ in self.x.ticks(5)
         )
         names = [
             f'<text x="{_short(_LEFT - 5)}" y="{y}" dy="3.5" text-anchor="end">{text}</text>'
             for y, text in across
         ]
         names += [
-            f'<text x="{x}" y="{_short(HEIGHT - _BOTTOM + 14)}" text-anchor="middle">{text}</text>'
-            for x, text in upright
+            _text(self.x(value), HEIGHT - _BOTTOM + 14, text, anchor="middle")
+            for value, text in self.x.ticks(5)
         ]
         axes = f'<path class="axis" d="M{left} {_short(_TOP)}V{bottom}H{right}"/>'
         return [f'<path class="grid" d="{lines}"/>', axes, f'<g class="ticks">{"".join(names)}</g>']
 
     def _labels(self, x_label: str, y_label: str) -> list[str]:
-        middle = (_LEFT + self.x.end) / 2
-        below = (
-            f'<text class="ticks" x="{_short(middle)}" y="{_short(HEIGHT - 8)}"'
-            f' text-anchor="middle">{html.escape(x_label)}</text>'
-        )
-        above = f'<text class="ticks" x="4" y="{_short(_TOP - 8)}">{html.escape(y_label)}</text>'
+        below = _text((_LEFT + self.x.end) / 2, HEIGHT - 8, x_label, "ticks", "middle")
+        above = _text(4, _TOP - 8, y_label, "ticks")
         return [below] * bool(x_label) + [above] * bool(y_label)
 
     def _path(self, points: Sequence[Point]) -> str:
@@ -234,6 +223,12 @@ def cut(text: str, longest: int) -> str:
 def _short(value: float) -> str:
     """A place with one decimal, which is a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
+    """A text at a place, of a class and with an anchor where these are given."""
+    begin, end = f'class="{kind}" ' * bool(kind), f' text-anchor="{anchor}"' * bool(anchor)
+    return f'<text {begin}x="{_short(x)}" y="{_short(y)}"{end}>{html.escape(text)}</text>'
 
 
 def _box(x: float, y: float, text: str, anchor: str) -> tuple[float, float, float, float]:

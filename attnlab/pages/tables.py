@@ -40,8 +40,19 @@ class Table:
         columns, *rows = (
             tuple(row[place] for place in places) for row in (self.columns, *self.rows)
         )
-        numbers = frozenset(new for new, old in enumerate(places) if old in self.numbers)
+        numbers = _moved(self.numbers, places)
         return dataclasses.replace(self, columns=columns, rows=tuple(rows), numbers=numbers)
+
+    def rows_at(self, places: Sequence[int]) -> Table:
+        """The same with the rows at these places only."""
+        strong, weak = (_moved(marked, places) for marked in (self.strong, self.weak))
+        rows = tuple(self.rows[place] for place in places)
+        return dataclasses.replace(self, rows=rows, strong=strong, weak=weak)
+
+
+def _moved(marked: frozenset[int], places: Sequence[int]) -> frozenset[int]:
+    """The new places of what is marked, where the old `places` are kept in this order."""
+    return frozenset(new for new, old in enumerate(places) if old in marked)
 
 
 def number(value: float | None) -> str:
@@ -89,10 +100,16 @@ def scaled(value: float | None) -> str:
     """A count with a decimal prefix, "1.23 G"."""
     if value is None:
         return NONE
-    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= limit:
-            return f"{value / limit:.4g} {prefix}"
-    return f"{value:.4g}"
+    limit, prefix = prefix_of(value)
+    return f"{value / limit:.4g}{prefix}"
+
+
+def prefix_of(size: float) -> tuple[float, str]:
+    """The largest decimal prefix that is not above a size, with a blank before it; 1 and "" below
+    1,000.
+    """
+    prefixes = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
+    return next(((limit, prefix) for limit, prefix in prefixes if size >= limit), (1.0, ""))
 
 
 def milliseconds(seconds: float | None, together: int = 1) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Literal, NotRequired
 
 from attnlab.records.files import AppendOnly, drop_torn_line
 from attnlab.records.json_kinds import Finite, Natural
+from attnlab.records.provenance import saved_step
 from attnlab.records.stream import Record, State, read_records
 
 FILE = "events.jsonl"
@@ -99,8 +100,7 @@ class Attempt:
         """
         if self.began is not None:
             return
-        names = [path.name for path in (self.workdir / "checkpoints").glob("*")]
-        step = max((int(name) for name in names if name.isdigit()), default=0)
+        step = saved_step(self.workdir) or 0
         self.began, self._clock = time.time(), time.monotonic()
         self._reported = self._clock
         who = {"pid": os.getpid(), "host": socket.gethostname()}

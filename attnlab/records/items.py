@@ -110,8 +110,7 @@ class Items:
         import numpy as np
 
         sums = np.asarray(times, np.float64) @ self.rows[measure].astype(np.float64)
-        rule = RULES[self.rules[measure]]
-        return [_or_nan(rule, row) for row in sums.tolist()]
+        return [score_of(self.rules[measure], row) for row in sums.tolist()]
 
     def without(self, measures: Sequence[str]) -> Items:
         """The same for all other measures."""
@@ -150,9 +149,10 @@ class Items:
             ) from error
 
 
-def _or_nan(rule: Callable[[Sequence[float]], float], sums: Sequence[float]) -> float:
+def score_of(rule: str, sums: Sequence[float]) -> float:
+    """The score that a rule of `RULES` makes of sums; NaN where there is nothing to be scored by."""
     try:
-        return rule(sums)
+        return RULES[rule](sums)
     except (ZeroDivisionError, OverflowError):
         return math.nan
 

@@ -220,8 +220,7 @@ def prove(workdir: str | Path) -> None:
     """Raise `Unlocked` if a process of another machine works in a folder and its lock is not seen
     here; where it cannot be told, because that process has died, it takes `ANSWER` seconds.
     """
-    record = _record(Path(workdir) / ".lock")
-    if record is not None and _is_open_elsewhere(record):
+    if is_elsewhere(workdir):
         with contextlib.suppress(Held):
             RunLock(workdir, only="proof").release()
 

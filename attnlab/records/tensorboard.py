@@ -41,15 +41,13 @@ class Events:
         Raises:
           UserError: the disk is full.
         """
-        from tensorboardX.proto.summary_pb2 import Summary  # 0.4 s
-
-        numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
-        scalars = [
-            Summary.Value(tag=f"{group}/{name}", simple_value=float(value))
-            for name, value in numbers.items()
-        ]
-        if scalars:
-            self._append(step=step, summary=Summary(value=scalars))
+        numbers = {
+            f"{group}/{name}": float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        }
+        if numbers:
+            self._append(step=step, summary=scalars(numbers))
 
     def close(self) -> None:
         """Close the file; the next scalar starts another."""
@@ -58,7 +56,7 @@ class Events:
             self._file = None
 
     def _append(self, **fields: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.event_pb2 import SessionLog
 
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +65,23 @@ class Events:
             self._append(file_version="brain.Event:2")
             if self._purge is not None:
                 self._append(step=self._purge, session_log=SessionLog(status=SessionLog.START))
-        self._file.append(frame(Event(wall_time=time.time(), **fields).SerializeToString()))
+        self._file.append(encoded(time.time(), **fields))
+
+
+def scalars(numbers: Mapping[str, float]) -> Any:
+    """The summary of an event that holds these numbers by tag."""
+    from tensorboardX.proto.summary_pb2 import Summary  # 0.4 s
+
+    return Summary(
+        value=[Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
+    )
+
+
+def encoded(wall_time: float, **fields: Any) -> bytes:
+    """One event with these fields (`step`, `summary`, `file_version`) as bytes of an event file."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    return frame(Event(wall_time=wall_time, **fields).SerializeToString())
 
 
 def frame(data: bytes) -> bytes:

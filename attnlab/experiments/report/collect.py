@@ -115,9 +115,9 @@ class Logged:
     spans: tuple[tuple[str, float, float], ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Record:
-    """The records of one trial.
+    """The records of one trial; only itself is equal to it.
 
     Attributes:
       seen: candidate, seed and progress.
@@ -167,9 +167,9 @@ class Record:
         return {step: float(value) for step, value in values.items() if is_finite(value)}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Records:
-    """The records of a sweep.
+    """The records of a sweep; only itself is equal to it.
 
     Attributes:
       plan: the experiment.
@@ -253,7 +253,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     items, metric = Items.read(workdir), plan.measure["metric"]
     splits = {split: label for split, (_, _, label) in scored.items() if label}
     record = Record(
-        seen=look(trial, directory),
+        seen=look(trial, directory, events),
         cost=_cost(timing, events),
         scores=scores,
         measures={split: measures for split, (_, measures, _) in scored.items()},

@@ -10,6 +10,7 @@ from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.environment import Environment, environment
 from attnlab.experiments.report.figures.colours import looks
+from attnlab.experiments.report.figures.search import Tried, searched
 from attnlab.experiments.report.sections import SECTIONS, Section
 from attnlab.experiments.report.verdict import Verdict, judge
 from attnlab.experiments.report.warnings import Warned, warnings
@@ -84,6 +85,11 @@ class Contents:
     def looks(self) -> list[Look]:
         """The style of each row in figures."""
         return looks(self.comparison, self.records.plan.baseline)
+
+    @functools.cached_property
+    def searched(self) -> dict[str, list[Tried]]:
+        """The settings that were tried for each variant with at least three scores."""
+        return searched(self.records)
 
     @functools.cached_property
     def parts(self) -> list[tuple[Section, Table | Figure]]:

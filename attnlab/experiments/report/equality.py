@@ -5,6 +5,7 @@ and what else the size of a measure depends on.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,7 @@ class Differing:
         )
 
 
+@functools.lru_cache(maxsize=2)
 def differing(records: Records) -> tuple[Differing, ...]:
     """The settings in which variants differ, by their standing candidates; before the choice, by
     the first of each. Ordered by name.
@@ -276,7 +278,7 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
         (left, right)
         for left in sorted(mine)
         for right in sorted({*theirs, *mine})
-        if _differ({left}, {right})
+        if (left[0] != right[0] if left[0] and right[0] else left[1] != right[1])
     )
     for left, right in pairs:
         first, second = (json.loads(each[1]) for each in (left, right))
@@ -302,11 +304,3 @@ def _read(records: Sequence[Record]) -> set[Read]:
         for name, config in configs.items()
     }
     return {(record.data.get("test", ""), settings[record.candidate.id]) for record in scored}
-
-
-def _differ(some: set[Read], others: set[Read]) -> bool:
-    return any(
-        left[0] != right[0] if left[0] and right[0] else left[1] != right[1]
-        for left in some
-        for right in others
-    )

@@ -33,34 +33,27 @@ def _part(section: Section, part: Table | Figure) -> str:
 
 
 def _head(contents: Contents) -> str:
-    """Question, verdict, and how far the sweep is."""
+    """Question, warnings, verdict, and how far the sweep is."""
     plan, verdict = contents.records.plan, contents.verdict
+    outcome, warnings = literal(contents.outcome), contents.warnings
+    judged = f'<p class="verdict">{outcome.capitalize()}.</p>'
+    if verdict is not None:
+        tone = {SUPPORTED: "yes", REFUTED: "no"}.get(verdict.outcome, "open")
+        claim = f"<span>Claim: {literal(verdict.statement)}</span>"
+        judged = f'<p class="verdict {tone}"><b>{outcome}</b>{claim}</p>'
+    first = "".join(f"<li><b>{literal(kind)}</b>: {literal(text)}</li>" for kind, text in warnings)
+    missing = contents.unfinished
     lines = [
+        "<header>",
         f'<p class="name">{literal(plan.name)}</p>',
         f"<h1>{literal(plan.question)}</h1>",
-        _warnings(contents),
+        f'<ul class="warnings">{first}</ul>' if first else "",
+        judged,
+        f'<p class="unfinished">{literal(missing)}</p>' if missing else "",
+        f"<p>{literal(contents.extent)}.</p>",
+        "</header>",
     ]
-    if verdict is None:
-        lines.append(f'<p class="verdict">{literal(contents.outcome).capitalize()}.</p>')
-    else:
-        tone = {SUPPORTED: "yes", REFUTED: "no"}.get(verdict.outcome, "open")
-        lines.append(
-            f'<p class="verdict {tone}"><b>{literal(contents.outcome)}</b><span>Claim:'
-            f" {literal(verdict.statement)}</span></p>"
-        )
-    if contents.unfinished:
-        lines.append(f'<p class="unfinished">{literal(contents.unfinished)}</p>')
-    return "\n".join(
-        ["<header>", *filter(None, lines), f"<p>{literal(contents.extent)}.</p>", "</header>"]
-    )
-
-
-def _warnings(contents: Contents) -> str:
-    """The warnings of the report, before anything else; "" for none."""
-    lines = "".join(
-        f"<li><b>{literal(note.kind)}</b>: {literal(note.text)}</li>" for note in contents.warnings
-    )
-    return f'<ul class="warnings">{lines}</ul>' if lines else ""
+    return "\n".join(filter(None, lines))
 
 
 def _bounded(of: Table) -> Table:
@@ -68,18 +61,8 @@ def _bounded(of: Table) -> Table:
     if len(of.rows) <= MOST:
         return of
     places = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])
-    strong, weak = (
-        frozenset(new for new, old in enumerate(places) if old in marked)
-        for marked in (of.strong, of.weak)
-    )
     note = (
         f"{MOST} of {len(of.rows)} rows are here, those that are not done before others; report.md"
         " has all."
     )
-    return dataclasses.replace(
-        of,
-        rows=tuple(of.rows[place] for place in places),
-        strong=strong,
-        weak=weak,
-        notes=(*of.notes, note),
-    )
+    return dataclasses.replace(of.rows_at(places), notes=(*of.notes, note))

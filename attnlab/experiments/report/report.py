@@ -68,30 +68,19 @@ def write(
 def document(contents: Contents) -> str:
     """The report as Markdown."""
     plan, verdict = contents.records.plan, contents.verdict
-    lines = [
+    warnings = (f"* **Warning:** {literal(warning.text)}" for warning in contents.warnings)
+    paragraphs = [
         f"# {literal(plan.question)}",
-        "",
-        *(f"* **Warning:** {literal(warning.text)}" for warning in contents.warnings),
-    ]
-    lines += [""] * bool(contents.warnings) + [
+        "\n".join(warnings),
         f"*{literal(plan.name)}*: {literal(contents.extent)}.",
-        "",
+        f"**{literal(contents.unfinished)}**" if contents.unfinished else "",
+        f"Claim: {literal(verdict.statement)}" if verdict else "",
+        f"**{literal(contents.outcome)}**" if verdict else f"{contents.outcome.capitalize()}.",
+        *(markdown(part)[:-1] for _, part in contents.parts if isinstance(part, Table)),
+        "Learning curves and attention pictures: [report.html](report.html).",
+        literal(f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."),
     ]
-    if contents.unfinished:
-        lines += [f"**{literal(contents.unfinished)}**", ""]
-    if verdict is None:
-        lines += [f"{contents.outcome.capitalize()}.", ""]
-    else:
-        lines += [
-            f"Claim: {literal(verdict.statement)}",
-            "",
-            f"**{literal(contents.outcome)}**",
-            "",
-        ]
-    lines += [markdown(part) for _, part in contents.parts if isinstance(part, Table)]
-    lines += ["Learning curves and attention pictures: [report.html](report.html).", ""]
-    lines += [literal(f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."), ""]
-    return "\n".join(lines)
+    return "".join(f"{paragraph}\n\n" for paragraph in paragraphs if paragraph)[:-1]
 
 
 def show(contents: Contents, stream: TextIO | None = None) -> None:

@@ -12,7 +12,7 @@ from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.equality import unlike
 from attnlab.experiments.report.statistics import Sampled, compare
 from attnlab.pages.tables import Table, interval, p_value, signed
-from attnlab.records.items import RULES, Items
+from attnlab.records.items import Items, score_of
 
 RESAMPLES = 1000
 # limit on the test-set scores of one report, so that fifty variants do not take minutes
@@ -54,16 +54,14 @@ def _both(
     """
     if unlike(row.records, base.records, metric):
         return None
-    items = {
-        record.seed: record.items
-        for record in row.records
-        if record.items is not None and metric in record.items.rules
-    }
-    others = {
-        record.seed: record.items
-        for record in base.records
-        if record.items is not None and metric in record.items.rules
-    }
+    items, others = (
+        {
+            record.seed: record.items
+            for record in each.records
+            if record.items is not None and metric in record.items.rules
+        }
+        for each in (row, base)
+    )
     seeds = [seed for seed in items if seed in others]
     if not seeds:
         return None
@@ -71,15 +69,12 @@ def _both(
     if len({(run.rules[metric], run.rows[metric].shape) for run in pairs}) > 1 or not len(pairs[0]):
         return None
     rows = [run.rows[metric] for run in pairs]
-    rule = RULES[pairs[0].rules[metric]]
-
-    def score(total: Any, count: int) -> float:
-        try:
-            return rule([float(value) for value in total])
-        except (ZeroDivisionError, OverflowError):
-            return math.nan
-
-    return rows[: len(seeds)], rows[len(seeds) :], score
+    rule = pairs[0].rules[metric]
+    return (
+        rows[: len(seeds)],
+        rows[len(seeds) :],
+        lambda total, count: score_of(rule, total.tolist()),
+    )
 
 
 def table(comparison: Comparison, baseline: str) -> Table | None:

@@ -13,7 +13,7 @@ from attnlab.experiments.report.figures.costs import costs
 from attnlab.experiments.report.figures.curves import curves
 from attnlab.experiments.report.figures.maps import maps
 from attnlab.experiments.report.figures.outputs import outputs
-from attnlab.experiments.report.figures.search import importances, search, searched
+from attnlab.experiments.report.figures.search import importances, search
 from attnlab.experiments.report.figures.seeds import seeds
 from attnlab.pages.html import Figure
 from attnlab.pages.tables import Table
@@ -53,8 +53,8 @@ SECTIONS = (
     Section(lambda of: beside.measures(of.comparison), linked=True),
     Section(lambda of: beside.validation(of.records, of.comparison), linked=True),
     Section(lambda of: curves(of.records, of.comparison, of.looks)),
-    Section(lambda of: search(of.records, of.looks)),
-    Section(lambda of: importances(searched(of.records))),
+    Section(lambda of: search(of.records, of.searched, of.looks)),
+    Section(lambda of: importances(of.searched)),
     Section(lambda of: outputs(of.comparison, of.looks, of.records.plan.seeds[0])),
     Section(lambda of: maps(of.comparison, of.looks, of.records.plan.seeds[0])),
     Section(lambda of: sampling.table(of.comparison, of.records.plan.baseline)),

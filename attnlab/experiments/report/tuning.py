@@ -8,11 +8,7 @@ from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import scale, settings
 from attnlab.experiments.report.statistics import Family
 from attnlab.experiments.run import counts
-from attnlab.pages.tables import (
-    Table,
-    interval,
-    number,
-)
+from attnlab.pages.tables import Table, interval, number
 
 
 def tried(records: Records, method: str) -> Table | None:
@@ -26,10 +22,7 @@ def tried(records: Records, method: str) -> Table | None:
     rows: list[tuple[str, ...]] = []
     strong: set[int] = set()
     for candidate in (candidate for variant in plan.variants for candidate in plan.of(variant)):
-        chosen = (
-            records.choice is not None
-            and records.choice.candidate(candidate.variant) == candidate.id
-        )
+        chosen = records.chosen(candidate)
         strong |= {len(rows)} if chosen else set()
         summary = family.mean(candidate.id, method)
         cells = (

@@ -115,13 +115,13 @@ def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
     ]
 
 
-def look(trial: Trial, directory: Path) -> Seen:
-    """The state of a trial.
+def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
+    """The state of a trial; `records` are those of its attempts where they are read already.
 
     Raises:
       UserError: a record in its folder is damaged.
     """
-    seen = recorded(trial, directory)
+    seen = recorded(trial, directory, records)
     if seen.settled:
         return seen  # the process with the lock is ending, or evaluates it
     return (
@@ -136,14 +136,15 @@ def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
     return [look(trial, directory) for trial in plan.trials()]
 
 
-def recorded(trial: Trial, directory: Path) -> Seen:
-    """The state of a trial that no other process works on, from its last attempt.
+def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
+    """The state of a trial that no other process works on, from its last attempt; `records` as in
+    `look`.
 
     A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
     is so once its scores are there.
     """
     workdir = trial.workdir(directory)
-    records = attempts.read(workdir)
+    records = attempts.read(workdir) if records is None else records
     starts = [record for record in records if record["event"] == "start"]
     state, step, message = attempts.last_word(records)
     if state == "done" and not (workdir / "valid.json").exists():

@@ -67,5 +67,4 @@ def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
 
 
 def _entry(look: Look) -> str:
-    label = f"{look.name} (baseline)" if look.kind == "base" else look.name
-    return f'<li data-row="{look.row}">{swatch(look)}{literal(label)}</li>'
+    return f'<li data-row="{look.row}">{swatch(look)}{literal(look.label)}</li>'

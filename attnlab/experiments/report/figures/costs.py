@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import legend, reach
@@ -56,21 +56,22 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     """
     if not comparison.frozen:
         return None
-    kinds = [kind for kind in KINDS if len(_points(comparison, kind)) > 1]
+    every = {kind: _points(comparison, kind) for kind in KINDS}
+    every = {kind: points for kind, points in every.items() if len(points) > 1}
     alike = [
         kind
-        for kind in kinds
-        if _is_alike([point[0] for point in _points(comparison, kind).values()])
+        for kind, points in every.items()
+        if max(points.values())[0] <= ALIKE * min(points.values())[0]
     ]
     steps = {row.candidate.config["training"]["steps"] for row in comparison.rows}
-    drawn = [
-        kind
-        for kind in kinds
-        if kind not in alike and not (kind == "FLOPs of training" and len(steps) == 1)
+    left_out = {*alike, *(("FLOPs of training",) if len(steps) == 1 else ())}
+    pictures = [
+        _panel(comparison, looks, kind, points)
+        for kind, points in every.items()
+        if kind not in left_out
     ]
-    if not drawn:
+    if not pictures:
         return None
-    pictures = panels([_panel(comparison, looks, kind) for kind in drawn])
     remarks = (
         "Rings and dashes: the Pareto front, rows that no other beats in cost and mean at once, by"
         " means alone. Strokes: 95 % intervals.",
@@ -79,7 +80,9 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
         "Seconds: the median step times the number of steps, as timed in this sweep; without"
         " compiling, evaluating and decoding.",
     )
-    return Figure("Cost against quality", f"{legend(comparison, looks)}\n{pictures}", remarks)
+    return Figure(
+        "Cost against quality", f"{legend(comparison, looks)}\n{panels(pictures)}", remarks
+    )
 
 
 def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:
@@ -94,12 +97,13 @@ def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]
     }
 
 
-def _is_alike(values: Sequence[float]) -> bool:
-    return max(values) <= ALIKE * min(values)
-
-
-def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
-    points, basis = _points(comparison, kind), comparison.basis
+def _panel(
+    comparison: Comparison,
+    looks: Sequence[Look],
+    kind: str,
+    points: Mapping[int, tuple[float, float]],
+) -> str:
+    basis = comparison.basis
     shown = [place for place in points if looks[place].shown]
     scores = reach(comparison, shown) + [mean for _, mean in points.values()]
     title = f"{basis.metric} by {kind.partition(',')[0]}"

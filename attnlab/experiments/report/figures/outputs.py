@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attnlab.experiments.report.answers import Answer
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
-from attnlab.pages.html import Figure, fold, literal
+from attnlab.pages.html import Figure, first, literal
 from attnlab.pages.svg import Look, cut, swatch
 
 SHOWN = 3  # examples that are not folded away
@@ -38,12 +38,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
         for index, answers in enumerate(given)
         for alike in _by_example(answers)
     ]
-    shown, rest = "".join(blocks[:SHOWN]), "".join(blocks[SHOWN:])
-    more = (
-        fold(f"{len(blocks) - SHOWN} more examples", f'<div class="outputs">{rest}</div>')
-        if rest
-        else ""
-    )
+    body = first('<div class="outputs">', blocks, "</div>", SHOWN, "examples")
     remarks = (
         f"The first examples of the test split as answered with seed {seed}, the best parameters on"
         " validation. Equal answers stand once.",
@@ -53,7 +48,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
             else ""
         ),
     )
-    return Figure("Answers side by side", f'<div class="outputs">{shown}</div>{more}', remarks)
+    return Figure("Answers side by side", body, remarks)
 
 
 def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
@@ -66,22 +61,16 @@ def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
     """One example: its source, its reference, and every answer with its variants."""
-    first = next(iter(given.values()))
-    lines = [("source", first.source), ("reference", first.reference)]
+    example = next(iter(given.values()))
+    lines = [("source", example.source), ("reference", example.reference)]
     head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)
     by_text: dict[str, list[int]] = {}
     for place, answer in given.items():
         by_text.setdefault(answer.answer, []).append(place)
-    rows = [_answer(text, places, first.reference, looks) for text, places in by_text.items()]
-    shown, rest = (
-        f"<table><tbody>{''.join(part)}</tbody></table>" if part else ""
-        for part in (rows[:DIFFERENT], rows[DIFFERENT:])
-    )
-    more = fold(f"{len(rows) - DIFFERENT} more answers", rest) if rest else ""
-    return (
-        "<article><h3>example"
-        f" {number + 1}</h3>{f'<dl>{head}</dl>' if head else ''}{shown}{more}</article>"
-    )
+    rows = [_answer(text, places, example.reference, looks) for text, places in by_text.items()]
+    table = first("<table><tbody>", rows, "</tbody></table>", DIFFERENT, "answers")
+    heading = f"<h3>example {number + 1}</h3>{f'<dl>{head}</dl>' if head else ''}"
+    return f"<article>{heading}{table}</article>"
 
 
 def _answer(text: str, places: Sequence[int], reference: str, looks: Sequence[Look]) -> str:

@@ -13,9 +13,8 @@ model of them; Kelley (1935).
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.experiments.define import text
@@ -53,11 +52,6 @@ class Tried:
 def tried(records: Records, variant: str) -> list[Tried]:
     """Every choice of the tuned settings of a variant."""
     metric = records.plan.select["metric"]
-    chosen = (
-        records.choice.candidate(variant)
-        if records.choice is not None and variant in records.choice.chosen
-        else None
-    )
     tries = []
     for place, candidate in enumerate(records.plan.of(variant)):
         trials = [
@@ -69,9 +63,8 @@ def tried(records: Records, variant: str) -> list[Tried]:
         stopped = not final and any(run.seen.word == "pruned" for run in trials)
         lasts = [score for run in trials for score in run.series("valid", metric).values()]
         score = statistics.fmean(final) if final else lasts[-1] if stopped and lasts else None
-        tries.append(
-            Tried(place + 1, dict(candidate.tuned), score, stopped, candidate.id == chosen)
-        )
+        chosen = records.chosen(candidate)
+        tries.append(Tried(place + 1, dict(candidate.tuned), score, stopped, chosen))
     return tries
 
 
@@ -85,10 +78,12 @@ def searched(records: Records) -> dict[str, list[Tried]]:
     }
 
 
-def search(records: Records, looks: Sequence[Look]) -> Figure | None:
-    """A panel a variant; None where fewer than three settings were tried for each."""
+def search(
+    records: Records, several: Mapping[str, list[Tried]], looks: Sequence[Look]
+) -> Figure | None:
+    """A panel for each variant of `several`, see `searched`; None where there is none."""
     metric, mode = records.plan.select["metric"], records.plan.select["mode"]
-    kinds, several = {look.name: look for look in looks}, searched(records)
+    kinds = {look.name: look for look in looks}
     if not several:
         return None
     pictures = [
@@ -169,35 +164,28 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
 
     None if all values or all scores are equal, or if no value occurs twice.
     """
-    groups, ranks = _groups(values), _ranks(scores)
-    names, n = set(groups), len(values)
-    if not 1 < len(names) < n or len(set(ranks)) == 1:
+    import numpy as np
+    from scipy import stats
+
+    _, groups = np.unique(_groups(values), return_inverse=True)
+    ranks, n = stats.rankdata(scores), len(values)
+    if not 0 < groups.max() < n - 1 or len(set(ranks.tolist())) == 1:
         return None
-    middle = (n + 1) / 2
-    whole = math.fsum((rank - middle) ** 2 for rank in ranks)
-    within = 0.0
-    for name in names:
-        mine = [rank for rank, group in zip(ranks, groups, strict=True) if group == name]
-        within += math.fsum((rank - statistics.fmean(mine)) ** 2 for rank in mine)
-    return max(0.0, 1 - (within / (n - len(names))) / (whole / (n - 1)))
+    each = [ranks[groups == group] for group in range(groups.max() + 1)]
+    within = sum(mine.var() * len(mine) for mine in each) / (n - len(each))
+    return max(0.0, float(1 - within / ranks.var(ddof=1)))
 
 
-def _groups(values: Sequence[Any]) -> list[Hashable]:
-    """The group of each value: the value itself, or its quantile group if there are many different
+def _groups(values: Sequence[Any]) -> list[str]:
+    """The name of the group of each value: the value itself as text, or its quantile group if there are many different
     numbers.
     """
     if len(set(map(text, values))) > GROUPS and all(map(is_finite, values)):
-        ranks = _ranks([float(value) for value in values])
-        return [min(GROUPS - 1, int(GROUPS * (rank - 0.5) / len(values))) for rank in ranks]
+        from scipy import stats
+
+        ranks = stats.rankdata([float(value) for value in values])
+        return [str(min(GROUPS - 1, int(GROUPS * (rank - 0.5) / len(values)))) for rank in ranks]
     return [text(value) for value in values]
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """1 for the smallest; equal ones share the mean of theirs."""
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
-        for value in values
-    ]
 
 
 def _history(look: Look, variant: str, tries: Sequence[Tried], metric: str, mode: str) -> str:

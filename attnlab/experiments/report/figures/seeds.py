@@ -59,7 +59,6 @@ def _axis(scale: Scale) -> str:
 
 def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """A row of the table."""
-    label = f"{look.name} (baseline)" if look.kind == "base" else look.name
     mean = row.summary.mean
     missing = (
         f' <small title="{literal("; ".join(row.missing))}">{len(row.missing)} missing</small>'
@@ -67,7 +66,7 @@ def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
         else ""
     )
     cells = [
-        f'<td data-label="variant"><span>{literal(label)}{missing}</span></td>',
+        f'<td data-label="variant"><span>{literal(look.label)}{missing}</span></td>',
         f'<td class="strip {look.kind}" data-label="">{_strip(row, scale, base)}</td>',
         (
             '<td class="number" data-label="mean"'

@@ -163,20 +163,13 @@ class Family:
         if not values:
             return Summary(0, None, None, None)
         estimate = self.model.alone(variant, math.fsum(values) / len(values))
-        if method == "bootstrap":
-            return Summary(
-                len(values),
-                estimate.value,
-                deviation(values),
-                bootstrap_interval(values, 1 - self.alpha),
-                estimate.freedom,
-            )
         interval = None
-        if estimate.error is not None:
+        if method == "bootstrap":
+            interval = bootstrap_interval(values, 1 - self.alpha)
+        elif estimate.error is not None:
             judging = (estimate, *self.model.judging({variant: 1.0})[1:])
-            interval = self.scale.around(
-                estimate.value, len(values), self._reach(judging, 1 - self.alpha / 2)
-            )
+            reach = self._reach(judging, 1 - self.alpha / 2)
+            interval = self.scale.around(estimate.value, len(values), reach)
         return Summary(len(values), estimate.value, deviation(values), interval, estimate.freedom)
 
     def against(self, baseline: str) -> dict[str, Difference]:
@@ -234,16 +227,13 @@ class Family:
         refuted = min(1.0, contrasts * refuted)
         lower = total.value - self._reach(judging, 1 - self.alpha)
         upper = total.value + self._reach(judging, 1 - self.alpha / contrasts)
-        lower, upper = self._clip((lower, upper), weights)
+        bounds = self._clip((lower, upper), weights)
+        outcome, rests, why = UNDECIDED, "", INCLUDES
         if p < self.alpha:
-            return Decision(
-                total.value, lower, upper, p, refuted, SUPPORTED, "lower", total.freedom
-            )
-        if refuted < self.alpha:
-            return Decision(total.value, lower, upper, p, refuted, REFUTED, "upper", total.freedom)
-        return Decision(
-            total.value, lower, upper, p, refuted, UNDECIDED, "", total.freedom, INCLUDES
-        )
+            outcome, rests, why = SUPPORTED, "lower", ""
+        elif refuted < self.alpha:
+            outcome, rests, why = REFUTED, "upper", ""
+        return Decision(total.value, *bounds, p, refuted, outcome, rests, total.freedom, why)
 
     def detectable(self, variant: str, baseline: str) -> float | None:
         """The smallest difference of the two that this many seeds find with probability

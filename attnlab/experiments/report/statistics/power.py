@@ -8,12 +8,13 @@ estimate, so take both figures as orders of magnitude.
 
 from __future__ import annotations
 
+import bisect
 import math
 
 from attnlab.experiments.report.statistics.simultaneous import Joint
 
 CHANCE = 0.8
-MOST = 100_000  # seeds that `seeds_needed` looks at
+MOST = 2**16  # seeds that `seeds_needed` looks at
 
 
 def chance_to_find(
@@ -87,12 +88,5 @@ def seeds_needed(
     def enough(seeds: int) -> bool:
         return chance_to_find(difference, seeds, deviation, per_seed, comparisons, alpha) >= chance
 
-    few, many = 1, 2
-    while not enough(many):
-        few, many = many, many * 2
-        if many > MOST:
-            return None
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if enough(middle) else (middle, many)
-    return many
+    needed = bisect.bisect_left(range(MOST + 1), True, lo=2, key=enough)
+    return needed if needed <= MOST else None

@@ -15,10 +15,9 @@ def spread(values: Sequence[float]) -> float:
     """
     if len(values) < 5:
         return statistics.stdev(values)
-    middle = statistics.median(values)
-    return statistics.median(
-        abs(value - middle) for value in values
-    ) / statistics.NormalDist().inv_cdf(0.75)
+    from scipy import stats
+
+    return float(stats.median_abs_deviation(values, scale="normal"))
 
 
 def typical(deviations: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from attnlab.experiments.define import text
 from attnlab.experiments.report.trackers.runs import Tracked, folder
 from attnlab.records.files import write_atomic
-from attnlab.records.tensorboard import frame
+from attnlab.records.tensorboard import encoded, scalars
 
 _FILE = "events.out.tfevents"
 _TAG = "_hparams_/"
@@ -29,7 +29,8 @@ class Store:
         self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in runs}
         self.hint = f"tensorboard --logdir {self._root / (runs[0].group if runs else '')}"
         if runs:
-            content = _file([_event(runs[0].began, 0, [_hparams("experiment", _experiment(runs))])])
+            began, shown = runs[0].began, _hparams("experiment", _experiment(runs))
+            content = _begun(began) + encoded(began, step=0, summary=shown)
             write_atomic(folder(self._root / runs[0].group) / f"{_FILE}.0.sweep", content)
 
     def held(self) -> Mapping[str, str]:
@@ -49,13 +50,15 @@ class Store:
     def write(self, run: Tracked) -> None:
         """The event file, whole."""
         last = run.curve[-1].step if run.curve else 0
-        events = [_event(run.began, 0, [_hparams("session_start_info", _start(run))])]
-        events += [_event(point.time, point.step, _scalars(point.values)) for point in run.curve]
-        events.append(_event(run.ended, last, _scalars(run.final)))
-        events.append(_event(run.ended, last, [_hparams("session_end_info", _end(run))]))
-        write_atomic(
-            folder(self._runs[run.id]) / f"{_FILE}.{run.began:.0f}.{run.digest}", _file(events)
-        )
+        summaries = [
+            (run.began, 0, _hparams("session_start_info", _start(run))),
+            *((point.time, point.step, scalars(point.values)) for point in run.curve),
+            (run.ended, last, scalars(run.final)),
+            (run.ended, last, _hparams("session_end_info", _end(run))),
+        ]
+        events = [encoded(time, step=step, summary=summary) for time, step, summary in summaries]
+        path = folder(self._runs[run.id]) / f"{_FILE}.{run.began:.0f}.{run.digest}"
+        write_atomic(path, b"".join([_begun(run.began), *events]))
 
 
 def _settings(run: Tracked) -> dict[str, Any]:
@@ -111,31 +114,16 @@ def _kind(value: Any) -> str:
 
 
 def _hparams(tag: str, content: Mapping[str, Any]) -> Any:
-    """A summary value for the plugin."""
+    """The summary of an event for the plugin."""
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
     from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 
     data = HParamsPluginData(version=0, **content).SerializeToString()
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data)
-    return Summary.Value(tag=_TAG + tag, metadata=SummaryMetadata(plugin_data=plugin))
+    metadata = SummaryMetadata(plugin_data=plugin)
+    return Summary(value=[Summary.Value(tag=_TAG + tag, metadata=metadata)])
 
 
-def _scalars(values: Mapping[str, float]) -> list[Any]:
-    from tensorboardX.proto.summary_pb2 import Summary
-
-    return [Summary.Value(tag=name, simple_value=number) for name, number in values.items()]
-
-
-def _event(time: float, step: int, values: Iterable[Any]) -> Any:
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.proto.summary_pb2 import Summary
-
-    return Event(wall_time=time, step=step, summary=Summary(value=list(values)))
-
-
-def _file(events: Sequence[Any]) -> bytes:
-    """An event file."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    first = Event(wall_time=events[0].wall_time, file_version="brain.Event:2")
-    return b"".join(frame(event.SerializeToString()) for event in (first, *events))
+def _begun(wall_time: float) -> bytes:
+    """The first event of a file."""
+    return encoded(wall_time, file_version="brain.Event:2")

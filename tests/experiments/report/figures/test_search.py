@@ -57,9 +57,11 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     # at step 6 of 12
     assert first.stopped and first.score == pytest.approx(2 - 0.9 + 0.4 + 0.1 * 6)
     comparison = compare(records)
-    text = drawn(search(records, looks(comparison, "a")))
+    text = drawn(search(records, searched(records), looks(comparison, "a")))
     # before the choice no row of the table is meant
-    assert set(re.findall(r'data-row="(-?\d+)"', drawn(search(records, [])))) == {"-1", "-2"}
+    assert set(
+        re.findall(r'data-row="(-?\d+)"', drawn(search(records, searched(records), [])))
+    ) == {"-1", "-2"}
     assert text.count('class="cross"') == 1 and "when stopped" in text
     assert "A cross is one that was stopped" in text
 
@@ -67,14 +69,15 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
 @pytest.mark.quick
 def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     records = tuned(tmp_path)
-    text = drawn(search(records, looks(compare(records), "a")))
+    text = drawn(search(records, searched(records), looks(compare(records), "a")))
     assert text.count("<figure>") == 2 and text.count("best so far</title>") == 2
     assert text.count('class="ring"') == 2
     assert "no importance" not in text
     assert "5: loss 1.150, peak=0.005" in text and "A cross" not in text
-    assert search(collect(sweep(tmp_path / "plain")), []) is None
+    plain = collect(sweep(tmp_path / "plain"))
+    assert search(plain, searched(plain), []) is None
     some = tuned(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2})
-    few = drawn(search(some, []))
+    few = drawn(search(some, searched(some), []))
     assert few.count("<figure>") == 2 and importances(searched(some)) is None
     assert "no importance of settings is given" in few
 
