@@ -179,9 +179,8 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
     shares = np.zeros((len(pieces), len(words)))
     for group, piece in enumerate(np.flatnonzero(inside), 1):
         begin, end = match.span(group)
-        covered = owner[
-            begin : max(end, begin + 1)
-        ]  # a piece without characters belongs to the word that follows
+        # a piece without characters belongs to the word that follows
+        covered = owner[begin : max(end, begin + 1)]
         shares[piece] = np.bincount(covered, minlength=len(words)) / max(len(covered), 1)
     return shares
 

@@ -30,10 +30,8 @@ BEFORE = "attempts.jsonl"
 """What the file was called in sweeps of earlier versions; it is renamed by the first record that is added."""
 INTERVAL = 5.0
 """Seconds between two records "step", in the first minutes."""
-_SHARE, _LONGEST = (
-    0.005,
-    60.0,
-)  # later the interval is this share of the time since the start, and at most so many seconds
+# later the interval is this share of the time since the start, and at most so many seconds
+_SHARE, _LONGEST = 0.005, 60.0
 
 
 class _Start(Record):

@@ -35,10 +35,8 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
             before = os.stat(path)
         except FileNotFoundError:
             before = None
-        stream = path.is_absolute() and path.parts[1] in (
-            "dev",
-            "proc",
-        )  # /dev/stdout may lead to a file that holds more than this
+        # /dev/stdout may lead to a file that holds more than this
+        stream = path.is_absolute() and path.parts[1] in ("dev", "proc")
         if before is not None and (stream or not stat.S_ISREG(before.st_mode)):
             with open(path, "ab" if stream else "wb", buffering=0) as file:
                 _write_all(file, data)
@@ -191,10 +189,8 @@ def full_disk(path: Path) -> Iterator[None]:
             raise UserError(
                 f"no space left on the disk of {path.parent}: {path.name} was not written"
             ) from error
-        error.filename, error.filename2 = (
-            str(path),
-            None,
-        )  # not that of a file in between, which nobody knows
+        # not that of a file in between, which nobody knows
+        error.filename, error.filename2 = str(path), None
         raise
 
 

@@ -80,10 +80,8 @@ def parsed(text: str | bytes, *, strict: bool = False) -> Any:
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig" if strict else "utf-8")
         value = (_STRICT if strict else _OURS).decode(text)
-        if "\\" in text:
-            json.dumps(
-                value, ensure_ascii=False
-            ).encode()  # an escape may stand for half a character
+        if "\\" in text:  # an escape may stand for half a character
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise Damaged("it is nested too deeply") from error
     except Damaged:

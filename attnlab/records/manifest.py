@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from attnlab.config.schema import Node
-from attnlab.config.tree import config_hash
+from attnlab.config.tree import config_hash, flat, is_below
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read_file
@@ -273,12 +273,8 @@ def differences(
       wanted: nested mapping.
       ignore: dotted names of fields or whole nodes that may differ.
     """
-    old, new = _flatten(plain(saved)), _flatten(plain(wanted))
-    names = [
-        name
-        for name in dict.fromkeys([*new, *old])
-        if not any(f"{name}.".startswith(f"{ignored}.") for ignored in ignore)
-    ]
+    old, new = flat(plain(saved)), flat(plain(wanted))
+    names = [name for name in dict.fromkeys([*new, *old]) if not is_below(name, ignore)]
     pairs = [(name, _text(old, name), _text(new, name)) for name in names]
     return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
 
@@ -344,17 +340,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted name to leaf; an empty dict is a leaf."""
-    if not isinstance(node, dict) or not node:
-        return {prefix: node}
-    return {
-        name: leaf
-        for key, child in node.items()
-        for name, leaf in _flatten(child, f"{prefix}.{key}" if prefix else key).items()
-    }
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:

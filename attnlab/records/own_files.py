@@ -142,22 +142,15 @@ def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = (
-                name.split(".")[: len(name.split(".")) - node.level + package] if node.level else []
-            )
+            parts = name.split(".")
+            above = parts[: len(parts) - node.level + package] if node.level else []
             base = ".".join([*above, *filter(None, [node.module])])
             yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
-        elif (
-            isinstance(node, ast.Call)
-            and node.args
-            and isinstance(node.args[0], ast.Constant)
-            and isinstance(node.args[0].value, str)
-        ):
-            if getattr(node.func, "attr", getattr(node.func, "id", "")) in (
-                "import_module",
-                "__import__",
-            ):
-                yield node.args[0].value
+        elif isinstance(node, ast.Call) and node.args:
+            function = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            first = getattr(node.args[0], "value", None)
+            if function in ("import_module", "__import__") and isinstance(first, str):
+                yield first
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _meant(node.value)
 

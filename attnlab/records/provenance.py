@@ -133,14 +133,10 @@ class Change:
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         if self.now is None and path.exists():
-            return (
-                f"{shown}"
-                f" {'cannot be imported from here' if self.elsewhere else 'is no longer imported'}"
-            )
-        return (
-            f"{shown}"
-            f" {'is gone' if self.now is None else 'is new' if self.was is None else 'has changed'}"
-        )
+            how = "cannot be imported from here" if self.elsewhere else "is no longer imported"
+            return f"{shown} {how}"
+        how = "is gone" if self.now is None else "is new" if self.was is None else "has changed"
+        return f"{shown} {how}"
 
     @property
     def elsewhere(self) -> bool:
@@ -242,24 +238,17 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
     """
     if record is None:
         named = ", ".join(code.modules)
-        return (
-            [
-                f"{folder} does not say what code it was made with, so nobody knows whether {named}"
-                " is the same"
-            ]
-            if named
-            else []
-        )
+        unknown = f"so nobody knows whether {named} is the same"
+        line = f"{folder} does not say what code it was made with, {unknown}"
+        return [line] * bool(named)
     changed = changes(record, code)
     lines = [
         f"{folder} went on after step {word['step']} with other code ({', '.join(word['changed'])})"
         for word in record["accepted"]
     ]
-    lines += (
-        [f"going on with other code, accepted by {FLAG}: {describe(changed, record, folder)}"]
-        if changed
-        else []
-    )
+    if changed:
+        what = describe(changed, record, folder)
+        lines.append(f"going on with other code, accepted by {FLAG}: {what}")
     edited = [
         source.file
         for name, source in code.files.items()

@@ -30,10 +30,7 @@ class _Choice(TypedDict):
 
 def sweep_of(workdir: str | Path) -> Path | None:
     """The folder of the sweep that a workdir is a trial of; None for any other."""
-    for path in (
-        Path(workdir).absolute(),
-        Path(os.path.realpath(workdir)),
-    ):  # trials/ may be a link to another disk
+    for path in _paths(workdir):
         if (
             len(path.parents) > 2
             and path.parents[1].name == "trials"
@@ -41,6 +38,11 @@ def sweep_of(workdir: str | Path) -> Path | None:
         ):
             return path.parents[2]
     return None
+
+
+def _paths(workdir: str | Path) -> tuple[Path, Path]:
+    """A folder as it is named, and as it is: `trials/` may be a link to another disk."""
+    return Path(workdir).absolute(), Path(os.path.realpath(workdir))
 
 
 def check_test_split(workdir: str | Path) -> None:
@@ -59,8 +61,7 @@ def check_test_split(workdir: str | Path) -> None:
             " goes on); --split=valid is open"
         )
     chosen = {variant["candidate"] for variant in choice["chosen"].values()}
-    paths = (Path(workdir).absolute(), Path(os.path.realpath(workdir)))
-    if not {path.parent.name for path in paths} & chosen:
+    if not {path.parent.name for path in _paths(workdir)} & chosen:
         raise UserError(
             f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split"
             " stays closed; --split=valid is open"

@@ -39,7 +39,7 @@ class Gap:
     Attributes:
       mean: of the difference.
       interval: 95 %; None with one seed, or without spread.
-      how: `BY_SEED` or `APART`.
+      method: `BY_SEED` or `APART`.
     """
 
     mean: float
@@ -229,10 +229,8 @@ def _matched(
 
 def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> Pair:
     if first is None or second is None:
-        name, only = (
-            (second.name, "B")
-            if second is not None
-            else (first.name if first is not None else "", "A")
+        (name, only), *_ = (
+            (row.name, side) for row, side in zip((first, second), _NAMES, strict=True) if row
         )
         return Pair(name, first, second, None, f"only in {only}")
     name = first.name if first.name == second.name else f"{first.name} = {second.name}"
@@ -245,11 +243,9 @@ def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> 
     ]
     if apart := other_scale(first.records, second.records, basis.metric):
         remarks = [f"not compared: {apart}"]
-    if apart or not first.values or not second.values:
-        return Pair(name, first, second, None, "; ".join(remarks))
-    return Pair(
-        name, first, second, gap(first.values, second.values, not why, scale), "; ".join(remarks)
-    )
+    seen = not apart and first.values and second.values
+    difference = gap(first.values, second.values, not why, scale) if seen else None
+    return Pair(name, first, second, difference, "; ".join(remarks))
 
 
 def _unpaired(first: Row, second: Row, split: str) -> str:
@@ -262,11 +258,8 @@ def _unpaired(first: Row, second: Row, split: str) -> str:
     read = [(data[0][seed], data[1][seed]) for seed in first.values]
     if any(a is not None and b is not None and a != b for a, b in read):
         return f"another {split} split"
-    return (
-        f"what was read of the {split} split is not on record"
-        if any(None in pair for pair in read)
-        else ""
-    )
+    unknown = any(None in pair for pair in read)
+    return f"what was read of the {split} split is not on record" * unknown
 
 
 def _mean(row: Row | None) -> str:

@@ -5,10 +5,9 @@ those of the test split.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
 from attnlab.experiments.report.collect import Records
-from attnlab.experiments.report.comparison import Comparison, Row, scale, settings
+from attnlab.experiments.report.comparison import Comparison, Row, scale, scores, settings
 from attnlab.experiments.report.statistics import Family, Summary
 from attnlab.pages.tables import NONE, Table, mean, number, signed
 
@@ -109,35 +108,16 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
 
 
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
-    """Of every row, by the model of all."""
-    scores = {
-        row.name: {record.seed: record.scores["test"].get(name) for record in row.records}
-        for row in comparison.rows
-    }
-    values = {
-        row: {seed: score for seed, score in seeds.items() if score is not None}
-        for row, seeds in scores.items()
-    }
-    measured = [
-        record.measures["test"][name]
-        for row in comparison.rows
-        for record in row.records
-        if name in record.measures["test"]
-    ]
-    family = Family(values, scale=scale(measured))
+    """Row to the mean and interval of a measure on the test split, by the model of all rows."""
+    values = {row.name: scores(row.records, "test", name) for row in comparison.rows}
+    records = [record for row in comparison.rows for record in row.records]
+    family = Family(values, scale=scale(records, "test", name))
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
 
 
 def _beside(row: Row, name: str) -> tuple[str, str, str]:
     """A measure on both splits, and the difference over the seeds that have both."""
-    scores = [record.scores for record in row.records]
-    pairs = [(splits["valid"].get(name), splits["test"].get(name)) for splits in scores]
-    valid, test = (_mean([pair[split] for pair in pairs]) for split in (0, 1))
-    gap = _mean([test - valid for valid, test in pairs if valid is not None and test is not None])
-    return number(valid), number(test), NONE if gap is None else signed(gap)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that exist; None if there are none."""
-    numbers = [value for value in values if value is not None]
-    return statistics.fmean(numbers) if numbers else None
+    valid, test = (scores(row.records, split, name) for split in ("valid", "test"))
+    gaps = [test[seed] - valid[seed] for seed in valid if seed in test]
+    before, after = (statistics.fmean(each.values()) if each else None for each in (valid, test))
+    return number(before), number(after), signed(statistics.fmean(gaps)) if gaps else NONE

@@ -265,8 +265,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
         data={} if manifest is None else manifest.read_data(workdir),
         learned=_learned(workdir, manifest),
     )
-    metric, altered = plan.select["metric"], altered_records(workdir)
-    misfits = of_trial(record, items, splits, altered, plan.select["metric"])
+    misfits = of_trial(record, items, splits, altered_records(workdir), plan.select["metric"])
     return dataclasses.replace(record, misfits=tuple(misfits))
 
 
@@ -344,18 +343,11 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
             continue
         if event["event"] not in ("step", "end"):
             continue
-        reported = event.get("seconds") if event["event"] == "end" else None
-        lasted = (
-            reported
-            if reported is not None
-            else event["time"] - first
-            if event["event"] == "step"
-            else heard - first
-        )
-        seconds, steps = (
-            seconds + lasted - (heard - first),
-            steps + max(0, int(event["step"] - reached)),
-        )
+        lasted = (event["time"] if event["event"] == "step" else heard) - first
+        if event["event"] == "end" and event.get("seconds") is not None:
+            lasted = event["seconds"]
+        seconds += lasted - (heard - first)
+        steps += max(0, int(event["step"] - reached))
         heard, reached = first + lasted, max(reached, event["step"])
     cores = {len(event["cores"]) for event in events if isinstance(event.get("cores"), list)}
     retries = sum(event["event"] == "retry" for event in events)

@@ -10,7 +10,7 @@ tests against each other, since they are still being tuned. The statistics are i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attnlab.experiments.define import is_derived, text
@@ -20,7 +20,7 @@ from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
 from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
-from attnlab.records.measures import LARGEST, Measure
+from attnlab.records.measures import LARGEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,10 +152,10 @@ def compare(records: Records, method: str = "model") -> Comparison:
     like = [
         row for row in rows if base is None or not unlike(row.records, base.records, basis.metric)
     ]
-    basis = dataclasses.replace(basis, scale=_scale(like, basis))
+    basis = _scaled(basis, like)
     alpha, others = level(records), apart(records, basis.metric)
     family = _family(like, basis, alpha)
-    whole = _family(rows, dataclasses.replace(basis, scale=_scale(rows, basis)), alpha)
+    whole = _family(rows, _scaled(basis, rows), alpha)
     rows = [_summed(row, family if row in like else whole, method) for row in rows]
     rows = rows if base is None else _against(rows, base, family)
     marked = (
@@ -163,6 +163,12 @@ def compare(records: Records, method: str = "model") -> Comparison:
     )
     rows = [dataclasses.replace(row, best=row.name == marked) for row in rows]
     return Comparison(basis, frozen, method, tuple(rows), family, whole, alpha, others)
+
+
+def _scaled(basis: Basis, rows: Sequence[Row]) -> Basis:
+    """The measure with what the records of these rows say of it."""
+    records = [record for row in rows for record in row.records]
+    return dataclasses.replace(basis, scale=scale(records, basis.split, basis.metric))
 
 
 def _family(rows: Sequence[Row], basis: Basis, alpha: float) -> Family:
@@ -205,17 +211,18 @@ def settings(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]}={text(value)}" for key, value in values.items())
 
 
-def _scale(rows: Sequence[Row], basis: Basis) -> Scale:
-    """What the records of these rows say of the measure."""
-    records = (record for row in rows for record in row.records)
-    measures = (record.measures[basis.split].get(basis.metric) for record in records)
-    return scale([measure for measure in measures if measure is not None])
+def scores(records: Iterable[Record], split: str, metric: str) -> dict[int, float]:
+    """Seed to score, of the trials of one candidate that have one."""
+    numbers = {record.seed: record.scores[split].get(metric) for record in records}
+    return {seed: number for seed, number in numbers.items() if number is not None}
 
 
-def scale(measures: Sequence[Measure]) -> Scale:
+def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
     """What the records of all trials say of a measure: bounds if all have the same, and the least
     of their counts.
     """
+    known = [record.measures[split] for record in records]
+    measures = [measures[metric] for measures in known if metric in measures]
     bounds = {(measure.low, measure.high) for measure in measures}
     if len(bounds) != 1:
         return UNBOUNDED

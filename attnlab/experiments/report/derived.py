@@ -65,9 +65,8 @@ def side_by_side(records: Iterable[Record]) -> int:
         for time, change in ((begin, 1), (end, -1))
     ]
     most, at_work = 0, dict.fromkeys((host for host, _, _ in events), 0)
-    for host, _, change in sorted(
-        events, key=lambda event: event[1:]
-    ):  # at the same instant an end comes before a start
+    # at the same instant an end comes before a start
+    for host, _, change in sorted(events, key=lambda event: event[1:]):
         at_work[host] += change
         most = max(most, at_work[host])
     return most

@@ -40,10 +40,10 @@ def environment(records: Sequence[Record]) -> Environment:
     names = list(dict.fromkeys(name for recorded in facts.values() for name in recorded))
     by_value: dict[str, dict[str, list[str]]] = {name: {} for name in names}
     for trial, recorded in facts.items():
-        for name in (
-            name for name in names if name in recorded or not name.startswith(_OWN)
-        ):  # which only some variants need
-            by_value[name].setdefault(recorded.get(name, "absent"), []).append(trial)
+        for name in names:
+            # code of the user's is needed by some variants only
+            if name in recorded or not name.startswith(_OWN):
+                by_value[name].setdefault(recorded.get(name, "absent"), []).append(trial)
     shared = {name: next(iter(values)) for name, values in by_value.items() if len(values) == 1}
     differing = {
         name: {value: tuple(trials) for value, trials in values.items()}

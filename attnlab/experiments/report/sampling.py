@@ -33,9 +33,8 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
         for row in comparison.rows
         if row is not base and (pair := _both(row, base, metric)) is not None
     }
-    scores = sum(
-        4 * len(values) for values, _, _ in pairs.values()
-    )  # of both, for both kinds of resamples
+    # of both, for both kinds of resamples
+    scores = sum(4 * len(values) for values, _, _ in pairs.values())
     resamples = min(RESAMPLES, max(100, _MOST // max(1, scores)))
     for name, (first, second, rule) in pairs.items():
         tests[name] = compare(first, second, rule, resamples)

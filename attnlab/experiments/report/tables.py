@@ -52,10 +52,7 @@ def results(records: Records, comparison: Comparison) -> Table:
         notes=(*score_notes(records, comparison), *cost_notes(records)),
     )
     counted = any(row.candidate.counted.transcendentals is not None for row in comparison.rows)
-    left_out = {
-        *(() if basis.split == "test" else DIFFERENCES),
-        *(() if counted else ("transcendentals",)),
-    }
+    left_out = DIFFERENCES * (basis.split != "test") + ("transcendentals",) * (not counted)
     return table.only([column for column in COLUMNS if column not in left_out])
 
 
@@ -191,14 +188,15 @@ def _contrast(judged: Judged) -> tuple[str, ...]:
 def variants(records: Records) -> Table:
     """The settings of every variant, the values of the budget solver, and what all share."""
     plan = records.plan
-    rows = []
-    for variant, settings in plan.variants.items():
-        rows.append((variant, _written(settings) or "as the base", _solved(records, variant)))
+    rows = tuple(
+        (variant, _written(settings) or "as the base", _solved(records, variant))
+        for variant, settings in plan.variants.items()
+    )
     base = f"All: {plan.config}" + (f" with {_written(plan.base)}." if plan.base else ".")
     table = Table(
         "What is compared",
         ("variant", "its settings", "set by the budget"),
-        tuple(rows),
+        rows,
         notes=(base, *_differing(records)),
     )
     return table if plan.budget is not None else table.only(table.columns[:2])
@@ -227,14 +225,10 @@ def _solved(records: Records, variant: str) -> str:
     plan, standing = records.plan, records.representative(variant)
     if plan.budget is None or variant == (plan.budget["to"] or plan.baseline):
         return NONE
-    budgets = [
-        candidate.budget
-        for candidate in ([standing] if standing else plan.of(variant))
-        if candidate.budget is not None
-    ]
-    return (
-        " or ".join(dict.fromkeys(_written({met["knob"]: met["value"]}) for met in budgets)) or NONE
-    )
+    candidates = [standing] if standing else plan.of(variant)
+    budgets = [candidate.budget for candidate in candidates if candidate.budget is not None]
+    values = dict.fromkeys(_written({met["knob"]: met["value"]}) for met in budgets)
+    return " or ".join(values) or NONE
 
 
 def _written(values: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ split, and what was chosen.
 from __future__ import annotations
 
 from attnlab.experiments.report.collect import Records
-from attnlab.experiments.report.comparison import scale, settings
+from attnlab.experiments.report.comparison import scale, scores, settings
 from attnlab.experiments.report.statistics import Family
 from attnlab.experiments.run import counts
 from attnlab.pages.tables import Table, interval, number
@@ -49,21 +49,14 @@ def _scored(records: Records, metric: str) -> Family:
     one that it looks at.
     """
     plan = records.plan
-    scored = {
-        candidate.id: {run.seed: run.scores["valid"].get(metric) for run in records.of(candidate)}
-        for candidate in plan.candidates
-    }
     first = plan.seeds[:1] if plan.search is not None else plan.seeds
     values = {
-        name: {seed: score for seed, score in seeds.items() if score is not None and seed in first}
-        for name, seeds in scored.items()
+        candidate.id: scores(
+            [run for run in records.of(candidate) if run.seed in first], "valid", metric
+        )
+        for candidate in plan.candidates
     }
-    measured = [
-        record.measures["valid"][metric]
-        for record in records.trials
-        if metric in record.measures["valid"]
-    ]
-    return Family(values, plan.select["mode"], scale(measured))
+    return Family(values, plan.select["mode"], scale(records.trials, "valid", metric))
 
 
 def _how_many(records: Records) -> str:

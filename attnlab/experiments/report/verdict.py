@@ -110,18 +110,11 @@ class Verdict:
         """The outcome in words, "undecided at 3 seeds: ..."."""
         if self.outcome != UNDECIDED:
             return f"{self.outcome} ({_seeds(self.seeds)})"
-        reasons = "; ".join(
-            dict.fromkeys(judged.why for judged in self.contrasts if judged.outcome == UNDECIDED)
-        )
-        hints = "; ".join(
-            dict.fromkeys(hint(judged) for judged in self.contrasts if judged.power is not None)
-        )
-        text = (
-            f"{UNDECIDED} at {_seeds(self.seeds)}: {reasons}"
-            if self.seeds
-            else f"{UNDECIDED}: {reasons}"
-        )
-        return f"{text} ({hints})" if hints else text
+        reasons = [judged.why for judged in self.contrasts if judged.outcome == UNDECIDED]
+        hints = [hint(judged) for judged in self.contrasts if judged.power is not None]
+        at = f" at {_seeds(self.seeds)}" if self.seeds else ""
+        text = f"{UNDECIDED}{at}: {'; '.join(dict.fromkeys(reasons))}"
+        return f"{text} ({'; '.join(dict.fromkeys(hints))})" if hints else text
 
 
 def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:

@@ -29,20 +29,23 @@ def as_wide_csv(records: Records) -> str:
         for split, scores in record.scores.items()
         for name in scores
     )
-    derived = [name for name in asked(records.plan) if name not in COSTS]
+    derived = derived_measures(records.plan)
     names = list(dict.fromkeys(name for values in varied.values() for name in values))
     heads = [*HEAD, *names, *(f"{split} {name}" for split, name in measured), *derived, *COSTS]
     rows: list[list[Any]] = [heads]
     for record in records.trials:
-        scores = [record.scores[split].get(name) for split, name in measured]
-        derived_values = [value(record, "valid", name) for name in derived]
-        numbers = [
-            "" if number is None else repr(number)
-            for number in (*scores, *derived_values, *(cost(record) for cost in COSTS.values()))
-        ]
+        scores = (record.scores[split].get(name) for split, name in measured)
+        taken = (value(record, "valid", name) for name in derived)
+        numbers = (*scores, *taken, *(cost(record) for cost in COSTS.values()))
         settings = varied[record.candidate.id]
-        varying = (text(settings[name]) if name in settings else "" for name in names)
-        rows.append([*_head(records, record), *varying, *numbers])
+        rows.append(
+            [
+                *facts(records, record).values(),
+                record.seen.step,
+                *(text(settings[name]) if name in settings else "" for name in names),
+                *("" if number is None else repr(number) for number in numbers),
+            ]
+        )
     return as_csv(rows)
 
 
@@ -77,6 +80,17 @@ def asked(plan: Plan) -> list[str]:
     return [name for name in dict.fromkeys((plan.measure["metric"], *claimed)) if is_derived(name)]
 
 
-def _head(records: Records, run: Record) -> tuple[Any, ...]:
-    chosen = "yes" if records.chosen(run.candidate) else "no"
-    return run.candidate.variant, run.candidate.id, run.seed, run.seen.word, chosen, run.seen.step
+def derived_measures(plan: Plan) -> list[str]:
+    """Those of `asked` that are no costs of a trial."""
+    return [name for name in asked(plan) if name not in COSTS]
+
+
+def facts(records: Records, run: Record) -> dict[str, Any]:
+    """What a trial is, by the names of `HEAD` but the last: "chosen" is "yes" or "no"."""
+    return {
+        "variant": run.candidate.variant,
+        "candidate": run.candidate.id,
+        "seed": run.seed,
+        "state": run.seen.word,
+        "chosen": "yes" if records.chosen(run.candidate) else "no",
+    }

@@ -80,27 +80,22 @@ def compare(
     first, second = (each.reshape(*each.shape[:2], -1) for each in (first, second))
     rng = np.random.default_rng(seed)
     items = first.shape[1]
-    seen = (
-        _scores(first.sum(1)[None], score, items)[0] - _scores(second.sum(1)[None], score, items)[0]
-    )
+
+    def ahead(sums: Any, others: Any) -> Any:
+        return _scores(sums, score, items) - _scores(others, score, items)
+
+    seen = ahead(first.sum(1)[None], second.sum(1)[None])[0]
     drawn, exchanged = [], []
     for size in _chunks(resamples, items):
         counts = rng.multinomial(items, np.full(items, 1 / items), size=size).astype(float)
-        drawn.append(
-            _scores(_weighted(counts, first), score, items)
-            - _scores(_weighted(counts, second), score, items)
-        )
+        drawn.append(ahead(_weighted(counts, first), _weighted(counts, second)))
     for size in _chunks(resamples, items):
         mask = rng.integers(0, 2, (size, items)).astype(float)
-        mixed = (
-            _weighted(mask, first) + _weighted(1 - mask, second),
-            _weighted(mask, second) + _weighted(1 - mask, first),
-        )
-        exchanged.append(_scores(mixed[0], score, items) - _scores(mixed[1], score, items))
+        mixed = _weighted(mask, first) + _weighted(1 - mask, second)
+        exchanged.append(ahead(mixed, _weighted(mask, second) + _weighted(1 - mask, first)))
     low, high = np.nanquantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
-    as_large = ~(
-        np.abs(np.concatenate(exchanged)) < abs(seen) * (1 - 1e-9)
-    )  # a score that cannot be computed counts against it
+    # a score that cannot be computed counts against it
+    as_large = ~(np.abs(np.concatenate(exchanged)) < abs(seen) * (1 - 1e-9))
     return Sampled(
         float(seen),
         (float(low), float(high)),

@@ -46,19 +46,13 @@ def _levels(looks: int, alpha: float) -> tuple[float, ...]:
     import numpy as np
     from scipy import optimize, special
 
-    levels: list[float] = []
-    before, grid, density = (
-        0.0,
-        np.zeros(1),
-        np.ones(1),
-    )  # of the sum of as many unit steps as looks were taken, if none has stopped it
+    levels, before = list[float](), 0.0
+    # of the sum of as many unit steps as looks were taken, if none has stopped it
+    grid, density = np.zeros(1), np.ones(1)
     for look in range(1, looks + 1):
         budget = _spending(look / looks, alpha)
-        bound = float(
-            optimize.brentq(
-                _excess, 0.0, 40.0, args=(grid, density, look, budget - before), xtol=1e-12
-            )
-        )
+        known = (grid, density, look, budget - before)
+        bound = float(optimize.brentq(_excess, 0.0, 40.0, args=known, xtol=1e-12))
         levels.append(float(2 * special.ndtr(-bound)))
         grid, density = _onward(grid, density, bound * math.sqrt(look))
         before = budget

@@ -77,9 +77,8 @@ class Scale:
         """
         if self.low is None or self.high is None:
             return mean - reach, mean + reach
-        if self.count is None and reach > _NEAR * min(
-            mean - self.low, self.high - mean
-        ):  # so near a bound no variance is known to go with p(1 - p)
+        # so near a bound no variance is known to go with p(1 - p)
+        if self.count is None and reach > _NEAR * min(mean - self.low, self.high - mean):
             return max(self.low, mean - reach), min(self.high, mean + reach)
         share, plain = self.share(mean, runs), (mean - self.low) / self.width
         if not 0 < share < 1:

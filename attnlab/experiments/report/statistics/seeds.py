@@ -47,8 +47,7 @@ def apart(values: Mapping[int, float], usual: float, rounding: float) -> tuple[i
         return ()
     size = len(many)
     inside = max(values[seed] for seed in many) - min(values[seed] for seed in many)
-    expected = 2 * statistics.NormalDist().inv_cdf(
-        (size - 0.375) / (size + 0.25)
-    )  # the range of so many standard normals (Blom 1958)
+    # the range of so many standard normals (Blom 1958)
+    expected = 2 * statistics.NormalDist().inv_cdf((size - 0.375) / (size + 0.25))
     wide = gaps[cut - 1] > max((4 + 10 / size) * inside / expected, GAP * usual, rounding)
     return tuple(sorted(few)) if wide else ()

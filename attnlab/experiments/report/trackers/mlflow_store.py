@@ -21,12 +21,8 @@ from attnlab.experiments.report.trackers.runs import Tracked, folder, needed, pi
 _ID, _DIGEST = "attnlab.id", "attnlab.digest"
 _LONGEST = 6000  # characters of a parameter; MLflow refuses more
 _AT_ONCE = 100  # parameters or tags in one call; of metrics ten times as many
-_STATES = {
-    "done": "FINISHED",
-    "running": "RUNNING",
-    "failed": "FAILED",
-    "diverged": "FAILED",
-}  # the others were stopped
+# the others were stopped
+_STATES = {"done": "FINISHED", "running": "RUNNING", "failed": "FAILED", "diverged": "FAILED"}
 
 
 def _allowed(name: str) -> str:

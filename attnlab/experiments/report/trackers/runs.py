@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from attnlab.errors import UserError
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.derived import COSTS, value
-from attnlab.experiments.report.wide import asked, settings_that_differ
+from attnlab.experiments.report.wide import derived_measures, facts, settings_that_differ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +112,6 @@ def _absent(tracker: str, module: str) -> UserError:
 
 def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
     trial = record.seen.trial
-    facts = {
-        "variant": record.candidate.variant,
-        "candidate": record.candidate.id,
-        "seed": record.seed,
-        "trial": trial.name,
-        "chosen": "yes" if records.chosen(record.candidate) else "no",
-        "state": record.seen.word,
-    }
     began = min((begin for _, begin, _ in record.logged.spans), default=0.0)
     ended = max((end for _, _, end in record.logged.spans), default=0.0)
     final = {
@@ -128,17 +120,16 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
         for name, number in scores.items()
     }
     derived = {
-        f"final/{name}": value(record, "valid", name)
-        for name in asked(records.plan)
-        if name not in COSTS
+        f"final/{name}": value(record, "valid", name) for name in derived_measures(records.plan)
     }
     costs = {f"cost/{name}": cost(record) for name, cost in COSTS.items()}
     final |= {
         name: float(number) for name, number in (derived | costs).items() if number is not None
     }
     identity = _hash([records.plan.name, records.plan.created, trial.name], 16)
+    about = {**facts(records, record), "trial": trial.name}
     return Tracked(
-        identity, group, facts, trial.config, varied, _curve(record, began), final, began, ended
+        identity, group, about, trial.config, varied, _curve(record, began), final, began, ended
     )
 
 
