@@ -95,19 +95,9 @@ def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) 
             for of in ("seconds", "bytes")
         ]
         card = cards.get(name, {})
-        table.append(
-            [
-                name,
-                last.parameters,
-                *(card.get(key, "") for key in ("time", "state", "path", "steps")),
-                last.length,
-                1e3 * last.seconds,
-                last.bytes / 2**20,
-                last.state_bytes / 2**10,
-                exponent(every),
-                *beats,
-            ]
-        )
+        growth = (card.get(key, "") for key in ("time", "state", "path", "steps"))
+        sizes = (1e3 * last.seconds, last.bytes / 2**20, last.state_bytes / 2**10)
+        table.append([name, last.parameters, *growth, last.length, *sizes, exponent(every), *beats])
     return table
 
 

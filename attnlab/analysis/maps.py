@@ -110,14 +110,8 @@ def save_arcs(
     figure = _titled(title, width, height := 0.35 + down * len(maps))
     for number, head in enumerate(heads):
         bottom = height - 0.35 - down * (number + 1) + room
-        panel = figure.add_axes(
-            (
-                0.3 / width,
-                bottom / height,
-                _CELL * len(labels) / width,
-                rise * (1 - lowest) / height,
-            )
-        )
+        size = (_CELL * len(labels) / width, rise * (1 - lowest) / height)
+        panel = figure.add_axes((0.3 / width, bottom / height, *size))
         _draw_arcs(panel, head, labels, lowest)
         panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
     save_figure(figure, path)
@@ -235,23 +229,15 @@ class _Grid:
         row, column = divmod(head, self.across)
         x = column * (self.left + self.panel_width) + self.left
         y = self.height - 0.35 - (row + 1) * (self.top + self.panel_height)
-        return (
-            x / self.width,
-            y / self.height,
-            self.panel_width / self.width,
-            self.panel_height / self.height,
-        )
+        size = (self.panel_width / self.width, self.panel_height / self.height)
+        return x / self.width, y / self.height, *size
 
     def bar(self) -> tuple[float, float, float, float]:
         """The same for the colour bar, beside the first row."""
         _, bottom, _, height = self.panel(0)
         long = min(2.5 / self.height, height)
-        return (
-            (self.across * (self.left + self.panel_width) + 0.2) / self.width,
-            bottom + height - long,
-            0.12 / self.width,
-            long,
-        )
+        left = (self.across * (self.left + self.panel_width) + 0.2) / self.width
+        return left, bottom + height - long, 0.12 / self.width, long
 
 
 def _signed(maps: np.ndarray) -> bool:
@@ -284,10 +270,8 @@ def _draw(
 
 def _tips(maps: np.ndarray) -> str:
     """Which ends of the colour bar get a tip: those with values beyond them, apart from rounding."""
-    low, high = (
-        bool(np.nanmin(maps, initial=0.0) < -1 - _DUST),
-        bool(np.nanmax(maps, initial=0.0) > 1 + _DUST),
-    )
+    low = np.nanmin(maps, initial=0.0) < -1 - _DUST
+    high = np.nanmax(maps, initial=0.0) > 1 + _DUST
     return "both" if low and high else "min" if low else "max" if high else "neither"
 
 

@@ -116,11 +116,8 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
             paths += drawing()
         # a font, a disk or a map may fail; the scores must be kept
         except Exception as error:
-            failed.append(
-                f"{what}: {type(error).__name__}: {str(error).strip() or 'no message'}".replace(
-                    "\n", " "
-                )
-            )
+            message = str(error).strip() or "no message"
+            failed.append(f"{what}: {type(error).__name__}: {message}".replace("\n", " "))
             print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
     note = workdir / FAILED
     if failed:

@@ -27,15 +27,8 @@ def markdown(table: Table) -> str:
         for place, row in enumerate(table.rows)
     ]
     lines = [_line(line) for line in (list(map(literal, table.columns)), head, *rows)]
-    return "\n".join(
-        [
-            f"## {literal(table.title)}",
-            "",
-            *lines,
-            "",
-            *(f"{literal(note)}\n" for note in table.notes),
-        ]
-    )
+    notes = (f"{literal(note)}\n" for note in table.notes)
+    return "\n".join([f"## {literal(table.title)}", "", *lines, "", *notes])
 
 
 def latex(table: Table) -> str:

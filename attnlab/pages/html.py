@@ -94,12 +94,15 @@ def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
     )
     rows = "\n".join(_row(of, place, linked) for place in range(len(of.rows)))
     below = f"\n{notes(*of.notes)}" if of.notes else ""
-    sortable = ' class="sortable"' if len(of.rows) > 1 else ""
-    made = (
-        f"<table{sortable}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
-    )
+    made = table_element("sortable" * (len(of.rows) > 1), heads, rows)
     body = f'<div class="wide">{made}</div>{below}'
     return section(of.title, fold(f"{len(of.rows)} rows", body) if folded else body)
+
+
+def table_element(kind: str, heads: str, rows: str) -> str:
+    """A `<table>` of HTML heads and rows, with the class `kind` unless that is ""."""
+    begin = f'<table class="{kind}">' if kind else "<table>"
+    return f"{begin}\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
 
 
 def _row(of: Table, place: int, linked: bool) -> str:

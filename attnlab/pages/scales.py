@@ -52,11 +52,9 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """The place of a number."""
-        low, high, at = (
-            (math.log(self.low), math.log(self.high), math.log(value))
-            if self.log
-            else (self.low, self.high, value)
-        )
+        low, high, at = self.low, self.high, value
+        if self.log:
+            low, high, at = map(math.log, (low, high, at))
         return self.begin + (at - low) / (high - low) * (self.end - self.begin)
 
     def clipped(self, value: float) -> float:
@@ -67,12 +65,11 @@ class Scale:
         """Round numbers along the axis, at most `most`, each with its text; at least two if two
         fit.
         """
-        values = self._powers(most) if self.log and self.high / self.low >= 6 else self._steps(most)
+        if self.log and self.high / self.low >= 6:
+            return [(value, label(value, value)) for value in self._powers(most)]
+        values = self._steps(most)
         apart = min((after - before for before, after in itertools.pairwise(values)), default=0.0)
-        return [
-            (value, label(value, value if self.log and self.high / self.low >= 6 else apart))
-            for value in values
-        ]
+        return [(value, label(value, apart)) for value in values]
 
     def _steps(self, most: int) -> list[float]:
         """Multiples of 1, 2 or 5 times a power of ten."""
@@ -85,11 +82,8 @@ class Scale:
     def _powers(self, most: int) -> list[float]:
         """1, 2 and 5 times powers of ten, powers of ten alone, or every so many of them."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        for leaders, every in (
-            ((1, 2, 5), 1),
-            ((1, 3), 1),
-            *(((1,), step) for step in range(1, last - first + 2)),
-        ):
+        alone = (((1,), step) for step in range(1, last - first + 2))
+        for leaders, every in (((1, 2, 5), 1), ((1, 3), 1), *alone):
             values = [
                 leader * 10.0**power
                 for power in range(first, last + 1)

@@ -101,11 +101,8 @@ class Chart:
 
     def band(self, low: Sequence[Point], high: Sequence[Point]) -> str:
         """The area between two lines."""
-        return (
-            f'<path class="band" d="{self._path([*low, *reversed(high)])}Z"/>'
-            if len(low) > 1
-            else ""
-        )
+        path = self._path([*low, *reversed(high)])
+        return f'<path class="band" d="{path}Z"/>' * (len(low) > 1)
 
     def dot(self, point: Point, kind: str = "dot", radius: float = 3.0) -> str:
         """A dot."""
@@ -130,19 +127,11 @@ class Chart:
     def name(self, point: Point, text: str, longest: int = 16) -> str:
         """A name beside a point, at the first of four places that is free; "" if none is."""
         x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
-        for left, below, anchor in (
-            (6, 4, "start"),
-            (-6, 4, "end"),
-            (0, -7, "middle"),
-            (0, 15, "middle"),
-        ):
+        places = ((6, 4, "start"), (-6, 4, "end"), (0, -7, "middle"), (0, 15, "middle"))
+        for left, below, anchor in places:
             box = _box(x + left, y + below, shown, anchor)
-            inside = (
-                box[0] >= self.x.begin
-                and box[1] <= WIDTH
-                and box[2] >= _TOP - _LINE
-                and box[3] <= HEIGHT - _BOTTOM + 2
-            )
+            across = self.x.begin <= box[0] and box[1] <= WIDTH
+            inside = across and box[2] >= _TOP - _LINE and box[3] <= HEIGHT - _BOTTOM + 2
             if inside and not any(_meet(box, other) for other in self._taken):
                 self._taken.append(box)
                 return _text(x + left, y + below, shown, "label", anchor)

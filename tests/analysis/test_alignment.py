@@ -16,32 +16,30 @@ from attnlab.errors import UserError
 membership = functools.partial(
     alignment.membership, marks=Marks(frozenset(SPECIAL) - {SPECIAL[UNK]}, SPECIAL[UNK])
 )
-NOTHING: set[tuple[int, int]] = set()
+Links = set[tuple[int, int]]
+NOTHING: Links = set()
+
+
+FOUR = {(0, 0), (1, 1), (2, 1), (2, 2)}
 
 
 @pytest.mark.quick
-def test_error_rate_of_a_case_worked_out_by_hand() -> None:
-    sure, possible = {(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1), (2, 2)}
-    found = {(0, 0), (2, 1), (1, 2)}  # one sure, one merely possible, one wrong
-    assert alignment.error_rate(found, sure, possible) == pytest.approx(1 - (1 + 2) / (3 + 2))
-
-
-def test_error_rate_is_0_for_the_gold_itself_and_1_for_none_of_it() -> None:
-    gold = {(0, 0), (1, 2)}
-    assert alignment.error_rate(gold, gold, gold) == 0.0
-    assert alignment.error_rate({(5, 5)}, gold, gold) == 1.0
-
-
-def test_error_rate_has_no_empty_denominator() -> None:
-    possible = {(0, 0), (1, 1)}
-    assert alignment.error_rate(possible, NOTHING, possible) == 0.0  # all hits, nothing sure
-    assert alignment.error_rate(NOTHING, NOTHING, possible) == 0.0  # nothing to get wrong
-    assert alignment.error_rate(NOTHING, possible, possible) == 1.0
-    assert alignment.error_rate(possible, NOTHING, NOTHING) == 1.0
-
-
-def test_sure_links_count_as_possible_even_where_a_file_does_not_repeat_them() -> None:
-    assert alignment.error_rate({(0, 0)}, {(0, 0)}, {(1, 1)}) == 0.0
+@pytest.mark.parametrize(
+    ("found", "sure", "possible", "expected"),
+    [
+        # by hand: one sure, one merely possible, one wrong
+        ({(0, 0), (2, 1), (1, 2)}, {(0, 0), (1, 1)}, FOUR, 1 - (1 + 2) / (3 + 2)),
+        (FOUR, FOUR, FOUR, 0.0),
+        ({(5, 5)}, FOUR, FOUR, 1.0),
+        (FOUR, NOTHING, FOUR, 0.0),  # all hits, nothing sure
+        (NOTHING, NOTHING, FOUR, 0.0),  # nothing to get wrong
+        (NOTHING, FOUR, FOUR, 1.0),
+        (FOUR, NOTHING, NOTHING, 1.0),
+        ({(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),  # a sure link is a possible one
+    ],
+)
+def test_error_rate(found: Links, sure: Links, possible: Links, expected: float) -> None:
+    assert alignment.error_rate(found, sure, possible) == pytest.approx(expected)
 
 
 def test_a_corpus_is_scored_as_one_set_and_not_as_a_mean_of_sentences() -> None:

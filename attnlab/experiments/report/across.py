@@ -128,14 +128,7 @@ def table(sweeps: Across) -> Table:
     """Means and differences as text."""
     columns = ("variant", *_NAMES, "B - A", "its 95 % interval", "compared", "remark")
     rows = tuple(
-        (
-            pair.name,
-            _mean(pair.first),
-            _mean(pair.second),
-            *_gap(pair.gap),
-            pair.gap.method if pair.gap else NONE,
-            pair.remark,
-        )
+        (pair.name, _mean(pair.first), _mean(pair.second), *_gap(pair.gap), pair.remark)
         for pair in sweeps.pairs
     )
     sides = zip(_NAMES, (sweeps.first, sweeps.second), strict=True)
@@ -199,8 +192,8 @@ def _check(first: Side, second: Side) -> None:
         dataclasses.replace(side.comparison.basis, scale=UNBOUNDED) for side in (first, second)
     )
     if basis != other:
-        late = first if first.comparison.basis.split != "test" else second
-        if {side.comparison.basis.split for side in (first, second)} == {"valid"}:
+        late = first if basis.split != "test" else second
+        if basis.split == other.split == "valid":
             raise UserError(
                 f"{first.directory} and {second.directory} are not scored on the test split yet,"
                 " and select by other scores"
@@ -270,8 +263,9 @@ def _mean(row: Row | None) -> str:
     return f"{mean(summary.mean, summary.interval)} ({summary.n})"
 
 
-def _gap(gap: Gap | None) -> tuple[str, str]:
-    return (NONE, NONE) if gap is None else (signed(gap.mean), interval(gap.interval))
+def _gap(gap: Gap | None) -> tuple[str, str, str]:
+    """A difference, its interval and how it was made."""
+    return (NONE,) * 3 if gap is None else (signed(gap.mean), interval(gap.interval), gap.method)
 
 
 def _figures(row: Row | None) -> list[Any]:

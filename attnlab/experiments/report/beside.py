@@ -31,17 +31,10 @@ def measures(comparison: Comparison) -> Table | None:
     basis = comparison.basis
     if basis.split != "test":
         return None
-    names = [
-        name
-        for row in comparison.rows
-        for record in row.records
-        for name in record.scores["test"]
-        if name not in BOOKKEEPING
-    ]
-    names = [
-        *([] if basis.derived else [basis.metric]),
-        *(name for name in dict.fromkeys(names) if name != basis.metric),
-    ]
+    records = (record for row in comparison.rows for record in row.records)
+    recorded = (name for record in records for name in record.scores["test"])
+    others = (name for name in recorded if name not in BOOKKEEPING)
+    names = list(dict.fromkeys((*([] if basis.derived else [basis.metric]), *others)))
     if len(names) < 2:
         return None
     columns = [_means(comparison, name) for name in names]
@@ -50,11 +43,9 @@ def measures(comparison: Comparison) -> Table | None:
         for row in comparison.rows
     ]
     best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
-    notes = (
-        (
-            f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
-            f" nothing was corrected for looking at {len(names)} measures."
-        ),
+    note = (
+        f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
+        f" nothing was corrected for looking at {len(names)} measures."
     )
     numbers = frozenset(range(1, len(names) + 1))
     return Table(
@@ -63,7 +54,7 @@ def measures(comparison: Comparison) -> Table | None:
         tuple(rows),
         numbers,
         strong=best,
-        notes=notes,
+        notes=(note,),
     )
 
 
@@ -74,19 +65,16 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
     if comparison.basis.split != "test":
         return None
     select, measure = records.plan.select["metric"], records.plan.measure["metric"]
-    rows = [
-        (
-            row.name,
-            settings(row.candidate.tuned) or NONE,
-            *(cell for name in dict.fromkeys((select, measure)) for cell in _beside(row, name)),
-        )
-        for row in comparison.rows
-    ]
-    heads = [
+    names = dict.fromkeys((select, measure))
+    rows = []
+    for row in comparison.rows:
+        cells = (cell for name in names for cell in _beside(row, name))
+        rows.append((row.name, settings(row.candidate.tuned) or NONE, *cells))
+    heads = (
         head
-        for name in dict.fromkeys((select, measure))
+        for name in names
         for head in (f"{name}, validation", f"{name}, test", "test - validation")
-    ]
+    )
     better = "highest" if records.plan.select["mode"] == "max" else "lowest"
     notes = (
         f"Means over seeds. Settings were chosen by the {better} {select} on the validation split.",

@@ -229,14 +229,8 @@ def collect(directory: Path) -> Records:
       UserError: there is no plan in it, or a file in it is damaged.
     """
     plan = Plan.of_sweep(directory)
-    planned = plan.trials()
-    trials = [
-        trial
-        for variant in plan.variants
-        for candidate in plan.of(variant)
-        for trial in planned
-        if trial.candidate.id == candidate.id
-    ]
+    candidates = [candidate.id for variant in plan.variants for candidate in plan.of(variant)]
+    trials = sorted(plan.trials(), key=lambda trial: candidates.index(trial.candidate.id))
     recorded = tuple(_record(trial, directory, plan) for trial in trials)
     return Records(plan, Choice.read(directory), recorded, looked(directory))
 

@@ -199,11 +199,8 @@ def measured(comparison: Comparison, metric: str) -> Comparison:
 
 def label(candidate: Candidate) -> str:
     """A candidate for people: its variant and its tuned settings."""
-    return (
-        f"{candidate.variant} ({settings(candidate.tuned)})"
-        if candidate.tuned
-        else candidate.variant
-    )
+    tuned = f" ({settings(candidate.tuned)})" if candidate.tuned else ""
+    return f"{candidate.variant}{tuned}"
 
 
 def settings(values: Mapping[str, Any]) -> str:

@@ -121,16 +121,9 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
     for record in contents.records.trials:
+        trial = (record.candidate.variant, record.candidate.id, record.seed)
         for split, scores in record.scores.items():
-            for metric, value in scores.items():
-                yield (
-                    record.candidate.variant,
-                    record.candidate.id,
-                    record.seed,
-                    split,
-                    metric,
-                    repr(value),
-                )
+            yield from ((*trial, split, metric, repr(value)) for metric, value in scores.items())
 
 
 def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
@@ -143,23 +136,15 @@ def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
     """The figures of a row by name."""
-    low, high = row.summary.interval or (None, None)
-    figures: dict[str, float | None] = {
-        " n": row.summary.n,
-        " mean": row.summary.mean,
-        " std": row.summary.std,
-        " low": low,
-        " high": high,
-    }
-    if row.difference is not None:
-        low, high = row.difference.interval or (None, None)
-        figures |= {
-            " difference n": row.shared,
-            " difference": row.difference.mean,
-            " difference low": low,
-            " difference high": high,
-        }
-        figures |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
+    summary, difference = row.summary, row.difference
+    low, high = summary.interval or (None, None)
+    figures: dict[str, float | None] = {" n": summary.n, " mean": summary.mean}
+    figures |= {" std": summary.std, " low": low, " high": high}
+    if difference is not None:
+        low, high = difference.interval or (None, None)
+        figures |= {" difference n": row.shared, " difference": difference.mean}
+        figures |= {" difference low": low, " difference high": high}
+        figures |= {" adjusted p": difference.p, " effect size": difference.effect}
     yield from ((f"{metric}{name}", value) for name, value in figures.items())
     yield from _costs(row).items()
 
@@ -167,13 +152,10 @@ def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
 def _costs(row: Row) -> dict[str, float | None]:
     """What a row took."""
     (seconds, together), (peak, most) = row.pace, row.peak
-    counts = {
+    return {
         "parameters": row.candidate.parameters,
         "flops": row.candidate.flops,
         "transcendentals": row.candidate.counted.transcendentals,
-    }
-    return {
-        **counts,
         "step_seconds": seconds,
         "together": together,
         "peak_bytes": peak,

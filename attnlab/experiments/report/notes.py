@@ -5,7 +5,6 @@ sources of times and costs.
 from __future__ import annotations
 
 from attnlab.experiments.define import is_timed, several
-from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.derived import side_by_side
@@ -37,11 +36,8 @@ def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
 
 def _time_notes(records: Records, comparison: Comparison) -> list[str]:
     """The other load of the machine, if the answer depends on times."""
-    timed = [
-        name
-        for name in dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
-        if is_timed(name)
-    ]
+    names = dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
+    timed = [name for name in names if is_timed(name)]
     if not timed:
         return []
     most = side_by_side(records.trials)
@@ -153,17 +149,7 @@ def cost_notes(records: Records) -> list[str]:
     notes.append(
         f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {knobs}.{besides}"
     )
-    return [
-        *notes,
-        *dict.fromkeys(
-            _short_of(candidate)
-            for candidate in plan.candidates
-            if candidate.budget and candidate.budget["note"]
-        ),
-    ]
-
-
-def _short_of(candidate: Candidate) -> str:
-    """Why a budget could not be matched."""
-    assert candidate.budget is not None
-    return f"{candidate.variant}: {candidate.budget['note']}."
+    # why a budget could not be matched
+    met = [(candidate.variant, candidate.budget) for candidate in plan.candidates]
+    short_of = (f"{name}: {budget['note']}." for name, budget in met if budget and budget["note"])
+    return [*notes, *dict.fromkeys(short_of)]

@@ -86,19 +86,12 @@ def table(comparison: Comparison, baseline: str) -> Table | None:
         for name, test in tests.items()
     )
     first = next(iter(tests.values()))
-    notes = (
-        (
-            f"How much the differences to {baseline} depend on which {first.items:,} examples are"
-            " in the test set, with the trained models as they are: intervals by the paired"
-            f" bootstrap, p by approximate randomisation, {first.resamples:,} resamples each, not"
-            " adjusted. The verdict rests on the seeds."
-        ),
+    note = (
+        f"How much the differences to {baseline} depend on which {first.items:,} examples are"
+        " in the test set, with the trained models as they are: intervals by the paired"
+        f" bootstrap, p by approximate randomisation, {first.resamples:,} resamples each, not"
+        " adjusted. The verdict rests on the seeds."
     )
+    title = f"{comparison.basis.metric}: the test set"
     columns = ("variant", "seeds", "difference", "95 % interval over examples", "p")
-    return Table(
-        f"{comparison.basis.metric}: the test set",
-        columns,
-        rows,
-        frozenset((1, 2, 3, 4)),
-        notes=notes,
-    )
+    return Table(title, columns, rows, frozenset((1, 2, 3, 4)), notes=(note,))

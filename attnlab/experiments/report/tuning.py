@@ -25,23 +25,13 @@ def tried(records: Records, method: str) -> Table | None:
         chosen = records.chosen(candidate)
         strong |= {len(rows)} if chosen else set()
         summary = family.mean(candidate.id, method)
-        cells = (
-            f"{summary.n}",
-            number(summary.mean),
-            interval(summary.interval),
-            "chosen" if chosen else "",
-        )
-        rows.append((candidate.variant, settings(candidate.tuned), *cells))
+        means = (f"{summary.n}", number(summary.mean), interval(summary.interval))
+        what = (candidate.variant, settings(candidate.tuned))
+        rows.append((*what, *means, "chosen" * chosen))
     columns = ("variant", "settings", "n", f"{metric}, validation", "95 % interval", "")
     notes = (_how_many(records), *_lost_settings(records))
-    return Table(
-        "Tuning, on the validation split",
-        columns,
-        tuple(rows),
-        frozenset((2, 3, 4)),
-        frozenset(strong),
-        notes=notes,
-    )
+    title, numbers = "Tuning, on the validation split", frozenset((2, 3, 4))
+    return Table(title, columns, tuple(rows), numbers, frozenset(strong), notes=notes)
 
 
 def _scored(records: Records, metric: str) -> Family:
@@ -69,13 +59,8 @@ def _how_many(records: Records) -> str:
         else "NOT the same number of settings tried."
     )
     if plan.search is not None:
-        options = settings(
-            {
-                name: plan.search[name]
-                for name in ("sampler", "trials", "pruner")
-                if plan.search.get(name)
-            }
-        )
+        named = {name: plan.search.get(name) for name in ("sampler", "trials", "pruner")}
+        options = settings({name: value for name, value in named.items() if value})
         note += (
             f" They were searched for ({options}) with the first seed; the best of each variant was"
             " trained with all. Of them, "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from attnlab.experiments.define import is_derived, several, text
 from attnlab.experiments.report import looks
 from attnlab.experiments.report.collect import Record, Records
-from attnlab.experiments.report.comparison import Comparison, settings
+from attnlab.experiments.report.comparison import Comparison, label
 from attnlab.experiments.report.environment import Environment, version
 from attnlab.experiments.report.equality import differing, other_scale, other_test_data
 from attnlab.experiments.report.misfits import of_sweep
@@ -210,13 +210,8 @@ def _seeds(records: Records, *_: Any) -> Iterator[str]:
             " too: no seed is fresh."
         )
     else:
-        others = (
-            f"; seeds {', '.join(fresh)} are fresh."
-            if len(fresh) > 1
-            else f"; seed {fresh[0]} is fresh."
-            if fresh
-            else ": no seed is fresh."
-        )
+        others = f"; seeds {', '.join(fresh)} are fresh." if fresh else ": no seed is fresh."
+        others = f"; seed {fresh[0]} is fresh." if len(fresh) == 1 else others
         yield f"Seed {first} chose the settings, on validation, and is reported too{others}"
 
 
@@ -299,5 +294,4 @@ def _reported(comparison: Comparison) -> list[Record]:
 
 def _name(record: Record) -> str:
     """ "general seed 1", with its tuned settings."""
-    tuned = f" ({settings(record.candidate.tuned)})" if record.candidate.tuned else ""
-    return f"{record.candidate.variant}{tuned} seed {record.seed}"
+    return f"{label(record.candidate)} seed {record.seed}"

@@ -111,18 +111,6 @@ def test_all_pairs_count_for_the_best(tmp_path: Path) -> None:
     assert best(compared(tmp_path / "many", {"a": one, **rivals})) == []
 
 
-@pytest.mark.quick
-def test_one_seed_has_no_interval_and_no_winner(tmp_path: Path) -> None:
-    for method in ("model", "bootstrap"):
-        comparison = compared(tmp_path / method, {"a": (0.9,), "b": (0.1,)}, method)
-        for row in comparison.rows:
-            assert row.summary.interval is None and not row.best and row.summary.mean is not None
-        difference = comparison.rows[1].difference
-        assert difference is not None
-        assert (difference.interval, difference.p, difference.effect) == (None, None, None)
-        assert comparison.rows[1].shared == 1
-
-
 def test_bootstrap_changes_the_intervals_and_not_the_tests(tmp_path: Path) -> None:
     student, other = compared(tmp_path / "t", CLEAR), compared(tmp_path / "b", CLEAR, "bootstrap")
     for one, two in zip(student.rows, other.rows, strict=True):

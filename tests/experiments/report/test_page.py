@@ -81,9 +81,6 @@ def test_it_says_what_the_records_say(tmp_path: Path) -> None:
         "supported (4 seeds)",
         "Claim: Content beats location.",
         "12 trials: 12 done",
-    ):
-        assert part in words
-    for part in (
         "[-0.5185, -0.4815]",
         "12,353",
         "2.5 G",
@@ -91,9 +88,6 @@ def test_it_says_what_the_records_say(tmp_path: Path) -> None:
         "Attention",
         "Environment",
         "additive - location >= 0.3",
-    ):
-        assert part in words
-    for part in (
         "exact by seed, test split",
         "All 2 measures on the test split",
         "Validation beside test",

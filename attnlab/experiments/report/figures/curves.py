@@ -85,14 +85,9 @@ def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
 
 def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
     """The metrics of `wanted` that validation records have, each once."""
-    recorded = {
-        name
-        for row in comparison.rows
-        for record in row.records
-        for point in record.logged.curve
-        if point["split"] == "valid"
-        for name in point
-    }
+    records = (record for row in comparison.rows for record in row.records)
+    points = (point for record in records for point in record.logged.curve)
+    recorded = {name for point in points if point["split"] == "valid" for name in point}
     return [name for name in dict.fromkeys(wanted) if name in recorded]
 
 
@@ -183,14 +178,8 @@ def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str
 def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
     """Step to seconds, the mean over the trials of a row that have times."""
     each = [seconds for record in row.records if (seconds := seconds_at(record, steps))]
-    return (
-        {
-            step: statistics.fmean(values)
-            for step, values in zip(steps, zip(*each, strict=True), strict=True)
-        }
-        if each
-        else {}
-    )
+    means = map(statistics.fmean, zip(*each, strict=True))
+    return dict(zip(steps, means, strict=True)) if each else {}
 
 
 def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[Line]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import ranked, reach
-from attnlab.pages.html import Figure, literal
+from attnlab.pages.html import Figure, literal, table_element
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Look
 from attnlab.pages.tables import number
@@ -32,14 +32,9 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     rest = [row for row in comparison.rows if not row.values]
     named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
     more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
-    head = (
-        f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th><th'
-        ' class="number">mean</th><th class="number">n</th>'
-    )
-    table = (
-        '<table class="strips'
-        f' sortable">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
-    )
+    head = f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th>'
+    head += '<th class="number">mean</th><th class="number">n</th>'
+    table = table_element("strips sortable", head, rows)
     remarks = (
         "A dot is a seed, the upright stroke their mean, the bar its 95 % interval; without an end"
         " stroke it goes on beyond the picture.",
@@ -65,13 +60,11 @@ def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
         if row.missing
         else ""
     )
+    value = "" if mean is None else repr(mean)
     cells = [
         f'<td data-label="variant"><span>{literal(look.label)}{missing}</span></td>',
         f'<td class="strip {look.kind}" data-label="">{_strip(row, scale, base)}</td>',
-        (
-            '<td class="number" data-label="mean"'
-            f' data-value="{"" if mean is None else repr(mean)}">{number(mean)}</td>'
-        ),
+        f'<td class="number" data-label="mean" data-value="{value}">{number(mean)}</td>',
         f'<td class="number" data-label="n">{row.summary.n}</td>',
     ]
     return f'<tr data-row="{look.row}">{"".join(cells)}</tr>'

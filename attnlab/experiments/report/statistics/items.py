@@ -96,14 +96,8 @@ def compare(
     low, high = np.nanquantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
     # a score that cannot be computed counts against it
     as_large = ~(np.abs(np.concatenate(exchanged)) < abs(seen) * (1 - 1e-9))
-    return Sampled(
-        float(seen),
-        (float(low), float(high)),
-        float((1 + as_large.sum()) / (1 + resamples)),
-        items,
-        resamples,
-        len(first),
-    )
+    p = float((1 + as_large.sum()) / (1 + resamples))
+    return Sampled(float(seen), (float(low), float(high)), p, items, resamples, len(first))
 
 
 def _chunks(resamples: int, items: int) -> list[int]:

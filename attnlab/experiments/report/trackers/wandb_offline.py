@@ -47,23 +47,15 @@ class Store:
     def write(self, run: Tracked) -> None:
         """Through W&B's own client, without looking at this machine."""
         wandb, facts = self._wandb, run.facts
-        quiet = {
-            "console": "off",
-            "silent": True,
-            "disable_git": True,
-            "x_disable_meta": True,
-            "x_disable_stats": True,
-            "save_code": False,
-        }
+        quiet = {"console": "off", "silent": True, "disable_git": True, "save_code": False}
+        quiet |= {"x_disable_meta": True, "x_disable_stats": True}
         tags = [
             str(facts["variant"])[:_LONGEST_TAG],
             f"seed {facts['seed']}",
             *(["chosen"] if facts["chosen"] == "yes" else []),
         ]
-        config = {
-            **run.config,
-            **{name: facts[name] for name in ("variant", "candidate", "chosen")},
-        }
+        config = {**run.config}
+        config |= {name: facts[name] for name in ("variant", "candidate", "chosen")}
         names = {
             "project": PROJECT,
             "id": run.id,
