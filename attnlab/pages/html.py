@@ -60,14 +60,14 @@ def figure(of: Figure) -> str:
 def panels(pictures: Sequence[str], most: int | None = None, name: str = "") -> str:
     """Pictures side by side; those after the first `most` are folded, as so many more of `name`."""
     parts = [f"<figure>{picture}</figure>" for picture in pictures]
-    return first('<div class="figures">', parts, "</div>", most, name, "\n")
+    return fold_after(most, name, '<div class="figures">', parts, "</div>", "\n")
 
 
-def first(
-    begin: str, parts: Sequence[str], end: str, most: int | None, name: str, between: str = ""
+def fold_after(
+    most: int | None, name: str, begin: str, parts: Sequence[str], end: str, between: str = ""
 ) -> str:
-    """Parts inside an element that begins and ends so; those after the first `most` are folded, in
-    another one, as so many more of `name`.
+    """The first `most` parts (None: all) inside one element, `begin` to `end`, and the others folded
+    inside another one, under "N more" of `name`.
     """
     most = len(parts) if most is None else most
     shown, rest = (f"{begin}{between.join(part)}{end}" for part in (parts[:most], parts[most:]))
@@ -126,7 +126,7 @@ def fold(title: str, body: str) -> str:
 
 
 def notes(*lines: str) -> str:
-    """Notes on what stands above."""
+    """Lines as a list for below a table or a figure; empty ones are left out."""
     return f"<ul>{''.join(f'<li>{literal(line)}</li>' for line in lines if line)}</ul>"
 
 

@@ -37,12 +37,12 @@ class Look:
 
     @property
     def label(self) -> str:
-        """Its name, and whether it is the baseline."""
+        """The name of the row, with "(baseline)" after it where it is that."""
         return f"{self.name} (baseline)" if self.kind == "base" else self.name
 
     @property
     def shown(self) -> bool:
-        """Whether it is not one among many."""
+        """Whether the row stands out, in a colour or as the baseline."""
         return self.kind != "other"
 
 
@@ -84,10 +84,9 @@ class Chart:
         """Draw marks that belong to a row; `about` is shown under the pointer."""
         inside = "".join(marks)
         if inside:
-            self._parts.append(
-                f'<g class="{look.kind}"'
-                f' data-row="{look.row}"><title>{html.escape(about)}</title>{inside}</g>'
-            )
+            title = f"<title>{html.escape(about)}</title>"
+            row = f'<g class="{look.kind}" data-row="{look.row}">'
+            self._parts.append(f"{row}{title}{inside}</g>")
 
     def draw(self, mark: str) -> None:
         """Draw a mark that belongs to no row."""
@@ -106,10 +105,8 @@ class Chart:
 
     def dot(self, point: Point, kind: str = "dot", radius: float = 3.0) -> str:
         """A dot."""
-        return (
-            f'<circle class="{kind}" cx="{_short(self.x(point[0]))}"'
-            f' cy="{_short(self.y(point[1]))}" r="{_short(radius)}"/>'
-        )
+        x, y = _short(self.x(point[0])), _short(self.y(point[1]))
+        return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{_short(radius)}"/>'
 
     def cross(self, point: Point) -> str:
         """A small cross."""
@@ -119,10 +116,8 @@ class Chart:
     def upright(self, at: float, low: float, high: float) -> str:
         """A line from `low` to `high` above `at`, cut at the ends of the axis."""
         x = _short(self.x(at))
-        return (
-            f'<path class="thin" d="M{x}'
-            f' {_short(self.y.clipped(low))}V{_short(self.y.clipped(high))}"/>'
-        )
+        begin, end = (_short(self.y.clipped(y)) for y in (low, high))
+        return f'<path class="thin" d="M{x} {begin}V{end}"/>'
 
     def name(self, point: Point, text: str, longest: int = 16) -> str:
         """A name beside a point, at the first of four places that is free; "" if none is."""

@@ -129,11 +129,8 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
     if origin is Annotated:
         return _narrow(fit(value, inner[0], where), kind, where)
     if origin is typing.Literal:
-        return (
-            value
-            if any(value == allowed and type(value) is type(allowed) for allowed in inner)
-            else _refuse(value, kind, where)
-        )
+        is_allowed = any(value == allowed and type(value) is type(allowed) for allowed in inner)
+        return value if is_allowed else _refuse(value, kind, where)
     if dataclasses.is_dataclass(origin):
         fields = {field.name: _required(field) for field in dataclasses.fields(origin)}
         return origin(**_fit_fields(value, origin, fields, where, others=False))  # type: ignore[operator]
@@ -201,11 +198,8 @@ def _is_called(value: Any, kind: Any) -> bool:
         for name, hint in _hints(kind).items()
         if typing.get_origin(hint) is typing.Literal
     }
-    return all(
-        value.get(name) in literals
-        for name, literals in fixed.items()
-        if isinstance(value.get(name), str)
-    )
+    words = {name: word for name in fixed if isinstance(word := value.get(name), str)}
+    return all(word in fixed[name] for name, word in words.items())
 
 
 def _narrow(value: Any, kind: Any, where: str) -> Any:
@@ -215,11 +209,8 @@ def _narrow(value: Any, kind: Any, where: str) -> Any:
     elif kind == Finite:
         good = math.isfinite(value)
     else:
-        good = (
-            value not in ("", ".", "..")
-            and not {"/", "\\", "\0"} & set(value)
-            and len(value.encode()) < 256
-        )
+        plain = value not in ("", ".", "..") and not {"/", "\\", "\0"} & set(value)
+        good = plain and len(value.encode()) < 256
     return value if good else _refuse(value, kind, where)
 
 
@@ -277,7 +268,5 @@ def _is_flatter(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested no deeper than that."""
     if not isinstance(value, list | dict):
         return True
-    return levels > 0 and all(
-        _is_flatter(member, levels - 1)
-        for member in (value.values() if isinstance(value, dict) else value)
-    )
+    members = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_flatter(member, levels - 1) for member in members)

@@ -125,11 +125,10 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
 
 def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     """Measures as values of JSON; what is None is left out."""
+    fields = {name: dataclasses.asdict(measure) for name, measure in measures.items()}
     return {
-        name: {
-            key: value for key, value in dataclasses.asdict(measure).items() if value is not None
-        }
-        for name, measure in measures.items()
+        name: {key: value for key, value in each.items() if value is not None}
+        for name, each in fields.items()
     }
 
 

@@ -68,11 +68,8 @@ class Code:
         modules = {
             name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
         }
-        return {
-            "modules": modules,
-            "files": {name: _entry(source) for name, source in self.files.items()},
-            "accepted": [],
-        }
+        files = {name: _entry(source) for name, source in self.files.items()}
+        return {"modules": modules, "files": files, "accepted": []}
 
     def keep(self, folder: Path) -> list[str]:
         """Write the copies below `folder`; a line for each file that is a link, of which what it
@@ -104,14 +101,10 @@ def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path |
         if source is None:
             continue
         folder = kind.replace("_", "-")  # no module is called so
-        beside = [
-            source,
-            *own_files.closure(own_files.imports(source.content, "", False))[0].values(),
-        ]
-        copies |= {
-            f"{folder}/{source.copy}": dataclasses.replace(source, copy=f"{folder}/{source.copy}")
-            for source in beside
-        }
+        imported, _ = own_files.closure(own_files.imports(source.content, "", False))
+        for part in (source, *imported.values()):
+            copy = f"{folder}/{part.copy}"
+            copies[copy] = dataclasses.replace(part, copy=copy)
     modules, sought = own_files.closure(
         module for config in configs for module in own_files.named(config)
     )
@@ -133,19 +126,16 @@ class Change:
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         if self.now is None and path.exists():
-            how = "cannot be imported from here" if self.elsewhere else "is no longer imported"
-            return f"{shown} {how}"
-        how = "is gone" if self.now is None else "is new" if self.was is None else "has changed"
-        return f"{shown} {how}"
+            state = "cannot be imported from here" if self.elsewhere else "is no longer imported"
+            return f"{shown} {state}"
+        state = "is gone" if self.now is None else "is new" if self.was is None else "has changed"
+        return f"{shown} {state}"
 
     @property
     def elsewhere(self) -> bool:
         """Whether its file is there, but not where Python looks for modules now."""
-        return (
-            self.now is None
-            and Path(self.file).exists()
-            and own_files.located(self.module) == (None, None)
-        )
+        present = self.now is None and Path(self.file).exists()
+        return present and own_files.located(self.module) == (None, None)
 
 
 def check_record(record: Any) -> None:
@@ -197,12 +187,8 @@ def of_part(record: Record | None, code: Code) -> Record | None:
     """
     if record is None:
         return None
-    return {
-        **record,
-        "modules": {
-            name: entry for name, entry in record["modules"].items() if name in code.sought
-        },
-    }
+    modules = {name: entry for name, entry in record["modules"].items() if name in code.sought}
+    return {**record, "modules": modules}
 
 
 def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
@@ -300,11 +286,8 @@ def accepted(record: Record, code: Code, folder: Path, step: int | None = None) 
             source = code.modules[change.module]
             _write(folder / below / source.copy, source.content)
             modules[change.module] = _entry(source, f"{below}/{source.copy}")
-    return {
-        **record,
-        "modules": modules,
-        "accepted": [*record["accepted"], word(digests(record), code.digests, step)],
-    }
+    words = [*record["accepted"], word(digests(record), code.digests, step)]
+    return {**record, "modules": modules, "accepted": words}
 
 
 def _short(digest: str | None) -> str:
@@ -320,13 +303,8 @@ def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None
         for name in {**was, **now}
         if was.get(name) != now.get(name)
     }
-    return {
-        "time": timestamp(),
-        "by": _person(),
-        "command": list(sys.argv),
-        "step": step,
-        "changed": changed,
-    }
+    who = {"time": timestamp(), "by": _person(), "command": list(sys.argv)}
+    return {**who, "step": step, "changed": changed}
 
 
 def saved_step(workdir: Path) -> int | None:
@@ -343,11 +321,8 @@ def saved_step(workdir: Path) -> int | None:
 
 
 def _entry(source: Source, copy: str | None = None) -> dict[str, str]:
-    return {
-        "file": source.file,
-        "sha256": source.sha256,
-        **({} if copy is None else {"copy": copy}),
-    }
+    entry = {"file": source.file, "sha256": source.sha256}
+    return entry if copy is None else {**entry, "copy": copy}
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -93,11 +93,8 @@ class Metrics:
         )
         digest = hashlib.sha256(content)
         if extent is not None and {"bytes": len(content), "sha256": digest.hexdigest()} != extent:
-            raise UserError(
-                _not_as_written(
-                    self.path, last, None if old is None else len(content), extent["bytes"]
-                )
-            )
+            size = None if old is None else len(content)
+            raise UserError(_not_as_written(self.path, last, size, extent["bytes"]))
         drop_torn_line(self._timing.path)
         if self._events is not None:
             self._events.forget_from(last + 1)
@@ -172,9 +169,8 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
       UserError: a whole line is no record of that kind (file and line number).
     """
     path = Path(path)
-    return (
-        [record for _, record in _records(path, path.read_bytes(), kind)] if path.exists() else []
-    )
+    content = path.read_bytes() if path.exists() else b""
+    return [record for _, record in _records(path, content, kind)]
 
 
 def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:

@@ -89,9 +89,5 @@ def frame(data: bytes) -> bytes:
     from tensorboardX.record_writer import masked_crc32c
 
     length = struct.pack("<Q", len(data))
-    return (
-        length
-        + struct.pack("<I", masked_crc32c(length))
-        + data
-        + struct.pack("<I", masked_crc32c(data))
-    )
+    checks = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
+    return length + checks[0] + data + checks[1]

@@ -30,6 +30,7 @@ from attnlab.records.files import write_atomic
 
 BY_SEED, APART = "by seed", "as two samples"
 _NAMES = ("A", "B")
+_OPEN = (None, None)  # the ends of an interval that there is not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,10 +148,8 @@ def table(sweeps: Across) -> Table:
 
 def differing(sweeps: Across) -> Table:
     """What differs: experiment, environment, settings of variants that both have."""
-    a, b = (
-        {**_plan_settings(side.records.plan), **_facts(side.records)}
-        for side in (sweeps.first, sweeps.second)
-    )
+    sides = (sweeps.first.records, sweeps.second.records)
+    a, b = ({**_plan_settings(records.plan), **_facts(records)} for records in sides)
     names = [
         name for name in dict.fromkeys((*a, *b)) if a.get(name, "absent") != b.get(name, "absent")
     ]
@@ -170,11 +169,7 @@ def as_csv(sweeps: Across) -> str:
     rows = [["variant", *sides, *gap, "compared", "remark"]]
     for pair in sweeps.pairs:
         numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
-        numbers += (
-            [None] * 3
-            if pair.gap is None
-            else [pair.gap.mean, *(pair.gap.interval or (None, None))]
-        )
+        numbers += [pair.gap.mean, *(pair.gap.interval or _OPEN)] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
     return csv_text.as_csv(rows)
@@ -229,11 +224,8 @@ def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> 
     name = first.name if first.name == second.name else f"{first.name} = {second.name}"
     why = _unpaired(first, second, basis.split)
     remarks = [f"not paired: {why}"] if why else []
-    remarks += [
-        f"{side}: {reason}"
-        for side, row in zip(_NAMES, (first, second), strict=True)
-        for reason in row.missing
-    ]
+    for side, row in zip(_NAMES, (first, second), strict=True):
+        remarks += (f"{side}: {reason}" for reason in row.missing)
     if apart := other_scale(first.records, second.records, basis.metric):
         remarks = [f"not compared: {apart}"]
     seen = not apart and first.values and second.values
@@ -269,11 +261,9 @@ def _gap(gap: Gap | None) -> tuple[str, str, str]:
 
 
 def _figures(row: Row | None) -> list[Any]:
-    return (
-        [None] * 4
-        if row is None
-        else [row.summary.n, row.summary.mean, *(row.summary.interval or (None, None))]
-    )
+    if row is None:
+        return [None] * 4
+    return [row.summary.n, row.summary.mean, *(row.summary.interval or _OPEN)]
 
 
 def _plan_settings(plan: Plan) -> dict[str, str]:
@@ -294,17 +284,12 @@ def _plan_settings(plan: Plan) -> dict[str, str]:
 def _facts(records: Records) -> dict[str, str]:
     """The machines of the trials and their data; several values if they differ within a sweep."""
     machines = environment(records.trials)
-    facts = {
-        **machines.shared,
-        **{name: "; ".join(values) for name, values in machines.differing.items()},
-    }
-    data = [record.data for record in records.trials]
-    splits = dict.fromkeys(split for digests in data for split in digests)
-    read = {
-        split: dict.fromkeys(digests[split][:12] for digests in data if split in digests)
-        for split in splits
-    }
-    return facts | {f"{split} data": "; ".join(digests) for split, digests in read.items()}
+    differing = {name: "; ".join(values) for name, values in machines.differing.items()}
+    read: dict[str, dict[str, None]] = {}
+    for split, digest in (pair for record in records.trials for pair in record.data.items()):
+        read.setdefault(f"{split} data", {})[digest[:12]] = None
+    data = {name: "; ".join(digests) for name, digests in read.items()}
+    return {**machines.shared, **differing, **data}
 
 
 def _settings(sweeps: Across) -> list[tuple[str, str, str, str]]:

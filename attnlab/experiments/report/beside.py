@@ -31,8 +31,7 @@ def measures(comparison: Comparison) -> Table | None:
     basis = comparison.basis
     if basis.split != "test":
         return None
-    records = (record for row in comparison.rows for record in row.records)
-    recorded = (name for record in records for name in record.scores["test"])
+    recorded = (name for record in comparison.records for name in record.scores["test"])
     others = (name for name in recorded if name not in BOOKKEEPING)
     names = list(dict.fromkeys((*([] if basis.derived else [basis.metric]), *others)))
     if len(names) < 2:
@@ -48,14 +47,8 @@ def measures(comparison: Comparison) -> Table | None:
         f" nothing was corrected for looking at {len(names)} measures."
     )
     numbers = frozenset(range(1, len(names) + 1))
-    return Table(
-        f"All {len(names)} measures on the test split",
-        ("variant", *names),
-        tuple(rows),
-        numbers,
-        strong=best,
-        notes=(note,),
-    )
+    title, heads = f"All {len(names)} measures on the test split", ("variant", *names)
+    return Table(title, heads, tuple(rows), numbers, strong=best, notes=(note,))
 
 
 def validation(records: Records, comparison: Comparison) -> Table | None:
@@ -84,13 +77,8 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
         ),
     )
     columns = ("variant", "chosen settings", *heads)
-    made = Table(
-        "Validation beside test",
-        columns,
-        tuple(rows),
-        frozenset(range(2, len(columns))),
-        notes=notes,
-    )
+    numbers = frozenset(range(2, len(columns)))
+    made = Table("Validation beside test", columns, tuple(rows), numbers, notes=notes)
     filled = [place for place in range(len(columns)) if not {row[place] for row in rows} <= {NONE}]
     return made.at([0, *(place for place in filled if place)])
 
@@ -98,8 +86,7 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
     """Row to the mean and interval of a measure on the test split, by the model of all rows."""
     values = {row.name: scores(row.records, "test", name) for row in comparison.rows}
-    records = [record for row in comparison.rows for record in row.records]
-    family = Family(values, scale=scale(records, "test", name))
+    family = Family(values, scale=scale(comparison.records, "test", name))
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
 
 

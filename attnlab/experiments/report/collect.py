@@ -204,6 +204,11 @@ class Records:
         return self.choice is not None and self.choice.candidate(candidate.variant) == candidate.id
 
     @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        """The seeds by which settings are chosen: the first one alone where they are searched for."""
+        return tuple(self.plan.seeds if self.plan.search is None else self.plan.seeds[:1])
+
+    @property
     def wanted(self) -> tuple[Record, ...]:
         """The trials that the answer needs: all, and once the choice is frozen those of the chosen
         candidates.
@@ -230,7 +235,8 @@ def collect(directory: Path) -> Records:
     """
     plan = Plan.of_sweep(directory)
     candidates = [candidate.id for variant in plan.variants for candidate in plan.of(variant)]
-    trials = sorted(plan.trials(), key=lambda trial: candidates.index(trial.candidate.id))
+    trials = [trial for trial in plan.trials() if trial.candidate.id in candidates]
+    trials.sort(key=lambda trial: candidates.index(trial.candidate.id))
     recorded = tuple(_record(trial, directory, plan) for trial in trials)
     return Records(plan, Choice.read(directory), recorded, looked(directory))
 
@@ -340,7 +346,7 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
         lasted = (event["time"] if event["event"] == "step" else heard) - first
         if event["event"] == "end" and event.get("seconds") is not None:
             lasted = event["seconds"]
-        seconds += lasted - (heard - first)
+        seconds = seconds + lasted - (heard - first)
         steps += max(0, int(event["step"] - reached))
         heard, reached = first + lasted, max(reached, event["step"])
     cores = {len(event["cores"]) for event in events if isinstance(event.get("cores"), list)}

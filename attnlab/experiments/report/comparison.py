@@ -15,7 +15,7 @@ from typing import Any
 
 from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
-from attnlab.experiments.report.collect import Record, Records, median_pace
+from attnlab.experiments.report.collect import Record, Records, Shown, median_pace
 from attnlab.experiments.report.derived import absent, value
 from attnlab.experiments.report.equality import Apart, apart, unlike
 from attnlab.experiments.report.looks import ALPHA, level
@@ -87,15 +87,8 @@ class Row:
     @property
     def peak(self) -> tuple[float | None, int]:
         """Bytes: the most memory of any of its trials; and how many trials shared it."""
-        costs = [record.cost for record in self.records]
-        return max(
-            (
-                (cost.peak_bytes, cost.most_together)
-                for cost in costs
-                if cost.peak_bytes is not None
-            ),
-            default=(None, 1),
-        )
+        costs = [record.cost for record in self.records if record.cost.peak_bytes is not None]
+        return max(((cost.peak_bytes, cost.most_together) for cost in costs), default=(None, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +115,17 @@ class Comparison:
     whole: Family
     alpha: float = ALPHA
     apart: Apart = dataclasses.field(default_factory=Apart)
+
+    @property
+    def records(self) -> list[Record]:
+        """The trials of all rows."""
+        return [record for row in self.rows for record in row.records]
+
+    @property
+    def shown(self) -> dict[int, Shown]:
+        """Place of a row to what its first trial shows of the test examples; {} before the choice."""
+        rows = enumerate(self.rows) if self.frozen else ()
+        return {place: row.records[0].shown for place, row in rows if row.records}
 
     def row(self, variant: str) -> Row | None:
         """The row of a variant; None before the choice."""
@@ -209,7 +213,7 @@ def settings(values: Mapping[str, Any]) -> str:
 
 
 def scores(records: Iterable[Record], split: str, metric: str) -> dict[int, float]:
-    """Seed to score, of the trials of one candidate that have one."""
+    """Seed to score on a split, for those trials of one candidate that have the score."""
     numbers = {record.seed: record.scores[split].get(metric) for record in records}
     return {seed: number for seed, number in numbers.items() if number is not None}
 
@@ -218,8 +222,8 @@ def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
     """What the records of all trials say of a measure: bounds if all have the same, and the least
     of their counts.
     """
-    known = [record.measures[split] for record in records]
-    measures = [measures[metric] for measures in known if metric in measures]
+    recorded = [record.measures[split] for record in records]
+    measures = [named[metric] for named in recorded if metric in named]
     bounds = {(measure.low, measure.high) for measure in measures}
     if len(bounds) != 1:
         return UNBOUNDED
@@ -260,8 +264,5 @@ def _why(record: Record, basis: Basis) -> str:
         return record.seen.word
     if is_derived(basis.metric):
         return absent(basis.metric)
-    return (
-        f"has no finite {basis.metric} up to {LARGEST:g}"
-        if record.scores[basis.split]
-        else "not scored yet"
-    )
+    lacks = f"has no finite {basis.metric} up to {LARGEST:g}"
+    return lacks if record.scores[basis.split] else "not scored yet"

@@ -49,19 +49,11 @@ class Contents:
     def extent(self) -> str:
         """What was run: variants, seeds and the states of the trials."""
         plan, wanted = self.records.plan, self.records.wanted
-        trials = [
-            record
-            for record in self.records.trials
-            if record in wanted or record.seen.state != "pending"
-        ]
-        states = ", ".join(
-            f"{number} {state}"
-            for state, number in counts(record.seen for record in trials).items()
-        )
-        return (
-            f"{len(plan.variants)} variants, seeds {', '.join(map(str, plan.seeds))}; {len(trials)}"
-            f" trials: {states}"
-        )
+        trials = self.records.trials
+        seen = [run.seen for run in trials if run in wanted or run.seen.state != "pending"]
+        states = ", ".join(f"{number} {state}" for state, number in counts(seen).items())
+        seeds = ", ".join(map(str, plan.seeds))
+        return f"{len(plan.variants)} variants, seeds {seeds}; {len(seen)} trials: {states}"
 
     @property
     def unfinished(self) -> str:
@@ -88,7 +80,7 @@ class Contents:
 
     @functools.cached_property
     def searched(self) -> dict[str, list[Tried]]:
-        """The settings that were tried for each variant with at least three scores."""
+        """The settings that were tried, by variant; see `figures.search.searched`."""
         return searched(self.records)
 
     @functools.cached_property
@@ -106,11 +98,5 @@ def gather(directory: Path, method: str = "model") -> Contents:
     """
     records = collect(directory)
     comparison = compare(records, method)
-    where = environment(records.trials)
-    return Contents(
-        records,
-        comparison,
-        judge(comparison, records.plan.claim),
-        where,
-        warnings(records, comparison, where),
-    )
+    where, verdict = environment(records.trials), judge(comparison, records.plan.claim)
+    return Contents(records, comparison, verdict, where, warnings(records, comparison, where))

@@ -55,11 +55,8 @@ def environment(records: Sequence[Record]) -> Environment:
 
 def shared(environment: Environment, records: Records) -> Table:
     """What all trials have alike, and how many records are of an older version."""
-    notes = (
-        []
-        if environment.differing
-        else ["Nothing recorded of the environment differs between trials."]
-    )
+    alike = ["Nothing recorded of the environment differs between trials."]
+    notes = [] if environment.differing else alike
     manifests = [record.manifest for record in records.trials if record.manifest is not None]
     older = sum(manifest.version < RUN for manifest in manifests)
     if older or records.plan.version < SWEEP:
@@ -105,13 +102,8 @@ def _facts(manifest: Manifest) -> dict[str, str]:
         for word in (manifest.own_code or {}).get("accepted", ())
         for name, change in word["changed"].items()
     }
-    return (
-        facts
-        | manifest.packages
-        | {f"{split} data": str(digest)[:12] for split, digest in data.items()}
-        | own_code
-        | mixed
-    )
+    read = {f"{split} data": str(digest)[:12] for split, digest in data.items()}
+    return facts | manifest.packages | read | own_code | mixed
 
 
 def version(code: Mapping[str, Any] | None) -> str:
@@ -125,11 +117,9 @@ def version(code: Mapping[str, Any] | None) -> str:
 
 
 def _flat(devices: Any) -> str:
-    return (
-        ", ".join(f"{key} {value}" for key, value in devices.items())
-        if isinstance(devices, dict)
-        else str(devices)
-    )
+    if not isinstance(devices, dict):
+        return str(devices)
+    return ", ".join(f"{key} {value}" for key, value in devices.items())
 
 
 def _first_trials(trials: Sequence[str]) -> str:

@@ -285,11 +285,8 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
         names = [
             name for name in {**first, **second} if first.get(name, NONE) != second.get(name, NONE)
         ]
-        return (
-            f"another {several(names)}"
-            if names
-            else f"{left[0][:_DIGITS]}, not {right[0][:_DIGITS]}"
-        )
+        digests = f"{left[0][:_DIGITS]}, not {right[0][:_DIGITS]}"
+        return f"another {several(names)}" if names else digests
     return ""
 
 
@@ -298,9 +295,7 @@ def _read(records: Sequence[Record]) -> set[Read]:
     scored = [record for record in records if record.scores["test"]]
     configs = {record.candidate.id: record.candidate.config for record in scored}
     settings = {
-        name: json.dumps(
-            {key: value for key, value in flat(config).items() if is_below(key, _TEST_DATA)}
-        )
-        for name, config in configs.items()
+        name: json.dumps({key: flats[key] for key in flats if is_below(key, _TEST_DATA)})
+        for name, flats in ((name, flat(config)) for name, config in configs.items())
     }
     return {(record.data.get("test", ""), settings[record.candidate.id]) for record in scored}

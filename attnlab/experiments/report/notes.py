@@ -99,23 +99,14 @@ def _no_best(comparison: Comparison) -> list[str]:
 
 def _could_find(comparison: Comparison, baseline: str) -> list[str]:
     """The power of the seeds, if a difference is undecided."""
-    rows = [
-        row
-        for row in comparison.rows
-        if row.difference is not None and row.difference.p is not None
-    ]
-    if all(
-        row.difference is not None and (row.difference.p or 0.0) < comparison.alpha for row in rows
-    ):
+    differences = {row.name: row.difference for row in comparison.rows if row.difference}
+    tested = {name: gap.p for name, gap in differences.items() if gap.p is not None}
+    if all(p < comparison.alpha for p in tested.values()):
         return []
-    gaps = [
-        gap for row in rows if (gap := comparison.family.detectable(row.name, baseline)) is not None
-    ]
-    return (
-        [f"With these seeds a difference of {max(gaps):.2g} is found with probability {CHANCE:g}."]
-        if gaps
-        else []
-    )
+    least = [comparison.family.detectable(name, baseline) for name in tested]
+    gaps = [gap for gap in least if gap is not None]
+    with_these = f"With these seeds a difference of {max(gaps, default=0.0):.2g} is found"
+    return [f"{with_these} with probability {CHANCE:g}."] * bool(gaps)
 
 
 def cost_notes(records: Records) -> list[str]:

@@ -31,17 +31,12 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
             if name not in whole.columns:
                 raise UserError(f"--columns: no column {name!r}; {nearest(name, whole.columns)}")
         chosen = whole.only(columns)
-        return (
-            chosen
-            if set(columns) & set(tables.COSTS)
-            else dataclasses.replace(chosen, notes=score_notes(records, comparison))
-        )
-    heads: tuple[str, ...] = (
-        "variant",
-        comparison.basis.metric,
-        f"difference to {records.plan.baseline}",
-    )
-    heads = heads if comparison.basis.split == "test" else heads[:2]
+        if set(columns) & set(tables.COSTS):
+            return chosen
+        return dataclasses.replace(chosen, notes=score_notes(records, comparison))
+    heads: tuple[str, ...] = ("variant", comparison.basis.metric)
+    if comparison.basis.split == "test":
+        heads = (*heads, f"difference to {records.plan.baseline}")
     rows = tuple(
         (row.name, mean(row.summary.mean, row.summary.interval), _difference(row))[: len(heads)]
         for row in comparison.rows

@@ -42,13 +42,8 @@ def write(
         a full disk; nothing is half written.
     """
     contents = gather(directory, method)
-    made = {
-        "report.md": document,
-        "report.csv": as_csv,
-        "report.html": page,
-        "report.json": as_json,
-    }
-    written = {name: make(contents) for name, make in made.items()}
+    made = {"md": document, "csv": as_csv, "html": page, "json": as_json}
+    written = {f"report.{ending}": make(contents) for ending, make in made.items()}
     if tex:
         written["report.tex"] = latex(paper(contents.records, contents.comparison, columns))
     written["trials.csv"] = as_wide_csv(contents.records)
@@ -86,13 +81,8 @@ def document(contents: Contents) -> str:
 def show(contents: Contents, stream: TextIO | None = None) -> None:
     """Print the question, the results and the verdict."""
     plan = contents.records.plan
-    print(
-        f"\n{plan.question}",
-        *(f"warning: {warning.text}" for warning in contents.warnings),
-        contents.extent,
-        sep="\n",
-        file=stream,
-    )
+    first = (f"warning: {warning.text}" for warning in contents.warnings)
+    print(f"\n{plan.question}", *first, contents.extent, sep="\n", file=stream)
     if contents.unfinished:
         print(contents.unfinished, file=stream)
     for section, part in contents.parts:

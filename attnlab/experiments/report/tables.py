@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.experiments.define import is_derived, several, text
+from attnlab.experiments.define import several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
 from attnlab.experiments.report.comparison import Basis, Comparison, Row
@@ -80,10 +80,8 @@ def direction(basis: Basis) -> str:
 def heading(basis: Basis) -> str:
     """What is compared: "exact on the test split, higher is better"."""
     where = f"on the {'test' if basis.split == 'test' else 'validation'} split"
-    return (
-        f"{basis.metric} {'of the trials' if is_derived(basis.metric) else where},"
-        f" {direction(basis)}"
-    )
+    where = "of the trials" if basis.derived else where
+    return f"{basis.metric} {where}, {direction(basis)}"
 
 
 def _result(
@@ -112,11 +110,8 @@ def _result(
         NONE if counted.transcendentals is None else least + scaled(counted.transcendentals),
     )
     taken = (f"{candidate.parameters:,}", *work, milliseconds(*row.pace), memory(*row.peak))
-    held = (
-        NONE
-        if records.plan.budget is None
-        else budget(candidate) + _but(candidate.variant, baseline, unequal)
-    )
+    held = budget(candidate) + _but(candidate.variant, baseline, unequal)
+    held = NONE if records.plan.budget is None else held
     return (*means, *_difference(row, baseline, gap), *taken, held, "; ".join(remarks))
 
 
@@ -132,12 +127,8 @@ def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
 def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, str, str, str]:
     if gap is None:
         return (BASELINE if row.candidate.variant == baseline else NONE, NONE, NONE, NONE)
-    return (
-        signed(gap.mean),
-        interval(gap.interval),
-        p_value(gap.p),
-        NONE if gap.effect is None else f"{gap.effect:+.2f}",
-    )
+    effect = NONE if gap.effect is None else f"{gap.effect:+.2f}"
+    return signed(gap.mean), interval(gap.interval), p_value(gap.p), effect
 
 
 def budget(candidate: Candidate) -> str:
@@ -177,12 +168,8 @@ def _contrast(judged: Judged) -> tuple[str, ...]:
     numbers = (None,) * 3 if decision is None else (decision.mean, decision.lower, decision.upper)
     rests = f" (by its {decision.rests} bound)" if decision is not None and decision.rests else ""
     outcome = judged.outcome + (f": {judged.why}" if judged.why else rests)
-    return (
-        judged.text,
-        f"{judged.seeds}",
-        *map(number, numbers),
-        f"{outcome}; {hint(judged)}" if judged.power else outcome,
-    )
+    outcome = f"{outcome}; {hint(judged)}" if judged.power else outcome
+    return judged.text, f"{judged.seeds}", *map(number, numbers), outcome
 
 
 def variants(records: Records) -> Table:
@@ -193,12 +180,8 @@ def variants(records: Records) -> Table:
         for variant, settings in plan.variants.items()
     )
     base = f"All: {plan.config}" + (f" with {_written(plan.base)}." if plan.base else ".")
-    table = Table(
-        "What is compared",
-        ("variant", "its settings", "set by the budget"),
-        rows,
-        notes=(base, *_differing(records)),
-    )
+    columns = ("variant", "its settings", "set by the budget")
+    table = Table("What is compared", columns, rows, notes=(base, *_differing(records)))
     return table if plan.budget is not None else table.only(table.columns[:2])
 
 

@@ -39,13 +39,10 @@ def _scored(records: Records, metric: str) -> Family:
     one that it looks at.
     """
     plan = records.plan
-    first = plan.seeds[:1] if plan.search is not None else plan.seeds
-    values = {
-        candidate.id: scores(
-            [run for run in records.of(candidate) if run.seed in first], "valid", metric
-        )
-        for candidate in plan.candidates
-    }
+    values = {}
+    for candidate in plan.candidates:
+        runs = [run for run in records.of(candidate) if run.seed in records.tuning_seeds]
+        values[candidate.id] = scores(runs, "valid", metric)
     return Family(values, plan.select["mode"], scale(records.trials, "valid", metric))
 
 
@@ -53,11 +50,8 @@ def _how_many(records: Records) -> str:
     """How many settings each variant had, and how a search chose them."""
     plan = records.plan
     tried = {len(plan.of(variant)) for variant in plan.variants}
-    note = "Each variant had " + (
-        f"{tried.pop()} settings tried."
-        if len(tried) == 1
-        else "NOT the same number of settings tried."
-    )
+    number = f"{tried.pop()}" if len(tried) == 1 else "NOT the same number of"
+    note = f"Each variant had {number} settings tried."
     if plan.search is not None:
         named = {name: plan.search.get(name) for name in ("sampler", "trials", "pruner")}
         options = settings({name: value for name, value in named.items() if value})

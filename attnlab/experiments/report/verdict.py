@@ -146,11 +146,8 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
         return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
     near = all(row is not None and row.name in comparison.family.values for row in rows.values())
     family = comparison.family if near else comparison.whole
-    decision = family.contrast(
-        {str(row and row.name): weights[variant] for variant, row in rows.items()},
-        at_least,
-        contrasts,
-    )
+    by_row = {str(row and row.name): weights[variant] for variant, row in rows.items()}
+    decision = family.contrast(by_row, at_least, contrasts)
     if lost := _lost(rows):
         why = f"not every seed has a number ({lost})"
         return Judged(text, at_least, min(numbers), decision, UNDECIDED, why)
@@ -232,11 +229,9 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
     """
     if mode == "min" and len(weights) == 2 and set(weights.values()) == {1.0, -1.0}:
         good, bad = sorted(weights, key=lambda variant: weights[variant])
-        size = f"better than {bad} by {at_least:g}" if at_least > 0 else f"better than {bad}"
-        return (
-            f"{good} {size if at_least >= 0 else f'no worse than {bad} by {-at_least:g}'}:"
-            f" {describe(weights, at_least)}"
-        )
+        order = f"better than {bad}" if at_least >= 0 else f"no worse than {bad}"
+        by = f" by {abs(at_least):g}" if at_least else ""
+        return f"{good} {order}{by}: {describe(weights, at_least)}"
     alike: dict[float, list[str]] = {}
     for variant, weight in weights.items():
         alike.setdefault(weight, []).append(variant)
@@ -245,11 +240,8 @@ def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -
         sign = " - " if weight < 0 else " + "
         averaged = len(variants) > 1 and math.isclose(abs(weight) * len(variants), 1)
         size = "" if abs(weight) == 1 else f"{abs(weight):g} x "
-        text += sign + (
-            f"mean({', '.join(variants)})"
-            if averaged
-            else sign.join(size + name for name in variants)
-        )
+        summed = sign.join(size + name for name in variants)
+        text += sign + (f"mean({', '.join(variants)})" if averaged else summed)
     return f"{text.removeprefix(' + ').lstrip()} >= {at_least:g}"
 
 

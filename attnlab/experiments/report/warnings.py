@@ -79,7 +79,7 @@ def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterat
 
 def _records(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
     trials: dict[str, list[str]] = {}
-    for name, misfit in of_sweep(records, _reported(comparison)):
+    for name, misfit in of_sweep(records, comparison.records):
         trials.setdefault(misfit, []).append(name)
     for misfit, names in trials.items():
         yield (
@@ -138,7 +138,7 @@ def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[
 
 
 def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    reported = _reported(comparison)
+    reported = comparison.records
     versions: dict[str, list[str]] = {}
     for record in reported:
         if record.manifest is not None:
@@ -180,20 +180,16 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
     """Numbers of standing candidates that are the least or the largest of what was tried for the
     variant.
     """
-    at: dict[str, list[str]] = {}
+    at: dict[tuple[str, str], list[str]] = {}
     for variant in records.plan.variants:
         standing, candidates = records.representative(variant), records.plan.of(variant)
         for key, value in standing.tuned.items() if standing else ():
             tunings = [candidate.tuned for candidate in candidates]
             tried = sorted({tuned[key] for tuned in tunings if is_finite(tuned.get(key))})
             if is_finite(value) and len(tried) > 1 and value in (tried[0], tried[-1]):
-                at.setdefault(
-                    f"{key}={text(value)}|{text(tried[0])} to {text(tried[-1])}", []
-                ).append(variant)
-    edges = [
-        f"{key.partition('|')[0]} of {several(variants)} ({key.partition('|')[2]})"
-        for key, variants in at.items()
-    ]
+                edge = (f"{key}={text(value)}", f"{text(tried[0])} to {text(tried[-1])}")
+                at.setdefault(edge, []).append(variant)
+    edges = [f"{where} of {several(names)} ({tried})" for (where, tried), names in at.items()]
     if edges:
         yield f"At the edge of what was tried: {'; '.join(edges)}. What is best may lie beyond."
 
@@ -216,7 +212,7 @@ def _seeds(records: Records, *_: Any) -> Iterator[str]:
 
 
 def _retried(_: Records, comparison: Comparison, __: Environment) -> Iterator[str]:
-    again = [_name(record) for record in _reported(comparison) if record.effort.retries]
+    again = [_name(record) for record in comparison.records if record.effort.retries]
     if again:
         yield f"Failed and run again: {several(again)}."
 
@@ -242,7 +238,7 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
 
 def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
     planned, other = records.plan.cores, list[str]()
-    for record in _reported(comparison):
+    for record in comparison.records:
         if record.manifest is not None and record.manifest.devices.get("kind") == "cpu":
             numbers = [number for number in record.effort.cores if number != planned]
             other += [f"{_name(record)} ({number})" for number in numbers]
@@ -257,13 +253,9 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
 
 
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
-    names = [
-        name
-        for name in environment.differing
-        if name not in ("code", "commit")
-        and not name.startswith("your code")
-        and not name.endswith(" data")
-    ]
+    named = (name for name in environment.differing if name not in ("code", "commit"))
+    names = [name for name in named if not name.startswith("your code")]
+    names = [name for name in names if not name.endswith(" data")]
     if names:
         yield f"The trials differ in {several(names)}: see 'What differs between trials'."
 
@@ -286,10 +278,6 @@ KINDS: Mapping[str, Lines] = {
     "environment": _environment,
 }
 """Every kind of warning with what finds it, the gravest first."""
-
-
-def _reported(comparison: Comparison) -> list[Record]:
-    return [record for row in comparison.rows for record in row.records]
 
 
 def _name(record: Record) -> str:

@@ -101,16 +101,6 @@ def test_a_seed_that_lies_apart_is_named(tmp_path: Path) -> None:
     assert [row.outlying for row in rows] == [(2,), ()]
 
 
-def test_all_pairs_count_for_the_best(tmp_path: Path) -> None:
-    """A lead that decides against one rival does not against seven: the one with the best mean was
-    picked after looking at all.
-    """
-    one, other = (0.90, 0.92, 0.94), (0.86, 0.88, 0.89)
-    rivals = {f"r{number}": other[number % 3 :] + other[: number % 3] for number in range(7)}
-    assert best(compared(tmp_path / "pair", {"a": one, "b": other})) == ["a"]
-    assert best(compared(tmp_path / "many", {"a": one, **rivals})) == []
-
-
 def test_bootstrap_changes_the_intervals_and_not_the_tests(tmp_path: Path) -> None:
     student, other = compared(tmp_path / "t", CLEAR), compared(tmp_path / "b", CLEAR, "bootstrap")
     for one, two in zip(student.rows, other.rows, strict=True):

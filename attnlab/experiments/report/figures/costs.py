@@ -116,28 +116,16 @@ def _panel(
     for place in places:
         chart.keep_free(points[place])
     for place in sorted(places, key=lambda place: looks[place].shown):  # coloured rows lie on top
-        row, point = comparison.rows[place], points[place]
-        marks = (
-            [chart.upright(point[0], *row.summary.interval)]
-            if row.summary.interval and looks[place].shown
-            else []
-        )
-        marks += [
-            chart.dot(
-                point, "ring dot" if place in best else "dot", 4.0 if looks[place].shown else 3.0
-            )
-        ]
-        chart.group(
-            looks[place],
-            f"{row.name}: {basis.metric} {number(point[1])}, {_cost_text(kind, point[0])}",
-            marks,
-        )
+        row, point, look = comparison.rows[place], points[place], looks[place]
+        reached = row.summary.interval if look.shown else None
+        marks = [chart.upright(point[0], *reached)] if reached else []
+        ringed = "ring dot" if place in best else "dot"
+        marks.append(chart.dot(point, ringed, 4.0 if look.shown else 3.0))
+        about = f"{basis.metric} {number(point[1])}, {_cost_text(kind, point[0])}"
+        chart.group(look, f"{row.name}: {about}", marks)
     for place in sorted(shown, key=lambda place: (place not in best, looks[place].kind != "base")):
-        chart.group(
-            looks[place],
-            comparison.rows[place].name,
-            [chart.name(points[place], comparison.rows[place].name)],
-        )
+        name = comparison.rows[place].name
+        chart.group(looks[place], name, [chart.name(points[place], name)])
     return chart.text
 
 

@@ -85,8 +85,7 @@ def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
 
 def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
     """The metrics of `wanted` that validation records have, each once."""
-    records = (record for row in comparison.rows for record in row.records)
-    points = (point for record in records for point in record.logged.curve)
+    points = (point for record in comparison.records for point in record.logged.curve)
     recorded = {name for point in points if point["split"] == "valid" for name in point}
     return [name for name in dict.fromkeys(wanted) if name in recorded]
 
@@ -122,11 +121,8 @@ def draw(
             [(x, point[part]) for x, point in curve.points.items()] for part in range(3)
         )
         band = chart.band(low, high) if curve.seeds > 1 and look.shown else ""
-        dots = (
-            [chart.dot(point, radius=1.8) for point in mean]
-            if look.shown and 1 < len(mean) < 10
-            else []
-        )
+        dotted = mean if look.shown and 1 < len(mean) < 10 else []
+        dots = [chart.dot(point, radius=1.8) for point in dotted]
         chart.group(look, curve.name, [band, chart.line(mean), *dots])
     if named:
         lasts = [

@@ -24,16 +24,10 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.
     """
-    images = {
-        place: row.records[0].shown.pictures
-        for place, row in enumerate(comparison.rows)
-        if comparison.frozen and row.records
-    }
-    images = {place: pictures for place, pictures in images.items() if pictures}
-    order = sorted(
-        (place for place in ranked(comparison) if place in images),
-        key=lambda place: looks[place].kind != "base",
-    )[:VARIANTS]
+    shown = comparison.shown.items()
+    images = {place: trial.pictures for place, trial in shown if trial.pictures}
+    order = [place for place in ranked(comparison) if place in images]
+    order = sorted(order, key=lambda place: looks[place].kind != "base")[:VARIANTS]
     if not order:
         return None
     taken = _taken({place: images[place] for place in order})
@@ -42,10 +36,8 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     missing = [
         looks[place].name for place in ranked(comparison) if place in images and place not in taken
     ]
-    fewer = sum(
-        sum(map(len, images[place].values())) > sum(map(len, taken[place].values()))
-        for place in order
-    )
+    count = {place: sum(map(len, images[place].values())) for place in order}
+    fewer = sum(count[place] > sum(map(len, taken[place].values())) for place in order)
     remarks = (
         f"Test split, seed {seed}, best parameters on validation. Rows look at columns.",
         f"Left out, as a page cannot carry all: {', '.join(missing)}." if missing else "",
@@ -94,10 +86,9 @@ def _block(look: Look, pictures: Pictures) -> str:
         fold(f"example {number + 1}", _images(look.name, number, paths)) for number, paths in others
     )
     several = ' class="several"' if len(between) > 1 or any(map(_is_long, between.values())) else ""
-    return (
-        f"<article{several}"
-        f' data-row="{look.row}"><h3>{literal(look.name)}</h3>{_images(look.name, first, between)}{more}</article>'
-    )
+    heading = f"<h3>{literal(look.name)}</h3>"
+    images = _images(look.name, first, between)
+    return f'<article{several} data-row="{look.row}">{heading}{images}{more}</article>'
 
 
 def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
@@ -105,10 +96,8 @@ def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
     for name, path in pictures.items():
         kind = ' class="long"' if _is_long(path) else ""
         data = base64.b64encode(path.read_bytes()).decode()
-        made.append(
-            f'<img{kind} alt="{literal(f"{variant}: {name}, example {example + 1}")}"'
-            f' src="data:image/png;base64,{data}">'
-        )
+        about = literal(f"{variant}: {name}, example {example + 1}")
+        made.append(f'<img{kind} alt="{about}" src="data:image/png;base64,{data}">')
     return "".join(made)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attnlab.experiments.report.answers import Answer
 from attnlab.experiments.report.comparison import Comparison
 from attnlab.experiments.report.figures.colours import ranked
-from attnlab.pages.html import Figure, first, literal
+from attnlab.pages.html import Figure, fold_after, literal
 from attnlab.pages.svg import Look, cut, swatch
 
 SHOWN = 3  # examples that are not folded away
@@ -20,11 +20,7 @@ LONGEST = 400  # characters of a text that are shown
 
 def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
     """The answers; None where no variant has answered."""
-    answered = {
-        place: row.records[0].shown.answers
-        for place, row in enumerate(comparison.rows)
-        if comparison.frozen and row.records
-    }
+    answered = {place: trial.answers for place, trial in comparison.shown.items()}
     number = max((len(answers) for answers in answered.values()), default=0)
     if not number:
         return None
@@ -38,15 +34,12 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
         for index, answers in enumerate(given)
         for alike in _by_example(answers)
     ]
-    body = first('<div class="outputs">', blocks, "</div>", SHOWN, "examples")
+    body = fold_after(SHOWN, "examples", '<div class="outputs">', blocks, "</div>")
+    referred = any(answer.reference for answers in answered.values() for answer in answers)
     remarks = (
         f"The first examples of the test split as answered with seed {seed}, the best parameters on"
         " validation. Equal answers stand once.",
-        (
-            "Marked: what is not in the reference."
-            if any(answer.reference for answers in answered.values() for answer in answers)
-            else ""
-        ),
+        "Marked: what is not in the reference." * referred,
     )
     return Figure("Answers side by side", body, remarks)
 
@@ -68,7 +61,7 @@ def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> st
     for place, answer in given.items():
         by_text.setdefault(answer.answer, []).append(place)
     rows = [_answer(text, places, example.reference, looks) for text, places in by_text.items()]
-    table = first("<table><tbody>", rows, "</tbody></table>", DIFFERENT, "answers")
+    table = fold_after(DIFFERENT, "answers", "<table><tbody>", rows, "</tbody></table>")
     heading = f"<h3>example {number + 1}</h3>{f'<dl>{head}</dl>' if head else ''}"
     return f"<article>{heading}{table}</article>"
 
@@ -76,17 +69,13 @@ def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> st
 def _answer(text: str, places: Sequence[int], reference: str, looks: Sequence[Look]) -> str:
     names = " ".join(_who(looks[place]) for place in places)
     right = ' <b class="right">right</b>' if reference and text == reference else ""
-    return (
-        f'<tr><td data-label="answer">{marked(text, reference)}{right}</td><td'
-        f' data-label="by">{names}</td></tr>'
-    )
+    answer = f'<td data-label="answer">{marked(text, reference)}{right}</td>'
+    return f'<tr>{answer}<td data-label="by">{names}</td></tr>'
 
 
 def _who(look: Look) -> str:
-    return (
-        '<span class="who"'
-        f' data-row="{look.row}">{swatch(look) if look.shown else ""}{literal(look.name)}</span>'
-    )
+    name = f"{swatch(look) if look.shown else ''}{literal(look.name)}"
+    return f'<span class="who" data-row="{look.row}">{name}</span>'
 
 
 def marked(answer: str, reference: str) -> str:

@@ -54,11 +54,7 @@ def tried(records: Records, variant: str) -> list[Tried]:
     metric = records.plan.select["metric"]
     tries = []
     for place, candidate in enumerate(records.plan.of(variant)):
-        trials = [
-            run
-            for run in records.of(candidate)
-            if records.plan.search is None or run.seed == records.plan.seeds[0]
-        ]
+        trials = [run for run in records.of(candidate) if run.seed in records.tuning_seeds]
         final = [run.scores["valid"][metric] for run in trials if metric in run.scores["valid"]]
         stopped = not final and any(run.seen.word == "pruned" for run in trials)
         lasts = [score for run in trials for score in run.series("valid", metric).values()]
@@ -86,12 +82,10 @@ def search(
     kinds = {look.name: look for look in looks}
     if not several:
         return None
-    pictures = [
-        _history(
-            kinds.get(variant) or Look(-1 - place, variant, "base"), variant, tries, metric, mode
-        )
-        for place, (variant, tries) in enumerate(several.items())
-    ]
+    pictures = []
+    for place, (variant, tries) in enumerate(several.items()):
+        look = kinds.get(variant) or Look(-1 - place, variant, "base")
+        pictures.append(_history(look, variant, tries, metric, mode))
     better = "highest" if mode == "max" else "lowest"
     stopped = any(trial.stopped for tries in several.values() for trial in tries)
     remarks = (
@@ -126,13 +120,8 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
     for variant, tries in whole.items():
         scores = [trial.score or 0.0 for trial in tries]
         shares = [importance([trial.tuned.get(name) for trial in tries], scores) for name in names]
-        rows.append(
-            (
-                variant,
-                f"{len(tries)}",
-                *(NONE if share is None else f"{100 * share:.0f} %" for share in shares),
-            )
-        )
+        cells = (NONE if share is None else f"{100 * share:.0f} %" for share in shares)
+        rows.append((variant, f"{len(tries)}", *cells))
     remarks = (
         (
             "The share of the variance of the validation score, between the settings tried for a"
@@ -149,13 +138,8 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
     short = [name.rpartition(".")[2] for name in names]
     columns = short if len(set(short)) == len(short) else names
     numbers = frozenset(range(1, len(names) + 2))
-    return Table(
-        "Importance of tuned settings",
-        ("variant", "settings", *columns),
-        tuple(rows),
-        numbers,
-        notes=remarks,
-    )
+    heads = ("variant", "settings", *columns)
+    return Table("Importance of tuned settings", heads, tuple(rows), numbers, notes=remarks)
 
 
 def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
@@ -198,11 +182,8 @@ def _history(look: Look, variant: str, tries: Sequence[Tried], metric: str, mode
         if not trial.stopped:
             now = score if not best else (max if mode == "max" else min)(best[-1][1], score)
             best += [*([(trial.number, best[-1][1])] if best else []), (trial.number, now)]
-    chart.group(
-        look,
-        f"{variant}: best so far",
-        [chart.line([*best, (scored[-1][0].number, best[-1][1])] if best else [])],
-    )
+    line = chart.line([*best, (scored[-1][0].number, best[-1][1])] if best else [])
+    chart.group(look, f"{variant}: best so far", [line])
     for trial, score in scored:
         place = (float(trial.number), score)
         mark = chart.cross(place) if trial.stopped else chart.dot(place)

@@ -55,11 +55,8 @@ def _axis(scale: Scale) -> str:
 def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """A row of the table."""
     mean = row.summary.mean
-    missing = (
-        f' <small title="{literal("; ".join(row.missing))}">{len(row.missing)} missing</small>'
-        if row.missing
-        else ""
-    )
+    why = f' <small title="{literal("; ".join(row.missing))}">'
+    missing = f"{why}{len(row.missing)} missing</small>" if row.missing else ""
     value = "" if mean is None else repr(mean)
     cells = [
         f'<td data-label="variant"><span>{literal(look.label)}{missing}</span></td>',
@@ -96,10 +93,8 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
         )
     if values:
         parts.append(_upright(scale(statistics.fmean(row.values.values())), 2, _HIGH - 2, "line"))
-    return (
-        f'<svg width="100%" height="{_HIGH}" role="img"'
-        f' aria-label="{literal(_row_text(row))}">{"".join(parts)}</svg>'
-    )
+    begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(_row_text(row))}">'
+    return f"{begin}{''.join(parts)}</svg>"
 
 
 def _upright(place: float, top: float, bottom: float, kind: str) -> str:

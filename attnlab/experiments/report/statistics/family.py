@@ -143,11 +143,8 @@ class Family:
         """The seeds that lie apart from the others (`seeds.apart`), of each variant that has such
         seeds.
         """
-        spreads = {
-            name: seeds.spread(list(runs.values()))
-            for name, runs in self.values.items()
-            if len(runs) > 1
-        }
+        several = {name: list(runs.values()) for name, runs in self.values.items() if len(runs) > 1}
+        spreads = {name: seeds.spread(runs) for name, runs in several.items()}
         outlying = {}
         for name, runs in self.values.items():
             others = seeds.typical([spread for other, spread in spreads.items() if other != name])
@@ -257,11 +254,8 @@ class Family:
 
     def _loading(self, name: str, baseline: str) -> float:
         """The correlation of a difference with the baseline's mean."""
-        variances = [self.model.run_variance(variant) for variant in (name, baseline)]
-        other, base = (
-            (variance or 0.0) / n
-            for variance, n in zip(variances, self._runs(name, baseline), strict=True)
-        )
+        runs = zip((name, baseline), self._runs(name, baseline), strict=True)
+        other, base = ((self.model.run_variance(variant) or 0.0) / n for variant, n in runs)
         return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
 
     def _difference(

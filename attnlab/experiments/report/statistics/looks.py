@@ -51,8 +51,8 @@ def _levels(looks: int, alpha: float) -> tuple[float, ...]:
     grid, density = np.zeros(1), np.ones(1)
     for look in range(1, looks + 1):
         budget = _spending(look / looks, alpha)
-        known = (grid, density, look, budget - before)
-        bound = float(optimize.brentq(_excess, 0.0, 40.0, args=known, xtol=1e-12))
+        seen = (grid, density, look, budget - before)
+        bound = float(optimize.brentq(_excess, 0.0, 40.0, args=seen, xtol=1e-12))
         levels.append(float(2 * special.ndtr(-bound)))
         grid, density = _onward(grid, density, bound * math.sqrt(look))
         before = budget

@@ -169,12 +169,8 @@ class Fit:
         # The seed's variance is (mean square of seeds - mean square of errors) / size: rewritten as
         # a sum of the two independent ones.
         part = seed / size * square
-        return Estimate(
-            value,
-            *_sum(
-                np.array([part, error + seed * variance - part]), np.array([freedom, self.freedom])
-            ),
-        )
+        parts = np.array([part, error + seed * variance - part])
+        return Estimate(value, *_sum(parts, np.array([freedom, self.freedom])))
 
     def alone(self, name: str, mean: float) -> Estimate:
         """The `mean` of the values that a variant has, whatever the others have on the seeds

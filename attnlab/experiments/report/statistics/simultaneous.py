@@ -68,17 +68,14 @@ class Joint:
     def _below(self, size: float) -> float:
         """P(every statistic is below `size` in absolute value)."""
         shared = math.inf if self.freedom is None else self.freedom
-        inner = (
-            functools.partial(_range, self.groups)
-            if self.groups
-            else functools.partial(_around_baseline, self.loadings)
-        )
         import numpy as np
 
-        if math.isinf(shared):
-            return float(inner(np.array([size]))[0])
-        scales, weights = _chi(shared)
-        return float(weights @ inner(size * scales))
+        scales, weights = (np.ones(1), np.ones(1)) if math.isinf(shared) else _chi(shared)
+        sizes = size * scales
+        below = (
+            _range(self.groups, sizes) if self.groups else _around_baseline(self.loadings, sizes)
+        )
+        return float(weights @ below)
 
 
 @functools.lru_cache(maxsize=256)

@@ -92,7 +92,7 @@ def tracked(records: Records) -> list[Tracked]:
 
 
 def needed(module: str, tracker: str) -> Any:
-    """An imported package of an extra.
+    """Imports the package `module`, which the extra of a tracker installs, and returns it.
 
     Raises:
       UserError: it is not installed; a folder of that name, which trackers leave, is no package.
@@ -158,7 +158,7 @@ def _hash(content: Any, digits: int) -> str:
 
 
 def folder(out: Path) -> Path:
-    """The folder, made if absent."""
+    """Makes a folder where it is absent, and returns it."""
     out.mkdir(parents=True, exist_ok=True)
     return out
 

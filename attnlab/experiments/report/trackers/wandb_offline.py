@@ -49,11 +49,8 @@ class Store:
         wandb, facts = self._wandb, run.facts
         quiet = {"console": "off", "silent": True, "disable_git": True, "save_code": False}
         quiet |= {"x_disable_meta": True, "x_disable_stats": True}
-        tags = [
-            str(facts["variant"])[:_LONGEST_TAG],
-            f"seed {facts['seed']}",
-            *(["chosen"] if facts["chosen"] == "yes" else []),
-        ]
+        tags = [str(facts["variant"])[:_LONGEST_TAG], f"seed {facts['seed']}"]
+        tags += ["chosen"] * (facts["chosen"] == "yes")
         config = {**run.config}
         config |= {name: facts[name] for name in ("variant", "candidate", "chosen")}
         names = {

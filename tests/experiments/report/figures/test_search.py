@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from attnlab.experiments.report.figures.search import (
     searched,
     tried,
 )
+from attnlab.pages.svg import Look
 from tests.experiments.report.tabled import drawn
 from tests.experiments.synthetic import end, lines, sweep
 
@@ -29,6 +31,11 @@ PEAKS = {0.001 * place: 0.1 * abs(place - 5) for place in range(1, 10)}
 
 def tuned(directory: Path, peaks: dict[float, float] = PEAKS) -> Records:
     return collect(sweep(directory, {"a": (0.9, 0.8), "b": (0.7, 0.6)}, tuned=peaks, claim=None))
+
+
+def pictures(records: Records, styles: Sequence[Look] = ()) -> str:
+    """The figure of the search as HTML."""
+    return drawn(search(records, searched(records), styles))
 
 
 @pytest.mark.quick
@@ -57,11 +64,9 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
     # at step 6 of 12
     assert first.stopped and first.score == pytest.approx(2 - 0.9 + 0.4 + 0.1 * 6)
     comparison = compare(records)
-    text = drawn(search(records, searched(records), looks(comparison, "a")))
+    text = pictures(records, looks(comparison, "a"))
     # before the choice no row of the table is meant
-    assert set(
-        re.findall(r'data-row="(-?\d+)"', drawn(search(records, searched(records), [])))
-    ) == {"-1", "-2"}
+    assert set(re.findall(r'data-row="(-?\d+)"', pictures(records))) == {"-1", "-2"}
     assert text.count('class="cross"') == 1 and "when stopped" in text
     assert "A cross is one that was stopped" in text
 
@@ -69,7 +74,7 @@ def test_one_that_was_stopped_has_the_last_score_it_had_and_does_not_count(tmp_p
 @pytest.mark.quick
 def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     records = tuned(tmp_path)
-    text = drawn(search(records, searched(records), looks(compare(records), "a")))
+    text = pictures(records, looks(compare(records), "a"))
     assert text.count("<figure>") == 2 and text.count("best so far</title>") == 2
     assert text.count('class="ring"') == 2
     assert "no importance" not in text
@@ -77,7 +82,7 @@ def test_a_panel_a_variant_with_the_best_so_far(tmp_path: Path) -> None:
     plain = collect(sweep(tmp_path / "plain"))
     assert search(plain, searched(plain), []) is None
     some = tuned(tmp_path / "few", {0.1: 0.0, 0.2: 0.1, 0.3: 0.2})
-    few = drawn(search(some, searched(some), []))
+    few = pictures(some)
     assert few.count("<figure>") == 2 and importances(searched(some)) is None
     assert "no importance of settings is given" in few
 

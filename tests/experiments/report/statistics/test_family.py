@@ -256,11 +256,6 @@ def test_missing_seeds_and_variants_without_any() -> None:
     assert empty.failing == {} and empty.mean("a").mean is None
 
 
-def test_failing_seeds_are_named() -> None:
-    found = family([[0.9, 0.91, 0.92, 0.9], [0.91, 0.1, 0.92, 0.9], [0.89, 0.9, 0.92, 0.9]])
-    assert found.failing == {"v1": (1,)}
-
-
 def test_intervals_of_means_by_either_method() -> None:
     values = RNG.normal(size=(3, 8))
     found = family(values, shared=False)
