@@ -77,7 +77,7 @@ class System(nn.Module, kw_only=True):
 
     `parts` of a subclass names the fields that are components and their tables; `needs` says what
     it requires of the mechanism in each attention slot. A system with empty `needs` has no
-    attention and no maps.
+    attention and no maps. `sides` are those of all maps, where `between` says nothing else.
 
     Attributes:
       pad_id: the padding id; the task sets it from its vocabulary.
@@ -90,6 +90,7 @@ class System(nn.Module, kw_only=True):
     parts: ClassVar[Parts] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
     card: ClassVar[Card | None] = None
+    sides: ClassVar[tuple[Side, Side]] = ("target", "source")
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
@@ -157,7 +158,7 @@ class System(nn.Module, kw_only=True):
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """The sides of the queries and of the keys of the map of this name."""
-        return "target", "source"
+        return cls.sides
 
 
 class Writer(System):
@@ -247,6 +248,7 @@ class LanguageModel(System):
 
     vocabulary: int
 
+    sides = ("source", "source")
     carries: ClassVar[bool] = True
     packs: ClassVar[bool] = False
     in_two: ClassVar[bool] = False
@@ -283,11 +285,6 @@ class LanguageModel(System):
         """x [B,t,d] of any tokens to their logits [B,t,V]; where `in_two`."""
         raise NotImplementedError
 
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; a language model looks back at what it has read."""
-        return "source", "source"
-
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Logits [B,T,V] of texts from their beginning, tokens [B,T]."""
         return self.read(self.start(*tokens.shape), tokens)[0]
@@ -304,13 +301,9 @@ class Classifier(System):
     vocabulary: int
     classes: int
 
+    sides = ("source", "source")
     texts: ClassVar[tuple[int, ...]] = (1,)
     """How many texts it can read: (1,), (2,) or (1, 2)."""
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; a classifier looks at what it has read."""
-        return "source", "source"
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may have only
@@ -339,12 +332,8 @@ class TokenClassifier(System):
     vocabulary: int
     outputs: int
 
+    sides = ("source", "source")
     reads: ClassVar[frozenset[Beside]] = frozenset()
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; a classifier of tokens looks at what it has read."""
-        return "source", "source"
 
     def __call__(
         self,

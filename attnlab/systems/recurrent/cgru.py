@@ -30,36 +30,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
-from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, Seq2Seq, looked
-from attnlab.systems.recurrent.rnnsearch import Encoded
+from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 
-@flax.struct.dataclass
-class Decoding:
-    """Tokens fed so far, [] int32, and the state s [B,G]; what the looks so far leave to the next
-    (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    s: jax.Array
-    looks: Any
-
-
-class ConditionalGRU(Seq2Seq):
+class ConditionalGRU(RecurrentWriter, Seq2Seq):
     """Conditional GRU (Nematus, Sennrich et al. 2017): read the last word, attend to the source,
     read the context.
 
@@ -92,14 +77,13 @@ class ConditionalGRU(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
-        table = functools.partial(
-            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        table = self.add_word_layers(
+            initial, initial.embedding(self.embedding), self.embedding, self.dropout
         )
         dense, gates = (
             functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
         )
         self.embed_source = table(self.source_vocabulary)
-        self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial, ContextGRUCell)
         self.first_state = dense(self.decoder)
         self.search = self.attention(width=2 * self.encoder, name="attention")
@@ -109,8 +93,6 @@ class ConditionalGRU(Seq2Seq):
         self.out_state = dense(self.readout)
         self.out_word = dense(self.readout, use_bias=False)
         self.out_context = dense(self.readout, use_bias=False)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`; the mean over no words is zero."""
@@ -122,46 +104,19 @@ class ConditionalGRU(Seq2Seq):
             self.search.remember(self.drop(annotations), valid), jnp.tanh(self.first_state(mean))
         )
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
-        words = self.drop(self.embed_target(target_in))  # [B,T,E]
+    def transition(
+        self, state: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+        """See `RecurrentWriter.transition`; `word` [B,3G] is y_{i-1} W + b, the output s_i and c_i."""
+        between = self.before(state.state, word)
+        context, looks = self.look(between, memory, state)
+        s = self.after(between, self.of_context(context))
+        return Decoding(state.fed + 1, s, None, looks), (s, context)
 
-        def step(
-            system: ConditionalGRU, state: Decoding, word: jax.Array, attended: Any
-        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-            following, context = system._transition(state, word, attended)
-            return following, (following.s, context)
-
-        _, (states, contexts) = over_time(step)(
-            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
-        )
-        return self._generate(states, words, contexts)
-
-    def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Seq2Seq.start`."""
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
-
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Seq2Seq.step`."""
-        word = self.embed_target(tokens)
-        following, context = self._transition(state, self.of_word(word), memory.attended)
-        return self._generate(following.s, word, context), following
-
-    def _transition(
-        self, state: Decoding, word: jax.Array, attended: Any
-    ) -> tuple[Decoding, jax.Array]:
-        """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
-        between = self.before(state.s, word)
-        view = View(positions=state.fed)
-        reading = self.search.read(between[:, None], attended, view, history=state.looks)
-        context = looked(self, reading)[:, 0]
-        following = self.after(between, self.of_context(context))
-        return Decoding(state.fed + 1, following, reading.history), context
-
-    def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
-        """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""
-        units = self.out_state(state) + self.out_word(word) + self.out_context(context)
+    def generate(
+        self, words: jax.Array, steps: tuple[jax.Array, jax.Array], memory: Encoded
+    ) -> jax.Array:
+        """See `RecurrentWriter.generate`: the deep output of states [B,T,G] and contexts [B,T,2H]."""
+        states, contexts = steps
+        units = self.out_state(states) + self.out_word(words) + self.out_context(contexts)
         return self.out(self.drop(jnp.tanh(units)))

@@ -29,59 +29,27 @@ layer, M width of an annotation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
-from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 RESIDUAL = 3  # the first layer whose input is added to its output
 
 
-@flax.struct.dataclass
-class Encoded:
-    """The attention's memory of the annotations, and the first state of every layer of the
-    decoder.
-    """
-
-    attended: Any
-    first: States
-
-
-@flax.struct.dataclass
-class Lowest:
-    """Tokens fed so far, [] int32; the state of the lowest layer, and the context a [B,M] of the
-    last step; `history` of the last look (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    state: Any
-    a: jax.Array
-    looks: Any
-
-
-@flax.struct.dataclass
-class Decoding:
-    """The lowest layer, which attends, and the states of the layers above it."""
-
-    lowest: Lowest
-    above: States
-
-
-class GNMT(Seq2Seq):
+class GNMT(RecurrentWriter, Seq2Seq):
     """GNMT (Wu et al. 2016): stacked LSTMs with sums past the layers from the third on, one
     attention for all layers of the decoder.
 
@@ -137,13 +105,8 @@ class GNMT(Seq2Seq):
             )
         initial, layer = Initial(uniform=self.uniform), made(CELLS, self.cell)
         gates = kind(layer).gates
-        initializer = initial.word(1.0)
-        self.embed_source = Embed(
-            self.source_vocabulary, self.embedding, embedding_init=initializer
-        )
-        self.embed_target = Embed(
-            self.target_vocabulary, self.embedding, embedding_init=initializer
-        )
+        table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
+        self.embed_source = table(self.source_vocabulary)
         self.both_ways = (
             BidirectionalLSTM(self.width, initial, layer)
             if self.directions == 2
@@ -167,8 +130,6 @@ class GNMT(Seq2Seq):
         self.above = [
             layer(width=self.width, initial=initial) for _ in range(self.decoder_layers - 1)
         ]
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
@@ -181,19 +142,38 @@ class GNMT(Seq2Seq):
         first = (ends[1], *last) if self.first == "encoder" else (nothing,) * self.decoder_layers
         return Encoded(self.search.remember(annotations, valid), first)
 
+    def inputs(self, words: jax.Array) -> jax.Array:
+        """See `RecurrentWriter.inputs`: [B,T,4H], of an LSTM, for the gates of the lowest layer."""
+        return self.lowest.of_input(words)
+
+    def start(self, memory: Encoded, length: int) -> tuple[Decoding, States]:
+        """See `Seq2Seq.start`: the lowest layer, which attends, and the states of those above it."""
+        lowest, *above = memory.first
+        wide = self.width if self.encoder_layers > 1 else 2 * self.width
+        return self.begun(memory, lowest, jnp.zeros((len(lowest.h), wide), lowest.h.dtype)), tuple(
+            above
+        )
+
+    def transition(
+        self, state: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+        """See `RecurrentWriter.transition`, of the lowest layer and the attention; the output is the
+        input of the layers above.
+        """
+        if self.query == "previous":
+            a, looks = self.look(state.state.h, memory, state)
+            following = self.lowest.cell(state.state, word + self.of_context(self.drop(a)))
+        else:
+            of_last = self.of_context(self.drop(state.context))
+            following = self.lowest.cell(state.state, word + of_last)
+            a, looks = self.look(following.h, memory, state)
+        return Decoding(state.fed + 1, following, a, looks), (following.h, a)
+
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; only the lowest layer and the attention run step by step."""
-
-        def step(
-            system: GNMT, state: Lowest, word: jax.Array, attended: Any
-        ) -> tuple[Lowest, tuple[jax.Array, jax.Array]]:
-            state = system._transition(state, word, attended)
-            return state, (state.state.h, state.a)
-
-        words = self.lowest.of_input(self.drop(self.embed_target(target_in)))
-        _, (x, contexts) = over_time(step)(
-            self, self.start(memory, target_in.shape[1]).lowest, words, memory.attended
-        )
+        first, _ = self.start(memory, target_in.shape[1])
+        words = self.inputs(self.embedded(target_in))
+        x, contexts = self.all_steps(first, words, memory)
         for number, layer in enumerate(self.above, start=2):
             y, _ = layer(
                 self.drop(jnp.concatenate([x, contexts], axis=-1)), start=memory.first[number - 1]
@@ -201,49 +181,18 @@ class GNMT(Seq2Seq):
             x = self._summed(number, x, y)
         return self.out(x)
 
-    def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Seq2Seq.start`."""
-        lowest, *above = memory.first
-        wide = self.width if self.encoder_layers > 1 else 2 * self.width
-        nothing = jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(Lowest(jnp.zeros((), jnp.int32), lowest, nothing, looks), tuple(above))
-
     def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
+        self, state: tuple[Decoding, States], memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, tuple[Decoding, States]]:
         """See `Seq2Seq.step`."""
-        lowest = self._transition(
-            state.lowest,
-            self.lowest.of_input(self.drop(self.embed_target(tokens))),
-            memory.attended,
-        )
-        x, above = lowest.state.h, []
+        before, states = state
+        lowest, (x, a) = self.transition(before, self.inputs(self.embedded(tokens)), memory)
+        above = []
         for number, layer in enumerate(self.above, start=2):
-            above.append(
-                layer.step(
-                    state.above[number - 2], self.drop(jnp.concatenate([x, lowest.a], axis=-1))
-                )
-            )
+            given = self.drop(jnp.concatenate([x, a], axis=-1))
+            above.append(layer.step(states[number - 2], given))
             x = self._summed(number, x, above[-1].h)
-        return self.out(x), Decoding(lowest, tuple(above))
-
-    def _transition(self, state: Lowest, word: jax.Array, attended: Any) -> Lowest:
-        """Step t of the lowest layer and the attention; `word` [B,4H], of an LSTM, is what y_{t-1}
-        gives to its gates.
-        """
-        if self.query == "previous":
-            a, looks = self._look(state.state.h, attended, state)
-            following = self.lowest.cell(state.state, word + self.of_context(self.drop(a)))
-            return Lowest(state.fed + 1, following, a, looks)
-        following = self.lowest.cell(state.state, word + self.of_context(self.drop(state.a)))
-        return Lowest(state.fed + 1, following, *self._look(following.h, attended, state))
-
-    def _look(self, query: jax.Array, attended: Any, state: Lowest) -> tuple[jax.Array, Any]:
-        """query [B,H] to a context [B,M], and what the look leaves to the next."""
-        view = View(positions=state.fed)
-        reading = self.search.read(query[:, None], attended, view, history=state.looks)
-        return looked(self, reading)[:, 0], reading.history
+        return self.out(x), (lowest, tuple(above))
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         """The input of the layer above layer `number` (from 1): its output y, plus its input x from

@@ -43,6 +43,7 @@ from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
 from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, System, looked
 from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
+from attnlab.systems.recurrent.writer import RecurrentWriter
 
 Fusion = Literal["deep", "shallow"]
 First = Literal["encoder", "zeros", "none"]
@@ -269,7 +270,7 @@ class LSTMNPairClassifier(Fused, Classifier):
         )
 
 
-class LSTMNTranslator(Fused, Seq2Seq):
+class LSTMNTranslator(Fused, RecurrentWriter, Seq2Seq):
     """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion; the second
     one generates.
 
@@ -299,16 +300,9 @@ class LSTMNTranslator(Fused, Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        initializer = initial.word(1.0)
-        self.embed_source = Embed(
-            self.source_vocabulary, self.embedding, embedding_init=initializer
-        )
-        self.embed_target = Embed(
-            self.target_vocabulary, self.embedding, embedding_init=initializer
-        )
+        table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
+        self.embed_source = table(self.source_vocabulary)
         self.readers = self.two_readers(initial)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
@@ -316,13 +310,8 @@ class LSTMNTranslator(Fused, Seq2Seq):
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
-        return self.out(
-            self.drop(
-                self.readers.decode(
-                    memory, self.drop(self.embed_target(target_in)), self.real(target_in)
-                )
-            )
-        )
+        z = self.readers.decode(memory, self.embedded(target_in), self.real(target_in))
+        return self.out(self.drop(z))
 
     def start(self, memory: Encoded, length: int) -> Reader:
         """See `Seq2Seq.start`."""

@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -45,30 +44,9 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
-from attnlab.layers.stacked import States
-from attnlab.mixers.steps import over_time
 from attnlab.systems.protocol import Card, looked
 from attnlab.systems.recurrent.seq2seq import StackedSides
-
-
-@flax.struct.dataclass
-class Encoded:
-    """The attention's memory of the annotations, and the last state of every layer."""
-
-    attended: Any
-    last: States
-
-
-@flax.struct.dataclass
-class Decoding:
-    """Tokens fed so far, [] int32; the state of every layer, and the attentional vector a [B,H] of
-    the last step; `history` of the last look (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    states: States
-    a: jax.Array
-    looks: Any
+from attnlab.systems.recurrent.writer import Decoding, Encoded
 
 
 class Luong(StackedSides, kw_only=True):
@@ -133,50 +111,41 @@ class Luong(StackedSides, kw_only=True):
         )
         return Encoded(self.search.remember(annotations, valid), last)
 
+    def embedded(self, tokens: jax.Array) -> jax.Array:
+        """See `RecurrentWriter.embedded`; what layers read is dropped by the stack."""
+        words: jax.Array = self.embed_target(tokens)
+        return words
+
+    def inputs(self, words: jax.Array) -> jax.Array:
+        """See `RecurrentWriter.inputs`: [B,T,4H], of an LSTM, for the gates of the lowest layer."""
+        return self.writer.contribute(words)
+
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; without input feeding no step waits for the attention of the
         step before.
         """
-        words = self.embed_target(target_in)  # [B,T,E]
-        if self.feeding == "none":
-            tops, _ = self.writer(words, start=memory.last)
-            looks = self.search.initial_history(memory.attended)
-            return self.out(self._attentional(tops, memory.attended, 0, looks)[0])
-
-        def step(
-            system: Luong, state: Decoding, word: jax.Array, attended: Any
-        ) -> tuple[Decoding, jax.Array]:
-            state = system._transition(state, word, attended)
-            return state, state.a
-
-        first = self.start(memory, target_in.shape[1])
-        return self.out(
-            over_time(step)(self, first, self.writer.contribute(words), memory.attended)[1]
-        )
+        if self.feeding == "input":
+            return super().decode(memory, target_in)
+        tops, _ = self.writer(self.embed_target(target_in), start=memory.first)
+        looks = self.search.initial_history(memory.attended)
+        return self.out(self._attentional(tops, memory.attended, 0, looks)[0])
 
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Seq2Seq.start`."""
-        nothing = jnp.zeros_like(memory.last[-1].h)
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(jnp.zeros((), jnp.int32), memory.last, nothing, looks)
+        """See `Seq2Seq.start`; the context is the attentional vector a [B,H] of the last step."""
+        return self.begun(memory, context=jnp.zeros_like(memory.first[-1].h))
 
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Seq2Seq.step`."""
-        state = self._transition(
-            state, self.writer.contribute(self.embed_target(tokens)), memory.attended
-        )
-        return self.out(state.a), state
+    def transition(
+        self, state: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, jax.Array]:
+        """See `RecurrentWriter.transition`; the output is a_t."""
+        fed = word + self.of_last(self.drop(state.context)) if self.feeding == "input" else word
+        top, states = self.writer.advance(state.state, fed)
+        a, looks = self._attentional(top[:, None], memory.attended, state.fed, state.looks)
+        return Decoding(state.fed + 1, states, a[:, 0], looks), a[:, 0]
 
-    def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> Decoding:
-        """Step t; `word` [B,4H], of an LSTM, is what y_{t-1} gives to the gates of the lowest
-        layer.
-        """
-        fed = word + self.of_last(self.drop(state.a)) if self.feeding == "input" else word
-        top, states = self.writer.advance(state.states, fed)
-        a, looks = self._attentional(top[:, None], attended, state.fed, state.looks)
-        return Decoding(state.fed + 1, states, a[:, 0], looks)
+    def generate(self, words: jax.Array, steps: jax.Array, memory: Encoded) -> jax.Array:
+        """See `RecurrentWriter.generate`, of attentional vectors [B,T,H]."""
+        return self.out(steps)
 
     def _attentional(
         self, tops: jax.Array, attended: Any, fed: jax.Array | int, looks: Any

@@ -56,13 +56,13 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.mixers.steps import over_time
 from attnlab.systems.protocol import Card, Seq2Seq, looked
+from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 
 
 @flax.struct.dataclass
@@ -84,19 +84,6 @@ class Encoded:
 
 
 @flax.struct.dataclass
-class Decoding:
-    """Tokens fed so far, [] int32; the state s and its cell [B,G]; the last context f [B,2H]; the
-    coverage c [B,S] float32; `history` of the last look (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    state: LSTMState
-    context: jax.Array
-    covered: jax.Array
-    looks: Any
-
-
-@flax.struct.dataclass
 class Step:
     """What words are made of, [B,...] of a step and [B,T,...] of all: x [E], s [G], f [2H] and the
     weights a [S].
@@ -108,7 +95,7 @@ class Step:
     weights: jax.Array
 
 
-class PointerGenerator(Seq2Seq):
+class PointerGenerator(RecurrentWriter, Seq2Seq):
     """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies by its attention
     weights, with coverage; one vocabulary for both sides.
 
@@ -164,13 +151,10 @@ class PointerGenerator(Seq2Seq):
                 " vocabulary.shared=true"
             )
         initial = Initial(uniform=self.uniform)
-        table = functools.partial(
-            Embed, self.target_vocabulary, self.embedding, embedding_init=initial.word(1.0)
-        )
+        table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
         dense = functools.partial(Dense, kernel_init=initial.kernel())
-        self.embed_target = table()
         if self.share == "none":
-            self.embed_source = table()
+            self.embed_source = table(self.target_vocabulary)
         self.reader = BidirectionalLSTM(self.encoder, initial)
         self.first_state, self.first_cell = dense(self.decoder), dense(self.decoder)
         self.search = self.attention(width=2 * self.encoder, name="attention")
@@ -181,8 +165,6 @@ class PointerGenerator(Seq2Seq):
         )
         self.gate = dense(1)
         self.read_out = dense(self.readout)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
@@ -200,36 +182,12 @@ class PointerGenerator(Seq2Seq):
         )
         return Encoded(source, annotations, attended, first)
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; words are made of all steps at once."""
-        words = self.of_word(self.drop(self.embed_target(target_in)))  # [B,T,E]
-
-        def step(
-            system: PointerGenerator, state: Decoding, word: jax.Array, memory: Encoded
-        ) -> tuple[Decoding, Step]:
-            return system._transition(state, word, memory)
-
-        return self._mixed(
-            over_time(step)(self, self.start(memory, target_in.shape[1]), words, memory)[1],
-            memory.source,
-        )
-
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Seq2Seq.start`."""
+        """See `Seq2Seq.start`; the state is s and its cell [B,G], and the coverage c [B,S] float32."""
         nothing = jnp.zeros_like(memory.annotations[:, 0])
         uncovered = jnp.zeros(memory.source.shape, inner_dtype(memory.annotations))
         looks = self.search.initial_history(self._attended(memory, uncovered))
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered, looks)
-
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Seq2Seq.step`."""
-        state, output = self._transition(state, self.of_word(self.embed_target(tokens)), memory)
-        return (
-            self._mixed(jax.tree.map(lambda x: x[:, None], output), memory.source)[:, 0],
-            state,
-        )
+        return Decoding(jnp.zeros((), jnp.int32), (memory.first, uncovered), nothing, looks)
 
     def _attended(self, memory: Encoded, covered: jax.Array) -> Any:
         """The attention's memory of the annotations, with what is covered [B,S] beside them if the
@@ -241,15 +199,16 @@ class PointerGenerator(Seq2Seq):
         keys = jnp.concatenate([memory.annotations, beside], axis=-1)
         return self.search.remember_pairs(keys, memory.annotations, self.real(memory.source))
 
-    def _transition(
+    def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, Step]:
-        """Step t; `word` [B,E] is what y_{t-1} gives to x_t."""
+        """See `RecurrentWriter.transition`; `word` [B,E] is what y_{t-1} gives to x_t."""
+        before, covered = state.state
         x = word + self.of_context(state.context)
-        following = self.cell(state.state, self.of_input(x))
+        following = self.cell(before, self.of_input(x))
         reading = self.search.read(
             following.h[:, None],
-            self._attended(memory, state.covered),
+            self._attended(memory, covered),
             View(positions=state.fed),
             weights=True,
             history=state.looks,
@@ -257,16 +216,16 @@ class PointerGenerator(Seq2Seq):
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]
         if self.coverage == "keys":
-            again = jnp.minimum(weights, state.covered).sum(axis=-1, keepdims=True)
+            again = jnp.minimum(weights, covered).sum(axis=-1, keepdims=True)
             reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": again})
         context = looked(self, reading)[:, 0]
-        covered = state.covered + weights
-        return Decoding(state.fed + 1, following, context, covered, reading.history), Step(
+        after = following, covered + weights
+        return Decoding(state.fed + 1, after, context, reading.history), Step(
             x, following.h, context, weights
         )
 
-    def _mixed(self, steps: Step, source: jax.Array) -> jax.Array:
-        """log P [B,T,V] float32 of steps [B,T,...], of a source [B,S]."""
+    def generate(self, words: jax.Array, steps: Step, memory: Encoded) -> jax.Array:
+        """See `RecurrentWriter.generate`: log P [B,T,V] float32."""
         scores = self.out(
             self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1)))
         )
@@ -274,7 +233,7 @@ class PointerGenerator(Seq2Seq):
             self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1))
         )  # [B,T,1]
         return mixture(
-            widened(scores), gate, scattered(steps.weights, source, self.target_vocabulary)
+            widened(scores), gate, scattered(steps.weights, memory.source, self.target_vocabulary)
         )
 
 

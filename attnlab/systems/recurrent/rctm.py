@@ -36,9 +36,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import RecurrentWriter
 
 # a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out
 # what it gets
@@ -111,7 +112,7 @@ class Encoded:
     bias: jax.Array
 
 
-class RCTM(Seq2Seq):
+class RCTM(RecurrentWriter, Seq2Seq):
     """RCTM I (Kalchbrenner, Blunsom 2013): a convolutional sentence model, a recurrent language
     model.
 
@@ -131,14 +132,12 @@ class RCTM(Seq2Seq):
 
     def setup(self) -> None:
         small, steep = nn.initializers.normal(0.25), nn.initializers.orthogonal(STEEP)
-        self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=small)
-        self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=small)
+        table = self.add_word_layers(Initial(), small, self.width, self.dropout)
+        self.embed_source = table(self.source_vocabulary)
         self.sentence = SentenceModel(self.width, max(2, math.ceil(math.sqrt(2 * self.longest))))
         self.of_sentence = Dense(self.width, use_bias=False)
         self.of_word = Dense(self.width)
         self.past = self.param("past", steep, (self.width, self.width))
-        self.out = Dense(self.target_vocabulary, kernel_init=Initial().output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""

@@ -28,15 +28,15 @@ from __future__ import annotations
 
 import functools
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
 from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import RecurrentWriter
 
 
 @flax.struct.dataclass
@@ -50,7 +50,7 @@ class Encoded:
     to_output: jax.Array
 
 
-class RNNEncoderDecoder(Seq2Seq):
+class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
     """RNN Encoder-Decoder (Cho et al. 2014): GRUs on both sides, and a vector of fixed size between
     them.
 
@@ -77,14 +77,13 @@ class RNNEncoderDecoder(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
-        table = functools.partial(
-            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        table = self.add_word_layers(
+            initial, initial.embedding(self.embedding), self.embedding, self.dropout
         )
         dense, gates = (
             functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
         )
         self.embed_source = table(self.source_vocabulary)
-        self.embed_target = table(self.target_vocabulary)
         self.reader = GRULayer(self.encoder, initial)
         self.summary = dense(self.encoder, use_bias=False)
         self.first_state = dense(self.decoder, use_bias=False)
@@ -94,8 +93,6 @@ class RNNEncoderDecoder(Seq2Seq):
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)
         self.out_context = dense(2 * self.maxout, use_bias=False)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
@@ -105,42 +102,19 @@ class RNNEncoderDecoder(Seq2Seq):
         c = self.drop(jnp.tanh(self.summary(last)))
         return Encoded(jnp.tanh(self.first_state(c)), self.of_context(c), self.out_context(c))
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
-        words = self.drop(self.embed_target(target_in))  # [B,T,E]
-
-        def step(
-            cell: ContextGRUCell, state: jax.Array, word: jax.Array, context: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
-            state = cell(state, word, context)
-            return state, state
-
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            split_rngs={"params": False},
-            in_axes=(1, nn.broadcast),
-            out_axes=1,
-        )
-        states = scan(self.cell, memory.first, self.of_word(words), memory.to_cell)[1]
-        return self._generate(states, words, memory.to_output[:, None])
-
     def start(self, memory: Encoded, length: int) -> jax.Array:
         """See `Seq2Seq.start`; the state is s [B,G]."""
         return memory.first
 
-    def step(
-        self, state: jax.Array, memory: Encoded, tokens: jax.Array
+    def transition(
+        self, state: jax.Array, word: jax.Array, memory: Encoded
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Seq2Seq.step`."""
-        word = self.embed_target(tokens)
-        state = self.cell(state, self.of_word(word), memory.to_cell)
-        return self._generate(state, word, memory.to_output), state
+        """See `RecurrentWriter.transition`; the output is s_i."""
+        state = self.cell(state, word, memory.to_cell)
+        return state, state
 
-    def _generate(self, state: jax.Array, word: jax.Array, of_context: jax.Array) -> jax.Array:
-        """The deep output: state [...,G], word [...,E], the context's part [...,2l] to logits
-        [...,V].
-        """
-        units = self.out_state(state) + self.out_word(word) + of_context
+    def generate(self, words: jax.Array, steps: jax.Array, memory: Encoded) -> jax.Array:
+        """See `RecurrentWriter.generate`: the deep output of states [B,T,G]."""
+        units = self.out_state(steps) + self.out_word(words) + memory.to_output[:, None]
         pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
         return self.out(self.drop(pairs.max(axis=-1)))

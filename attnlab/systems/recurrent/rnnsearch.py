@@ -29,44 +29,22 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
 from attnlab.config.registry import Part, kind, made
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 
-@flax.struct.dataclass
-class Encoded:
-    """The attention's memory of the annotations, and the decoder's first state s_0 [B,G]."""
-
-    attended: Any
-    first: Any
-
-
-@flax.struct.dataclass
-class Decoding:
-    """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]; what the looks
-    so far leave to the next (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    s: Any
-    c: jax.Array
-    looks: Any
-
-
-class RNNsearch(Seq2Seq):
+class RNNsearch(RecurrentWriter, Seq2Seq):
     """RNNsearch (Bahdanau et al. 2015): GRU encoder-decoder that attends to the source before every
     word.
 
@@ -109,8 +87,8 @@ class RNNsearch(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
-        table = functools.partial(
-            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        table = self.add_word_layers(
+            initial, initial.embedding(self.embedding), self.embedding, self.dropout
         )
         layer = made(CELLS, self.cell)
         number = kind(layer).gates
@@ -118,7 +96,6 @@ class RNNsearch(Seq2Seq):
             functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, number)
         )
         self.embed_source = table(self.source_vocabulary)
-        self.embed_target = table(self.target_vocabulary)
         if self.directions == 2:
             self.reader: Any = BidirectionalLSTM(self.encoder, initial, layer)
         else:
@@ -132,8 +109,6 @@ class RNNsearch(Seq2Seq):
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)
         self.out_context = dense(2 * self.maxout, use_bias=False)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
@@ -145,59 +120,36 @@ class RNNsearch(Seq2Seq):
         first = zeros.replace(h=h)
         return Encoded(self.search.remember(self.drop(annotations), valid), first)
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
-        words = self.drop(self.embed_target(target_in))  # [B,T,E]
-
-        def step(
-            system: RNNsearch, state: Decoding, word: jax.Array, attended: Any
-        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-            seen, following = system._transition(state, word, attended)
-            return following, (seen.h, following.c)
-
-        _, (states, contexts) = over_time(step)(
-            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
-        )
-        return self._generate(states, words, contexts)
-
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
         h = memory.first.h
-        nothing = jnp.zeros((len(h), 2 * self.encoder), h.dtype)
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, looks)
+        return self.begun(memory, context=jnp.zeros((len(h), 2 * self.encoder), h.dtype))
 
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Seq2Seq.step`."""
-        word = self.embed_target(tokens)
-        seen, following = self._transition(state, self.of_word(word), memory.attended)
-        return self._generate(seen.h, word, following.c), following
-
-    def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> tuple[Any, Decoding]:
-        """Step i, in the order of `readout`: the state the output sees and what the next step gets;
-        `word` [B,3G], of a GRU, is y_{i-1} W.
+    def transition(
+        self, state: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+        """See `RecurrentWriter.transition`, in the order of `readout`; `word` [B,3G], of a GRU, is
+        y_{i-1} W, and the output the state that the output layer sees and c_i.
         """
-        s = state.s
+        s = state.state
         if (
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
             begun = jnp.reshape(state.fed > 0, (-1, 1))
-            after = self.unit(s, word + self.of_context(state.c))
+            after = self.unit(s, word + self.of_context(state.context))
             s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), after, s)
-        view = View(positions=state.fed)
-        reading = self.search.read(s.h[:, None], attended, view, history=state.looks)
-        context, looks = looked(self, reading)[:, 0], reading.history
-        if self.readout == "released":
-            return s, Decoding(state.fed + 1, s, context, looks)
-        following = self.unit(s, word + self.of_context(context))
-        return following if self.readout == "current" else s, Decoding(
-            state.fed + 1, following, context, looks
-        )
+        context, looks = self.look(s.h, memory, state)
+        following = s
+        if self.readout != "released":
+            following = self.unit(s, word + self.of_context(context))
+        seen = following if self.readout == "current" else s
+        return Decoding(state.fed + 1, following, context, looks), (seen.h, context)
 
-    def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
-        """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""
-        units = self.out_state(state) + self.out_word(word) + self.out_context(context)
+    def generate(
+        self, words: jax.Array, steps: tuple[jax.Array, jax.Array], memory: Encoded
+    ) -> jax.Array:
+        """See `RecurrentWriter.generate`: the deep output of states [B,T,G] and contexts [B,T,2H]."""
+        states, contexts = steps
+        units = self.out_state(states) + self.out_word(words) + self.out_context(contexts)
         pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
         return self.out(self.drop(pairs.max(axis=-1)))

@@ -30,13 +30,13 @@ import jax
 
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.recurrent.writer import RecurrentWriter
 
 
-class StackedSides(Seq2Seq):
+class StackedSides(RecurrentWriter, Seq2Seq):
     """Base of the systems with stacked LSTMs on both sides; not a system by itself.
 
     Attributes:
@@ -69,13 +69,8 @@ class StackedSides(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
-        initializer = initial.word(1.0)
-        self.embed_source = Embed(
-            self.source_vocabulary, self.embedding, embedding_init=initializer
-        )
-        self.embed_target = Embed(
-            self.target_vocabulary, self.embedding, embedding_init=initializer
-        )
+        table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
+        self.embed_source = table(self.source_vocabulary)
         stack = functools.partial(
             LSTMStack,
             self.width,
@@ -85,8 +80,6 @@ class StackedSides(Seq2Seq):
             kind=made(CELLS, self.cell),
         )
         self.reader, self.writer = stack(directions=self.directions), stack()
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
 
 class SequenceToSequence(StackedSides):

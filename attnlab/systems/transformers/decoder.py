@@ -15,7 +15,6 @@ Axis letters: B batch, T length, V vocabulary, d model width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -23,19 +22,13 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, View, token_positions
-from attnlab.attention.visibility import VISIBILITIES
-from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.layers.norms import apply_norm
-from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.transformers.stack import Ruled, begun, mixed, rule_of, within
+from attnlab.systems.transformers.stack import Ruled, begun, rule_of, within
 
 
 @flax.struct.dataclass
@@ -47,21 +40,17 @@ class Reading:
 
 
 class Decoder(Ruled, LanguageModel, kw_only=True):
-    """Decoder-only Transformer. The fields not named here are those of `Stacked`.
+    """Decoder-only Transformer. The fields not named here are those of `Ruled`.
 
     Attributes:
-      attention: the mixer of every layer; called with the model's width.
       visibility: who sees whom, beside causality.
       share: "output": logits are products with the embedding; "none": with an own matrix.
       logit_cap: c; 0 for none.
     """
 
-    attention: Callable[..., Mixer]
-    visibility: Part = "full"
     share: Literal["output", "none"] = "output"
     logit_cap: float = 0.0
 
-    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {
         "attention": Need(
             role="self",
@@ -86,9 +75,6 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         if self.share == "none":
             self.out = Dense(self.vocabulary, use_bias=False)
         super().setup()
-        self.layer = self.blocks((("attention", self.attention),))
-        if self.topped:
-            self.top = self.normaliser()
 
     def start(self, rows: int, room: int) -> Reading:
         """See `LanguageModel.start`.
@@ -143,14 +129,11 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         at = token_positions(first, tokens.shape[1]) if segments is None else within(segments)
         x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)
 
-        def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        def view(number: int) -> View:
             rule = rule_of(self.visibility, number)
-            view = View(CAUSAL.rule & rule, None if state is None else first, real, segments)
-            return mixed(block, x, view, state, norm_mask)
+            return View(CAUSAL.rule & rule, None if states is None else first, real, segments)
 
-        x, after = self.through(self.layer, x, step, states, whole=states is None)
-        x = apply_norm(self.top, x, norm_mask) if self.topped else x
-        return x, after
+        return self.through_layers(x, view, norm_mask, states)
 
 
 def _by_row(state: Any, rows: int) -> Any:

@@ -24,21 +24,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.view import View
-from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm, apply_norm
-from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
-from attnlab.systems.transformers.stack import Ruled, mixed, rule_of, within
+from attnlab.systems.protocol import Card, Classifier, System, TokenClassifier
+from attnlab.systems.transformers.stack import Ruled, rule_of, within
 
 CARD = Card(2019, "Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017")
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -65,24 +61,19 @@ class TiedHead(nn.Module):
 
 class EncoderOnly(Ruled, kw_only=True):
     """Base of the encoder-only systems: tokens to states. Not a system by itself, it has no head.
-    The fields not named here are those of `Stacked`.
+    The fields not named here are those of `Ruled`.
 
     Attributes:
-      attention: the self-attention of every layer; called with the model's width.
-      visibility: who sees whom.
       types: how many kinds of texts a row may join, each with a vector of its own that is added to
         its tokens; 0 for none.
       normalised_embedding: whether a norm N_e follows the embeddings.
       dropout: as in `Stacked`, and before a linear head.
     """
 
-    attention: Callable[..., Mixer]
-    visibility: Part = "full"
     feed_forward: Part = "gelu"
     types: int = 0
     normalised_embedding: bool = False
 
-    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {"attention": Need(role="self", maps=False, mixes=True)}
 
     def setup(self) -> None:
@@ -95,9 +86,6 @@ class EncoderOnly(Ruled, kw_only=True):
         super().setup()
         if self.normalised_embedding:
             self.embed_norm = self.normaliser()
-        self.layer = self.blocks((("attention", self.attention),))
-        if self.topped:
-            self.top = self.normaliser()
 
     def states(
         self,
@@ -118,13 +106,11 @@ class EncoderOnly(Ruled, kw_only=True):
         norm_mask = self.norm_mask(tokens)
         x = self.drop(apply_norm(self.embed_norm, x, norm_mask) if self.normalised_embedding else x)
 
-        def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
+        def view(number: int) -> View:
             rule = rule_of(self.visibility, number)
-            view = View(rule, None, self.real(tokens), segments, trees)
-            return mixed(block, x, view, valid=norm_mask)
+            return View(rule, None, self.real(tokens), segments, trees)
 
-        x, _ = self.through(self.layer, x, step)
-        return apply_norm(self.top, x, norm_mask) if self.topped else x
+        return self.through_layers(x, view, norm_mask)[0]
 
 
 class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
@@ -187,6 +173,7 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
 
     texts = (1, 2)
+    sides = ("joined", "joined")
     card = CARD
 
     def setup(self) -> None:
@@ -194,11 +181,6 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
         if self.pooling == "pooler":
             self.pooler = Dense(self.width)
         self.out = Dense(self.classes)
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`."""
-        return "joined", "joined"
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """See `Classifier.__call__`."""

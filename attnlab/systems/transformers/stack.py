@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import flax.traverse_util
@@ -30,14 +30,15 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
-from attnlab.config.registry import Part, behind, made
+from attnlab.config.registry import Part, Parts, behind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.by_layer import chosen, of_layer
 from attnlab.layers.dense import Dropout, matmul
 from attnlab.layers.initializers import Where, is_matrix
-from attnlab.layers.norms import Norm
+from attnlab.layers.norms import Norm, apply_norm
+from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import System
 from attnlab.systems.transformers.loops import Layers, Step, keys_of, looped, loops
 
@@ -83,7 +84,7 @@ class Stacked(System, kw_only=True):
     scan: bool = False
     remat: bool = False
 
-    parts = {
+    parts: ClassVar[Parts] = {
         "initial": INITIALIZERS,
         "positions": POSITIONS,
         "normalisation": NORMS,
@@ -152,6 +153,16 @@ class Stacked(System, kw_only=True):
     def norm_mask(self, ids: jax.Array) -> jax.Array | None:
         """Which of ids [B,T] are real, for norms that ask; else None."""
         return self.real(ids) if self.normed_over_batch else None
+
+    @nn.nowrap
+    def norm_mask_of_images(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
+        """Which tokens of x [B,T,d] are of images, for norms that ask; else None. `valid` [B]: which
+        rows are images, None for all.
+        """
+        if not self.normed_over_batch:
+            return None
+        rows = jnp.ones(len(x), bool) if valid is None else valid
+        return jnp.broadcast_to(rows[:, None], x.shape[:2])
 
     @property
     def topped(self) -> bool:
@@ -295,15 +306,52 @@ def within(segments: jax.Array) -> jax.Array:
 
 
 class Ruled(Stacked, kw_only=True):
-    """Base of those whose slots all look under one rule, the field `visibility`. Not a system by
-    itself.
+    """Base of the Transformers of one stack, whose layers have one mixer each, under one rule. Not a
+    system by itself. The fields not named here are those of `Stacked`.
+
+    Attributes:
+      attention: the self-attention, or other mixer, of every layer; called with the model's width.
+      visibility: who sees whom.
     """
+
+    attention: Callable[..., Mixer]
+    visibility: Part = "full"
+
+    parts: ClassVar[Parts] = {
+        **Stacked.parts,
+        "attention": MIXERS,
+        "visibility": VISIBILITIES,
+    }
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`."""
-        rule = rule_of(chosen.get("visibility", cls.visibility))  # type: ignore[attr-defined]
+        rule = rule_of(chosen.get("visibility", cls.visibility))
         return {slot: need.under(rule) for slot, need in cls.needs.items()}
+
+    def setup(self) -> None:
+        super().setup()
+        self.layer = self.blocks((("attention", self.attention),))
+        if self.topped:
+            self.top = self.normaliser()
+
+    def through_layers(
+        self,
+        x: jax.Array,
+        view: Callable[[int], View],
+        norm_mask: jax.Array | None,
+        states: Sequence[Any] | None = None,
+    ) -> tuple[jax.Array, list[Any]]:
+        """x_0 [B,T,d] through all layers to h, and the states of their mixers after it; `view` is
+        given the number of a layer, `norm_mask` [B,T] is that of `Block.__call__`. Without `states`
+        these are whole texts, see `through`.
+        """
+
+        def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+            return mixed(block, x, view(number), state, norm_mask)
+
+        x, after = self.through(self.layer, x, step, states, whole=states is None)
+        return apply_norm(self.top, x, norm_mask) if self.topped else x, after
 
 
 def rule_of(part: Part, layer: int = 0) -> Rule:

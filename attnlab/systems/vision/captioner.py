@@ -26,7 +26,7 @@ from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.systems.protocol import Side, Writer
+from attnlab.systems.protocol import Writer
 
 
 class Captioner(Writer, kw_only=True):
@@ -42,6 +42,7 @@ class Captioner(Writer, kw_only=True):
 
     parts = {"backbone": BACKBONES, "image_positions": POSITIONS}
     seen = "image"
+    sides = ("target", "image")
 
     @property
     def over_batch(self) -> bool:
@@ -97,11 +98,6 @@ class Captioner(Writer, kw_only=True):
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """See `Writer.encode`; the arguments are those of `annotations`."""
         raise NotImplementedError
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`."""
-        return "target", "image"
 
     def __call__(
         self, source: jax.Array, target_in: jax.Array, valid: jax.Array | None = None

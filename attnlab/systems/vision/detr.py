@@ -22,8 +22,7 @@ d model width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -132,7 +131,7 @@ class Detr(Stacked, Detector, kw_only=True):
         outputs = []
         for block in self.decoder:
             y = self._written(block, y, o, x, p, valid)
-            outputs.append(apply_norm(self.top_decoder, y, self._norm_mask(y, valid)))
+            outputs.append(apply_norm(self.top_decoder, y, self.norm_mask_of_images(y, valid)))
         states = jnp.stack(outputs)
         boxes = states
         for number, layer in enumerate(self.of_box):
@@ -142,7 +141,7 @@ class Detr(Stacked, Detector, kw_only=True):
 
     def _encoded(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Places [B,S,d] with positions [1,S,d] through the encoder."""
-        x, norm_mask = self.drop(x), self._norm_mask(x, valid)
+        x, norm_mask = self.drop(x), self.norm_mask_of_images(x, valid)
         for block in self.encoder:
             x = block(
                 x, lambda x, block=block: _look(block.self_attention, x, p, x, p), valid=norm_mask
@@ -163,21 +162,8 @@ class Detr(Stacked, Detector, kw_only=True):
             y,
             lambda y: _look(block.self_attention, y, o, y, o),
             lambda y: _look(block.cross_attention, y, o, x, p),
-            valid=self._norm_mask(y, valid),
+            valid=self.norm_mask_of_images(y, valid),
         )
-
-    @nn.nowrap
-    def _norm_mask(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
-        """Which tokens of x [B,T,d] are of images, for norms that ask; else None."""
-        if not Stacked.over_batch.fget(self):  # type: ignore[attr-defined]
-            return None
-        rows = jnp.ones(len(x), bool) if valid is None else valid
-        return jnp.broadcast_to(rows[:, None], x.shape[:2])
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        return cls.needs
 
 
 def _look(

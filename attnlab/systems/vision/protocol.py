@@ -12,7 +12,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from attnlab.systems.protocol import Side, System
+from attnlab.systems.protocol import System
 
 
 class OfImage(System):
@@ -24,10 +24,7 @@ class OfImage(System):
 
     classes: int
 
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; an image looks at itself."""
-        return "image", "image"
+    sides = ("image", "image")
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Images [B,H,W,C'], normalised, to logits [B,C], or [B,H,W,C] of pixels.
@@ -111,12 +108,9 @@ class VisualAnswerer(System):
     vocabulary: int
     classes: int
 
-    @classmethod
-    def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`; a question as a whole looks at the "image", whose places lie row by
-        row as `grid` says. What looks word by word calls the words "question".
-        """
-        return "hops", "image"
+    sides = ("hops", "image")
+    """A question as a whole looks at the "image", whose places lie row by row as `grid` says. What
+    looks word by word calls the words "question"."""
 
     @nn.nowrap
     def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:

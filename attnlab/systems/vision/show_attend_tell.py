@@ -25,44 +25,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, looked
+from attnlab.systems.protocol import Card
+from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
 
 
-@flax.struct.dataclass
-class Encoded:
-    """The attention's memory of the places, and the first state c_0, h_0 [B,H]."""
-
-    attended: Any
-    first: LSTMState
-
-
-@flax.struct.dataclass
-class Decoding:
-    """Words fed so far, [] int32; the state [B,H]; what the looks so far leave to the next
-    (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    state: LSTMState
-    looks: Any
-
-
-class ShowAttendTell(Captioner, kw_only=True):
+class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     """Show, Attend and Tell (Xu et al. 2015): an LSTM looks at a feature map before every word. The
     fields not named here are those of `Captioner`.
 
@@ -94,11 +73,8 @@ class ShowAttendTell(Captioner, kw_only=True):
         super().setup()
         initial = Initial(normal=self.normal)
         dense = functools.partial(Dense, kernel_init=initial.kernel())
-        self.embed_target = Embed(
-            self.target_vocabulary,
-            self.embedding,
-            embedding_init=initial.embedding(self.embedding),
-        )
+        of_words = initial.embedding(self.embedding)
+        self.add_word_layers(initial, of_words, self.embedding, self.dropout)
         self.first_cell, self.first_state = dense(self.width), dense(self.width)
         self.search = self.attention(width=self.features, name="attention")
         if self.gate != "none":
@@ -110,8 +86,6 @@ class ShowAttendTell(Captioner, kw_only=True):
         self.cell = LSTMCell(self.width, initial)
         self.out_state = dense(self.embedding)
         self.out_context = dense(self.embedding, use_bias=False)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
         """See `Captioner.encode`; `UserError` if D is another."""
@@ -121,47 +95,22 @@ class ShowAttendTell(Captioner, kw_only=True):
         first = LSTMState(jnp.tanh(self.first_cell(mean)), jnp.tanh(self.first_state(mean)))
         return Encoded(self.search.remember(a, real), first)
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Writer.decode`; only the recurrence itself runs step by step."""
-        words = self.drop(self.embed_target(target_in))  # [B,T,E]
-
-        def step(
-            system: ShowAttendTell, state: Decoding, word: jax.Array, attended: Any
-        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-            following, z = system._transition(state, word, attended)
-            return following, (following.state.h, z)
-
-        _, (states, contexts) = over_time(step)(
-            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
-        )
-        return self._generate(words, states, contexts)
-
-    def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Writer.start`."""
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
-
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Writer.step`."""
-        word = self.embed_target(tokens)
-        following, z = self._transition(state, self.of_word(word), memory.attended)
-        return self._generate(word, following.state.h, z), following
-
-    def _transition(
-        self, before: Decoding, word: jax.Array, attended: Any
-    ) -> tuple[Decoding, jax.Array]:
-        """Step t, and z_t [B,D]; `word` [B,4H] is E y_{t-1} W + b."""
+    def transition(
+        self, before: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+        """See `RecurrentWriter.transition`; `word` [B,4H] is E y_{t-1} W + b, the output h_t and
+        z_t.
+        """
         h = before.state.h
-        view = View(positions=before.fed)
-        reading = self.search.read(h[:, None], attended, view, history=before.looks)
-        z = looked(self, reading)[:, 0]
+        z, looks = self.look(h, memory, before)
         z = z if self.gate == "none" else jax.nn.sigmoid(self.selector(h)) * z
         state = self.cell(before.state, word + self.of_context(z))
-        return Decoding(before.fed + 1, state, reading.history), z
+        return Decoding(before.fed + 1, state, None, looks), (state.h, z)
 
-    def _generate(self, word: jax.Array, h: jax.Array, z: jax.Array) -> jax.Array:
-        """The deep output: words [...,E], states [...,H] and contexts [...,D] to logits [...,V]."""
-        deep = jnp.tanh(word + self.out_state(self.drop(h)) + self.out_context(z))
+    def generate(
+        self, words: jax.Array, steps: tuple[jax.Array, jax.Array], memory: Encoded
+    ) -> jax.Array:
+        """See `RecurrentWriter.generate`: the deep output of states [B,T,H] and contexts [B,T,D]."""
+        h, z = steps
+        deep = jnp.tanh(words + self.out_state(self.drop(h)) + self.out_context(z))
         return self.out(self.drop(deep))

@@ -24,17 +24,15 @@ from typing import Any
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
-from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import Card, looked
+from attnlab.systems.protocol import Card
+from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
 
 
@@ -48,19 +46,7 @@ class Encoded:
     mean: jax.Array
 
 
-@flax.struct.dataclass
-class Decoding:
-    """Words fed so far, [] int32; the states of both LSTMs [B,H]; what the looks so far leave to the
-    next (`Attention.initial_history`).
-    """
-
-    fed: jax.Array
-    looking: LSTMState
-    writing: LSTMState
-    looks: Any
-
-
-class TopDown(Captioner, kw_only=True):
+class TopDown(RecurrentWriter, Captioner, kw_only=True):
     """Bottom-up and top-down attention (Anderson et al. 2018): an LSTM says where to look, another
     writes. The fields not named here are those of `Captioner`.
 
@@ -91,11 +77,8 @@ class TopDown(Captioner, kw_only=True):
         gates = functools.partial(
             Dense, GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
         )
-        self.embed_target = Embed(
-            self.target_vocabulary,
-            self.embedding,
-            embedding_init=initial.embedding(self.embedding),
-        )
+        of_words = initial.embedding(self.embedding)
+        self.add_word_layers(initial, of_words, self.embedding, self.dropout)
         self.search = self.attention(width=self.features, name="attention")
         self.of_word = GateInputs(self.width, initial)
         self.of_mean, self.of_writing = gates(), gates()
@@ -103,8 +86,6 @@ class TopDown(Captioner, kw_only=True):
         self.of_context = GateInputs(self.width, initial)
         self.of_looking = gates()
         self.writing_cell = LSTMCell(self.width, initial)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
-        self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
         """See `Captioner.encode`; `UserError` if D is another."""
@@ -112,38 +93,25 @@ class TopDown(Captioner, kw_only=True):
         check_channels(v, self.features)
         return Encoded(self.search.remember(v, real), self.of_mean(mean_of(v, real)))
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Writer.decode`; only the recurrence itself runs step by step."""
-
-        def step(
-            system: TopDown, state: Decoding, word: jax.Array, memory: Encoded
-        ) -> tuple[Decoding, jax.Array]:
-            state = system._transition(state, word, memory)
-            return state, state.writing.h
-
-        words = self.of_word(self.drop(self.embed_target(target_in)))
-        first = self.start(memory, target_in.shape[1])
-        return self.out(self.drop(over_time(step)(self, first, words, memory)[1]))
-
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Writer.start`."""
+        """See `Writer.start`; the state is that of both LSTMs, the one that looks first."""
         zeros = LSTMState.zeros(len(memory.mean), self.width, memory.mean.dtype)
-        looks = self.search.initial_history(memory.attended)
-        return Decoding(jnp.zeros((), jnp.int32), zeros, zeros, looks)
+        return self.begun(memory, (zeros, zeros))
 
-    def step(
-        self, state: Decoding, memory: Encoded, tokens: jax.Array
-    ) -> tuple[jax.Array, Decoding]:
-        """See `Writer.step`."""
-        state = self._transition(state, self.of_word(self.embed_target(tokens)), memory)
-        return self.out(state.writing.h), state
+    def transition(
+        self, before: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, jax.Array]:
+        """See `RecurrentWriter.transition`; `word` [B,4H] is what y_{t-1} adds to the gates of LSTM_1,
+        with its bias, the output h2_t.
+        """
+        looking, writing = before.state
+        contribution = word + memory.mean + self.of_writing(writing.h)
+        looking = self.looking_cell(looking, contribution)
+        context, looks = self.look(looking.h, memory, before)
+        seen = self.of_context(context)
+        writing = self.writing_cell(writing, seen + self.of_looking(looking.h))
+        return Decoding(before.fed + 1, (looking, writing), None, looks), writing.h
 
-    def _transition(self, before: Decoding, word: jax.Array, memory: Encoded) -> Decoding:
-        """Step t; `word` [B,4H] is what y_{t-1} adds to the gates of LSTM_1, with its bias."""
-        contribution = word + memory.mean + self.of_writing(before.writing.h)
-        looking = self.looking_cell(before.looking, contribution)
-        view = View(positions=before.fed)
-        reading = self.search.read(looking.h[:, None], memory.attended, view, history=before.looks)
-        seen = self.of_context(looked(self, reading)[:, 0])
-        writing = self.writing_cell(before.writing, seen + self.of_looking(looking.h))
-        return Decoding(before.fed + 1, looking, writing, reading.history)
+    def generate(self, words: jax.Array, steps: jax.Array, memory: Encoded) -> jax.Array:
+        """See `RecurrentWriter.generate`, of states h2 [B,T,H]."""
+        return self.out(self.drop(steps))

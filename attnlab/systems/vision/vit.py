@@ -24,55 +24,45 @@ the grid, T tokens, d model width, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions.grid import OnGrid, on_grid
 from attnlab.attention.view import View
-from attnlab.attention.visibility import VISIBILITIES
 from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Part, holds, made
 from attnlab.errors import UserError
 from attnlab.layers import INITIALIZERS
 from attnlab.layers.backbones.protocol import Backbone
-from attnlab.layers.block import Block
 from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Patches
 from attnlab.layers.initializers import Initializer
-from attnlab.layers.norms import apply_norm
 from attnlab.layers.precision import widened
-from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card
-from attnlab.systems.transformers.stack import Ruled, mixed, rule_of
+from attnlab.systems.transformers.stack import Ruled, rule_of
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
 class VisionTransformer(Ruled, Backbone, kw_only=True):
     """The encoder of ViT (Dosovitskiy et al. 2021): images to the states of their patches. The
-    fields not named here are those of `Stacked`.
+    fields not named here are those of `Ruled`.
 
     Attributes:
       patch: P, pixels of a side of a patch; divides the sides of images.
       class_token: whether c stands before the patches.
-      attention: the self-attention, or other mixer, of every layer.
       visibility: who sees whom, in reading order.
     """
 
-    attention: Callable[..., Mixer]
-    visibility: Part = "full"
     feed_forward: Part = "gelu"
     patch: int = 16
     class_token: bool = True
 
-    parts = {**Ruled.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {"attention": Need(role="self", padding=False, maps=False, mixes=True, places="grid")}
 
     def setup(self) -> None:
@@ -81,9 +71,6 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         if self.class_token:
             first = (1, self.word_width)
             self.first = self.param("class_token", nn.initializers.zeros, first, float)
-        self.layer = self.blocks((("attention", self.attention),))
-        if self.topped:
-            self.top = self.normaliser()
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `Backbone.__call__`.
@@ -118,14 +105,10 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         self._check_length(x.shape[1])
         in_order = np.arange(x.shape[1], dtype=np.int32)
         at = places if isinstance(self.scheme, OnGrid) else in_order
-        norm_mask = self._norm_mask(x, valid)
+        norm_mask = self.norm_mask_of_images(x, valid)
         x = self.drop(self.embedded(x, jnp.asarray(at)))
-
-        def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
-            return mixed(block, x, self._view(number, places), valid=norm_mask)
-
-        x, _ = self.through(self.layer, x, step)
-        return apply_norm(self.top, x, norm_mask) if self.topped else x, grid
+        view = functools.partial(self._view, places=places)
+        return self.through_layers(x, view, norm_mask)[0], grid
 
     @nn.nowrap
     def _view(self, layer: int, places: np.ndarray) -> View:
@@ -141,14 +124,6 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
                 " about rows and columns; choose 'full', or other positions"
             )
         return View(rule, positions=places[None])
-
-    @nn.nowrap
-    def _norm_mask(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
-        """Which tokens of x [B,T,d] are of images, for norms that ask; else None."""
-        if not self.over_batch:
-            return None
-        rows = jnp.ones(len(x), bool) if valid is None else valid
-        return jnp.broadcast_to(rows[:, None], x.shape[:2])
 
     def _check_length(self, tokens: int) -> None:
         """`UserError` where the positions end before the tokens do."""

@@ -1,0 +1,128 @@
+"""What the recurrent systems share that write a text, whatever they read: layers of words, and a
+decoder that goes from word to word.
+
+    x_t         = what word y_{t-1} gives to a step                  of all words at once
+    s_t, o_t    = transition(s_{t-1}, x_t, memory)                   one step after another, with one look each
+    logits      = generate(words, o, memory)                         of all steps at once
+
+Axis letters: B batch, T target length, V vocabulary, E embedding, M width of what is looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.view import View
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import Writer, looked
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The attention's memory of what was read, and the decoder's first state."""
+
+    attended: Any
+    first: Any
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32; the state of the decoder; the last context [B,M], None where no
+    step reads that of the step before; what the looks so far leave to the next
+    (`Attention.initial_history`).
+    """
+
+    fed: jax.Array
+    state: Any
+    context: Any
+    looks: Any
+
+
+class RecurrentWriter(Writer):
+    """Base of the recurrent systems that write; not a system by itself. A subclass names its mechanism
+    `search`, and says what a step and the output are; one that can do better than step by step has
+    its own `decode` and `step`.
+    """
+
+    @nn.nowrap
+    def add_word_layers(
+        self, initial: Initial, embedding_init: Any, embedding: int, dropout: float
+    ) -> Any:
+        """Adds, in `setup`, the embeddings of the target, the output layer and dropout; returns what
+        makes a table of embeddings for so many words.
+        """
+        table = functools.partial(Embed, features=embedding, embedding_init=embedding_init)
+        self.embed_target: Any = table(self.target_vocabulary)
+        self.out: Any = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop: Any = Dropout(dropout)
+        return table
+
+    def transition(self, state: Any, word: Any, memory: Any) -> tuple[Any, Any]:
+        """One step, with what a word gives to it [B,...], to the next state and to what `generate` is
+        given of the step, arrays [B,...].
+        """
+        raise NotImplementedError
+
+    def generate(self, words: jax.Array, steps: Any, memory: Any) -> jax.Array:
+        """Words [B,T,E] and what `transition` gave of each step, arrays [B,T,...], to logits
+        [B,T,V].
+        """
+        raise NotImplementedError
+
+    def embedded(self, tokens: jax.Array) -> jax.Array:
+        """Target tokens [B,T] to words [B,T,E]."""
+        words: jax.Array = self.drop(self.embed_target(tokens))
+        return words
+
+    def inputs(self, words: jax.Array) -> jax.Array:
+        """Words [B,T,E] to what they give to steps, [B,T,...]."""
+        given: jax.Array = self.of_word(words)  # type: ignore[attr-defined]
+        return given
+
+    def start(self, memory: Any, length: int) -> Any:
+        """See `Writer.start`."""
+        return self.begun(memory)
+
+    def begun(self, memory: Any, state: Any = None, context: Any = None) -> Decoding:
+        """The state before the first word, with the first one of the memory unless another is
+        given.
+        """
+        looks = self.search.initial_history(memory.attended)  # type: ignore[attr-defined]
+        state = memory.first if state is None else state
+        return Decoding(jnp.zeros((), jnp.int32), state, context, looks)
+
+    def look(self, query: jax.Array, memory: Any, before: Decoding) -> tuple[jax.Array, Any]:
+        """Looks at the memory with the query [B,...] of a step: the context [B,M], and what this look
+        leaves to the next.
+        """
+        view = View(positions=before.fed)
+        search: Any = self.search  # type: ignore[attr-defined]
+        reading = search.read(query[:, None], memory.attended, view, history=before.looks)
+        return looked(self, reading)[:, 0], reading.history
+
+    def decode(self, memory: Any, target_in: jax.Array) -> jax.Array:
+        """See `Writer.decode`; only the recurrence itself runs step by step."""
+        words, state = self.embedded(target_in), self.start(memory, target_in.shape[1])
+        return self.generate(words, self.all_steps(state, self.inputs(words), memory), memory)
+
+    def all_steps(self, state: Any, inputs: jax.Array, memory: Any) -> Any:
+        """Every `transition` from a first state, with inputs [B,T,...]: what each step gives, arrays
+        [B,T,...].
+        """
+        scan = over_time(lambda system, *step: system.transition(*step))
+        return scan(self, state, inputs, memory)[1]
+
+    def step(self, state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
+        """See `Writer.step`."""
+        words = self.embedded(tokens[:, None])
+        state, steps = self.transition(state, self.inputs(words)[:, 0], memory)
+        steps = jax.tree.map(lambda leaf: leaf[:, None], steps)
+        return self.generate(words, steps, memory)[:, 0], state
