@@ -44,7 +44,9 @@ MOVED = {
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
     "asking": "said by the arguments weights= and history= themselves",
+    "attnlab.training.interrupt": "attnlab.training.session",
     "standing": "token_positions",
+    "within": "attnlab.data.generated.within",
     "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",
     **dict.fromkeys(
         [f"attnlab.data.{name}" for name in ("joined", "of_length", "one_side", "prefixed")],

@@ -301,8 +301,7 @@ def gpt2(sizes: Sizes, peak: float) -> Rows:
     """A training step alone, and in the loop."""
     import jax
 
-    from attnlab.training.interrupt import Interrupt
-    from attnlab.training.session import Session
+    from attnlab.training.session import Interrupt, Session
 
     with tempfile.TemporaryDirectory() as folder:
         run = language_model(sizes, sizes.layers, Path(folder))

@@ -26,8 +26,7 @@ from attnlab import config as configs
 from attnlab.commands import session, take_overrides
 from attnlab.progress import Progress, table
 from attnlab.records.stream import read_records
-from attnlab.training.interrupt import Interrupt
-from attnlab.training.session import Session
+from attnlab.training.session import Interrupt, Session
 from attnlab.training.settings import Parallel
 from benchmarks import rounds
 

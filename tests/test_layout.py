@@ -296,7 +296,6 @@ def test_tests_mirror_the_source() -> None:
         "config",  # test_resolve.py tests checks and tree too
         # classes of settings: tests/config/test_schema.py
         *("data/settings.py", "training/settings.py", "tasks/schemas.py"),
-        "training/session.py",  # records
         *("gathering.py", "decoding/rows.py"),  # of a mesh: training/test_mesh.py
         *(f"mixers/{name}.py" for name in MIXERS.split()),
     }

@@ -382,6 +382,11 @@ OLD = {
         "attnlab.attention.cards",
         "attnlab.layers.cards",
     ),
+    "a function that has moved": (
+        "from attnlab.data.diagnostics.drawing import within",
+        "within",
+        "attnlab.data.generated.within",
+    ),
     "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
 }
 """What a mechanism of an earlier version says in its class, the old name and the new one."""

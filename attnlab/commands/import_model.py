@@ -15,9 +15,8 @@ from attnlab.progress import Progress
 from attnlab.records.files import check_folder
 from attnlab.records.locks import RunLock
 from attnlab.records.sealed import check_no_trial
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run, start_jax
-from attnlab.training.session import Session
+from attnlab.training.session import Interrupt, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

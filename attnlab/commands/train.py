@@ -18,9 +18,8 @@ from attnlab.records import provenance
 from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run
-from attnlab.training.session import Session
+from attnlab.training.session import Interrupt, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,6 @@ from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, differences
 from attnlab.records.stream import Measured, read_records
-from attnlab.training.interrupt import Interrupt
 
 Record = dict[str, object]
 SPLITS = ("train", "valid")  # training never depends on the test split
@@ -109,7 +108,7 @@ def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: 
     """
     from attnlab.tasks import TASKS
     from attnlab.training.run import Run
-    from attnlab.training.session import Session
+    from attnlab.training.session import Interrupt, Session
 
     config = configs.prepare(configs.from_dict(original.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -23,10 +21,19 @@ import numpy as np
 
 from attnlab.errors import UserError, one_line
 from attnlab.training.mesh import on_mesh, spans
-from attnlab.training.orbax_steps import Meta, OrbaxSteps, StepRecord, compare, leaves_by_path
+from attnlab.training.orbax_steps import (
+    Meta,
+    OrbaxSteps,
+    StepRecord,
+    check_readable,
+    compare,
+    disk_full,
+    leaves_by_path,
+    refusal,
+    short_reason,
+)
 from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
-from attnlab.training.storage_errors import disk_full, raise_error, refusal, short_reason
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _MEGABYTE = 1e6
@@ -250,7 +257,7 @@ class Checkpoints:
             raise
         # orbax has no error of its own for damage: anything from KeyError to bare Exception
         except Exception as error:
-            self._check_readable(step, error)
+            check_readable(self._folder(step), error)
             return short_reason(error)
         return Restored(step, tree_of(arrays, like), record["meta"])
 
@@ -259,23 +266,8 @@ class Checkpoints:
             try:
                 return self._store().read_record(step)["best"]
             except Exception as error:  # damaged: `restore` reports it
-                self._check_readable(step, error)
+                check_readable(self._folder(step), error)
         return None
-
-    def _check_readable(self, step: int, cause: Exception) -> None:
-        """Raise `UserError` if a step could not be read for lack of permission: that is no damage,
-        and an older step would not help.
-        """
-        try:
-            for parent, _, names in os.walk(self._folder(step), onerror=raise_error):
-                for name in names:
-                    open(os.path.join(parent, name), "rb").close()
-        except OSError as error:
-            if isinstance(error, PermissionError) or error.errno in (errno.EMFILE, errno.ENFILE):
-                raise UserError(
-                    f"cannot read checkpoint {self._folder(step)}, which need not be damaged:"
-                    f" {one_line(error)}"
-                ) from cause
 
     def _prepare(self, step: int, size: int) -> None:
         """Before a save: remove the rest of a killed run; before the first save, check the disk

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import jax
 
 from attnlab.records.measures import declared
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
-from attnlab.training.session import Outcome, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 from attnlab.training.step import Sums, TrainState
 
 if TYPE_CHECKING:

@@ -10,10 +10,13 @@ however they are divided. Any number of devices can read what any other number w
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import hashlib
 import json
 import logging
+import os
+import re
 import sys
 import time
 import traceback
@@ -26,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.errors import UserError, causes
+from attnlab.errors import UserError, causes, one_line
 from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
@@ -308,3 +311,47 @@ def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
 
 def _text_digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def check_readable(folder: Path, cause: Exception) -> None:
+    """Raise `UserError` if the step in a folder could not be read for lack of permission: that is no
+    damage, and an older step would not help.
+    """
+
+    def raise_error(error: OSError) -> None:
+        raise error
+
+    try:
+        for parent, _, names in os.walk(folder, onerror=raise_error):
+            for name in names:
+                open(os.path.join(parent, name), "rb").close()
+    except OSError as error:
+        if isinstance(error, PermissionError) or error.errno in (errno.EMFILE, errno.ENFILE):
+            raise UserError(
+                f"cannot read checkpoint {folder}, which need not be damaged: {one_line(error)}"
+            ) from cause
+
+
+def disk_full(error: BaseException) -> bool:
+    """Whether lack of space (or quota) is anywhere in the chain of causes."""
+    full = re.compile("No space left|RESOURCE_EXHAUSTED|Disk quota exceeded")
+    numbers = (errno.ENOSPC, errno.EDQUOT)
+    chain = causes(error)
+    return any(getattr(link, "errno", None) in numbers or full.search(str(link)) for link in chain)
+
+
+def refusal(error: BaseException) -> OSError | None:
+    """The refusal of the system in the chain of causes."""
+    for cause in causes(error):
+        if isinstance(cause, OSError):
+            return cause
+        if number := re.search(r"os_error_code='(\d+)'", str(cause)):
+            return OSError(int(number[1]), os.strerror(int(number[1])))
+    return None
+
+
+def short_reason(error: BaseException) -> str:
+    """The exception in one short line, or what it was raised from: that names the array."""
+    error = error.__cause__ or error
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:160]}{'...' if len(text) > 160 else ''}"

@@ -25,7 +25,7 @@ from attnlab.experiments.run.unchanged import CHANGED
 from attnlab.records.attempts import Attempt
 from attnlab.records.locks import Held, RunLock
 from attnlab.training import programs
-from attnlab.training.interrupt import Interrupt
+from attnlab.training.session import Interrupt
 from tests.experiments import plans
 
 STEPS = 10

@@ -418,7 +418,7 @@ def test_a_step_that_may_not_be_read_is_not_damaged(
 
     with monkeypatch.context() as patch:
         patch.setattr(again._store(), "read_record", lambda step: refuse(f"{step}/meta"))
-        patch.setattr("attnlab.training.checkpoints.open", refuse, raising=False)
+        patch.setattr("attnlab.training.orbax_steps.open", refuse, raising=False)
         words = "which need not be damaged: Permission denied"
         with pytest.raises(UserError, match=f"cannot read checkpoint {again.directory}/2, {words}"):
             again.restore(tree_of(0), how if again.best else None)

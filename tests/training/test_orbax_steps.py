@@ -1,12 +1,23 @@
-"""Fingerprints of arrays, and their paths; what is stored with them: test_checkpoints.py."""
+"""Fingerprints of arrays, their paths, and what tensorstore only writes as text; what is stored with
+them: test_checkpoints.py.
+"""
 
 from __future__ import annotations
+
+import errno
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from attnlab.training.orbax_steps import fingerprint, leaves_by_path
+from attnlab.training.orbax_steps import (
+    disk_full,
+    fingerprint,
+    leaves_by_path,
+    refusal,
+    short_reason,
+)
 
 
 def test_fingerprint_is_of_values_in_c_order() -> None:
@@ -40,3 +51,33 @@ def test_paths_do_not_depend_on_the_kind_of_leaf() -> None:
     paths = list(leaves_by_path(tree))
     assert paths == ["a/0", "b/0", "b/1/x"]
     assert list(leaves_by_path(jax.eval_shape(lambda: tree))) == paths
+
+
+def raised_from(cause: Exception) -> Exception:
+    error = ValueError("the array layer_0/kernel\n could not be written" + 200 * "!")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "full", "number"),
+    [
+        (OSError(errno.ENOSPC, "no room"), True, errno.ENOSPC),
+        (ValueError("RESOURCE_EXHAUSTED: Error writing [os_error_code='28']"), True, 28),
+        (ValueError("PERMISSION_DENIED: [os_error_code='13']"), False, 13),
+        (ValueError("a checksum differs"), False, None),
+    ],
+)
+def test_the_cause_is_found_behind_other_errors(
+    cause: Exception, full: bool, number: int | None
+) -> None:
+    error = raised_from(cause)
+    assert disk_full(error) == full
+    refused = refusal(error)
+    assert (refused and refused.errno) == number
+
+
+def test_a_reason_is_one_short_line_of_what_it_was_raised_from() -> None:
+    assert short_reason(raised_from(KeyError("a\nb"))) == r"KeyError: 'a\nb'"
+    long = short_reason(ValueError("x" * 500))
+    assert long == "ValueError: " + "x" * 160 + "..."

@@ -22,9 +22,8 @@ from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS
 from attnlab.training import loop
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.run import Run, start_jax
-from attnlab.training.session import Outcome, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 from tests.commands.tiny import SHARED, SMALL, under
 
 

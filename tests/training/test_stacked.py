@@ -23,11 +23,10 @@ from attnlab.progress import Progress
 from attnlab.records import attempts
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.parallel import place_trials
-from attnlab.training.session import Outcome, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 from attnlab.training.settings import Parallel
-from attnlab.training.stacked import train
+from attnlab.training.stacked import choose_trials, stack_batches, train, uses_randomness
 from attnlab.training.updates import Updates
 from tests.changed import changed
 from tests.commands.tiny import under
@@ -315,3 +314,28 @@ def test_records_of_a_trial_that_were_changed_are_refused(tmp_path: Path) -> Non
     with pytest.raises(UserError, match=f"{path} holds"):
         together(tmp_path, configs)
     assert (tmp_path / "0" / "metrics.jsonl").read_bytes() == other
+
+
+def test_who_moves_next() -> None:
+    assert choose_trials({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
+    assert choose_trials({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
+    assert choose_trials({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
+    # neither fits into the other
+    assert choose_trials({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [3, 5]
+
+
+def test_a_loss_that_draws_is_known() -> None:
+    key_free, drawing = Line(), Noisy()
+    params = key_free.init(jax.random.key(0))
+    assert not uses_randomness(key_free, params, points(0)) and uses_randomness(
+        drawing, params, points(0)
+    )
+
+
+def test_smaller_batches_are_padded_and_who_waits_has_zeros() -> None:
+    first, second = np.ones((2, 3), np.int32), np.full((1, 4), 7, np.int32)
+    fed = stack_batches({0: {"ids": first}, 2: {"ids": second}}, 3)
+    assert fed["moves"].tolist() == [True, False, True] and fed["batch"]["ids"].shape == (3, 2, 4)
+    assert fed["batch"]["ids"][0].tolist() == [[1, 1, 1, 0]] * 2
+    assert not fed["batch"]["ids"][1].any()
+    assert fed["batch"]["ids"][2].tolist() == [[7] * 4, [0] * 4]

@@ -19,11 +19,10 @@ from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
 from attnlab.tasks.base import Task
-from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
 from attnlab.training.run import Run
-from attnlab.training.session import Outcome, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 from attnlab.training.settings import Lora, Parallel
 from attnlab.training.updates import Updates
 

@@ -34,8 +34,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Scored, State, best_record, read_records
-from attnlab.training.interrupt import Interrupt
-from attnlab.training.session import Outcome, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 
 if TYPE_CHECKING:
     from attnlab.training.run import Run

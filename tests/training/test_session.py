@@ -18,8 +18,8 @@ import pytest
 from attnlab.commands import main
 from attnlab.records import attempts
 from attnlab.records.stream import read_records
-from attnlab.training import interrupt as interrupt_module
-from attnlab.training.interrupt import Interrupt
+from attnlab.training import session as session_module
+from attnlab.training.session import Interrupt
 from tests.training.kill_resume import STEPS, command, differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def handled() -> Iterator[Handled]:
 def test_the_first_signal_is_remembered_and_the_second_acts(
     number: int, handled: Handled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
+    monkeypatch.setattr(session_module, "REPEAT", 0.0)
     heard = handled(number)
     handlers = [signal.getsignal(signal_) for signal_ in SIGNALS]
     with Interrupt() as interrupt:
@@ -72,7 +72,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(
 ) -> None:
     """A scheduler signals every process of a job, and the launcher among them passes it on."""
     now = [100.0]
-    monkeypatch.setattr(interrupt_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: now[0])
     heard = handled(signal.SIGTERM)
     with Interrupt() as interrupt:
         signal.raise_signal(signal.SIGTERM)
@@ -90,7 +90,7 @@ def test_a_run_under_nohup_goes_on_without_its_terminal(handled: Handled) -> Non
 
 
 def test_second_ctrl_c_is_the_usual_one(handled: Handled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
+    monkeypatch.setattr(session_module, "REPEAT", 0.0)
     # a shell's background job starts with SIGINT ignored
     handled(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt), Interrupt():
