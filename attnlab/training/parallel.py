@@ -207,7 +207,7 @@ class TrialParallel(MeshBackend):
     """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices;
     `count` divides its length.
 
-    `fetch` and `one` keep the trial axis. Devices do not communicate within a step.
+    `fetch` and `arrays` keep the trial axis. Devices do not communicate within a step.
 
     Attributes:
       trials: how many there are; the axis may be longer.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import flat, read_config_file
-from attnlab.config.values import read_value
+from attnlab.config.resolve import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
 from attnlab.tasks.schemas import known_defaults

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
+from attnlab.config.resolve import read_value
 from attnlab.config.schema import Node
-from attnlab.config.values import read_value
 from attnlab.data.settings import Buckets
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import Point, cross, flattened, grid, rows, text, zipped

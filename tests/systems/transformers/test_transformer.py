@@ -28,7 +28,8 @@ def test_a_mixer_that_is_no_attention_in_the_decoder(promise: str) -> None:
     """
     small = {"layers": 1, "share": "none"}  # untied: causality is told by the same program
     mixer = {"name": "convolution", "kernel": 2}
-    CHECKS[promise]({**SPECS["transformer"], **small, "decoder_attention": mixer})
+    check = CHECKS[promise]
+    check({**SPECS["transformer"], **small, "decoder_attention": mixer})
 
 
 CAUSAL = {**SPECS["transformer"], "layers": 1}
