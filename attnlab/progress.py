@@ -141,6 +141,7 @@ class Progress:
         return "  ".join(parts)
 
     def _print(self) -> None:
+        """Prints step and figures as a plain line."""
         self._printed = self.step
         print(
             f"{self.unit} {self.step}/{self.total}  {self.figures()}".rstrip(),

@@ -80,6 +80,7 @@ def check_type(value: object, hint: object, where: str) -> None:
 
 
 def _fits(value: object, hint: object) -> bool:
+    """Whether a value fits an annotation, see `check_type`."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
@@ -104,6 +105,7 @@ def _fits(value: object, hint: object) -> bool:
 
 
 def _type_names(hint: object) -> list[str]:
+    """The names of the types, or of the choices, that an annotation allows."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [name for arg in typing.get_args(hint) for name in _type_names(arg)]
     if typing.get_origin(hint) is typing.Literal:

@@ -100,6 +100,9 @@ def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
 
 
 def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, object]:
+    """The layers as one dictionary: later values replace earlier ones, groups add to groups of the
+    same component.
+    """
     merged: dict[str, object] = {}
     for layer in layers:
         for key, value in _items(layer):

@@ -274,6 +274,7 @@ def _read_int(text: str, old: object) -> int:
 
 
 def _read_float(text: str, old: object) -> float:
+    """A finite number; `ValueError` for anything else."""
     value = _literal(text)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError
@@ -291,6 +292,7 @@ def _as_float(value: float) -> float:
 
 
 def _read_tuple(text: str, old: object) -> tuple[object, ...]:
+    """A tuple whose items have the type of the old ones; `ValueError` for anything else."""
     kinds = {type(item) for item in old} if isinstance(old, tuple) else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     value = _literal(text)

@@ -200,6 +200,7 @@ def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
 
 
 def _described(kind: type[Node]) -> Mapping[str, Setting]:
+    """The settings of a class that describes a node, by name."""
     annotations = hints(kind)
     settings = {}
     for field in _settings(kind):

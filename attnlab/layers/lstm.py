@@ -51,7 +51,7 @@ def gated(contribution: jax.Array, c: jax.Array) -> LSTMState:
 
 
 def _activated(contribution: jax.Array) -> jax.Array:
-    """[B,4H] before and after sigmoid and tanh."""
+    """The gates [B,4H]: sigmoid of the first three blocks of sums [B,4H], tanh of the last."""
     width = contribution.shape[-1] // GATES
     return jnp.concatenate(
         [jax.nn.sigmoid(contribution[:, : 3 * width]), jnp.tanh(contribution[:, 3 * width :])],
@@ -80,8 +80,8 @@ def recurrence(
     start: LSTMState,
     reverse: bool,
 ) -> tuple[jax.Array, LSTMState]:
-    """All steps: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state to the outputs h
-    [T,B,H] and the last state.
+    """Runs all steps of the LSTM: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state
+    to the outputs h [T,B,H] and the last state.
 
     Automatic differentiation of a loop would add to the gradient of U at every step: a product with
     B rows, and a pass over the 4 H^2 numbers of U. Here the backward loop only computes the
@@ -107,7 +107,7 @@ def _recurrence_forward(
     start: LSTMState,
     reverse: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
-    """`recurrence`, keeping gates and states of all steps."""
+    """As `recurrence`, and what its gradient needs: gates and states of all steps."""
 
     def step(
         state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]

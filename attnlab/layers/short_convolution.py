@@ -71,6 +71,8 @@ class ShortConvolution(nn.Module):
 
 
 def _uniform(bound: float) -> nn.initializers.Initializer:
+    """The initializer that draws uniformly from [-bound, bound]."""
+
     def draw(
         key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float
     ) -> jax.Array:

@@ -64,7 +64,7 @@ class Card:
 
 
 def looked(module: nn.Module, reading: Reading) -> jax.Array:
-    """The context of a reading. Its auxiliary losses go to the collection "losses" under the name
+    """The context of a reading, whose auxiliary losses go to the collection "losses" under the name
     of the module while that is mutable, but not during initialization.
     """
     if reading.losses and not module.is_initializing():

@@ -210,6 +210,9 @@ class Checkpoints:
         return restored
 
     def _newest(self, like: Tree) -> Restored | None:
+        """Reads the newest good step, with a warning for each damaged one above it, which is then
+        moved aside; None where there is no step, `UserError` where none is good.
+        """
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
             restored = self._read(candidate, like)
@@ -232,6 +235,7 @@ class Checkpoints:
         return None
 
     def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
+        """Reads the step of this number, or the best; `UserError` if it is missing or damaged."""
         wanted = self.best if step == "best" else step
         listed = ", ".join(map(str, self.steps())) or "none"
         if wanted is None or wanted not in self.steps():
@@ -245,8 +249,8 @@ class Checkpoints:
         return restored
 
     def _read(self, step: int, like: Tree) -> Restored | str:
-        """One step, verified, or a text with what is wrong. Raises `UserError` if it is good but
-        does not fit `like`.
+        """Reads one step and compares it with its checksums: the step, or a text on what is wrong.
+        Raises `UserError` if it is good but does not fit `like`.
         """
         try:
             record = self._store().read_record(step)
@@ -262,6 +266,7 @@ class Checkpoints:
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
+        """The best step that the newest readable step records; None where no step can be read."""
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
@@ -270,8 +275,8 @@ class Checkpoints:
         return None
 
     def _prepare(self, step: int, size: int) -> None:
-        """Before a save: remove the rest of a killed run; before the first save, check the disk
-        space.
+        """Before a save, removes the rest of a killed run; before the first one, also checks the
+        disk space.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._folder(step).is_dir():
@@ -332,6 +337,7 @@ class Checkpoints:
             message_from_0(order)
 
     def _move_aside(self, damaged: list[int]) -> None:
+        """Renames damaged steps, unless nothing may be written."""
         if self.read_only or not damaged:
             return
         for step in damaged:
@@ -388,6 +394,6 @@ def arrays_of(tree: Tree) -> dict[str, Tree]:
 
 
 def tree_of(arrays: Mapping[str, Tree], like: Tree) -> Tree:
-    """`arrays_of` undone."""
+    """A tree like `like` of arrays by path, as `arrays_of` gives them."""
     leaves = [arrays[path] for path in leaves_by_path(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

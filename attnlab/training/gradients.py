@@ -107,8 +107,9 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
 
 
 def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
-    """Of a scan. Versions of JAX differ in how they say what is carried, but what goes from row to
-    row always has one axis more outside of the body than in it.
+    """Which results of a scan are zero, given which of its `inputs` are. Versions of JAX differ in
+    how they say what is carried, but what goes from row to row always has one axis more outside of
+    the body than in it.
     """
     program = equation.params["jaxpr"]
     inner = getattr(program, "jaxpr", program)
@@ -139,7 +140,7 @@ def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) ->
 
 
 def _is_zero(value: float | np.ndarray | jax.Array) -> bool:
-    """Of a constant; what is no number (a key of random numbers) is not."""
+    """Whether a constant is zero; what is no number (a key of random numbers) is not."""
     numbers = isinstance(value, bool | int | float) or any(
         jax.numpy.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_)
     )

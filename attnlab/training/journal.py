@@ -108,8 +108,8 @@ class Journal:
         self._tell_compiled(seconds, shapes)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
-        """Write the record of a step if one is due. Returns why the run has diverged, "" if it
-        has not.
+        """Checks that the numbers of a step are finite, and writes its record if one is due.
+        Returns why the run has diverged, "" if it has not.
         """
         if wrong := _not_finite(step, values):
             return wrong
@@ -129,8 +129,8 @@ class Journal:
         return self._due(step, self.config.training.evaluate_every) or self.saves(step)
 
     def scored(self, step: int, scores: Mapping[str, float]) -> bool:
-        """Write the record of an evaluation. Returns whether it is the best so far; of equal ones
-        that of the lower loss is.
+        """Writes the record of an evaluation and shows it; returns whether it is the best so far, of
+        equal ones that of the lower loss.
         """
         self.metrics.write(step, "valid", scores)
         if made := programs.take():
@@ -149,7 +149,9 @@ class Journal:
         return self._due(step, self.config.checkpoint.every)
 
     def save(self, step: int, state: TrainState, best: bool) -> str:
-        """Start saving the state. Returns why the run has diverged, "" if it has not."""
+        """Checks that the parameters are finite, and starts saving the state. Returns why the run
+        has diverged, "" if it has not.
+        """
         self.metrics.sync()
         if wrong := _not_finite_params(step, state):
             return wrong
@@ -205,7 +207,9 @@ class Follower(Journal):
         return self._together and super().evaluates(step)
 
     def save(self, step: int, state: TrainState, best: bool) -> str:
-        """Why the run has diverged, "" if it has not."""
+        """Checks that the parameters are finite, and saves with the first process where the state
+        lies over all. Returns why the run has diverged, "" if it has not.
+        """
         return (
             super().save(step, state, best) if self._together else _not_finite_params(step, state)
         )

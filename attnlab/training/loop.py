@@ -115,7 +115,9 @@ class Compiling:
                 self.begin(batches(later))
 
     def begin(self, batch: HostBatch) -> Future[tuple[Program, float]]:
-        """The program for batches of such shapes, and the seconds that it took."""
+        """Starts to compile the program for batches of such shapes, unless that has begun; the
+        program and the seconds that it took, once they are there.
+        """
         shapes = shapes_of(batch)
         if shapes not in self._programs:
             self._programs[shapes] = self._thread.submit(self._compile, batch)
@@ -155,8 +157,8 @@ class UnderWay:
         self.first: float | None = None
 
     def asks(self, step: int) -> bool:
-        """Whether to look for a signal after a step. Several processes do so together, and wait for
-        the step: with a lag not after every one.
+        """Whether to look for a signal after a step: if one has come. Several processes do so
+        together, and wait for the step: after every one, or with a lag after some.
         """
         if jax.process_count() == 1:
             return self._session.interrupt.signal is not None

@@ -79,7 +79,7 @@ class Layout:
 
     @classmethod
     def of(cls, settings: Parallel, devices: Sequence[jax.Device]) -> Layout:
-        """That of a config.
+        """The layout of a config over these devices.
 
         Raises:
           UserError: axes that do not fit the devices, or a rule that is none.
@@ -112,6 +112,9 @@ class Layout:
         )
 
     def _general(self, shape: tuple[int, ...]) -> Axes:
+        """The axes by the general rule: the largest dimension that `fsdp` divides; none for a small
+        array.
+        """
         parts = self.mesh.shape["fsdp"]
         fitting = [place for place, size in enumerate(shape) if size % parts == 0]
         if parts == 1 or not fitting or math.prod(shape) < LEAST:

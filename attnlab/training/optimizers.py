@@ -105,6 +105,9 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
 
 
 def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
+    """Traces a schedule and an optimizer on two small arrays; `UserError` for what is no rate or no
+    update.
+    """
     optimizer, schedule = tree["optimizer"], tree["schedule"]
     given = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
@@ -132,8 +135,8 @@ def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
 
 @contextlib.contextmanager
 def _naming(node: str, spec: Spec) -> Iterator[None]:
-    """An exception of a schedule or optimizer with a dotted path becomes a `UserError` that names
-    it; ours only raise `UserError`.
+    """Turns an exception of a schedule or optimizer with a dotted path into a `UserError` that
+    names it; ours only raise `UserError`.
     """
     try:
         yield
@@ -352,6 +355,9 @@ def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
+    """Raises `UserError` for a peak, warm-up or floor out of range, or a warm-up beyond the last
+    step.
+    """
     _check("schedule.peak", peak, "above 0")
     _check("schedule.warmup", warmup, "0 or above")
     if _is_plain(peak, floor) and not 0 <= floor <= peak:

@@ -233,8 +233,8 @@ class TrialParallel(MeshBackend):
 
 
 def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Tree], Tree]) -> Of:
-    """`whole` of a tree without what it remembers of the rows of the batch, and `rows` of each array
-    of that; only a training state remembers anything.
+    """Applies `whole` to a tree without what it remembers of the rows of the batch, and `rows` to
+    each array of that; only a training state remembers anything.
     """
     if not isinstance(tree, TrainState):
         return whole(tree)  # type: ignore[no-any-return]

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 
 def check(kind: type[AnyTask], config: Settings) -> Updates:
-    """Check all of a config that needs no data, for a class of tasks; the updates that it asks for.
+    """Checks all of a config that needs no data, for a class of tasks; returns the updates that it
+    asks for.
 
     Raises:
       UserError: a measure that is declared wrongly, a checkpoint chosen by one that is not known

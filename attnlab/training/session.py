@@ -55,6 +55,7 @@ class Interrupt:
         self._restore()
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
+        """Remembers the first signal; gives a later one, after `REPEAT` seconds, its usual effect."""
         if self.signal is None:
             self.signal, self._when = number, time.monotonic()
         elif time.monotonic() - self._when >= REPEAT:

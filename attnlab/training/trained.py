@@ -63,7 +63,7 @@ class Trained:
 
     @classmethod
     def of(cls, config: Settings) -> Trained:
-        """That of a config.
+        """What a config says of freezing, rates and LoRA, its regular expressions checked.
 
         Raises:
           UserError: no regular expression, or no factor.
@@ -152,7 +152,7 @@ class Trained:
         return trained, fixed
 
     def joined(self, trained: Params, fixed: Params) -> Params:
-        """`split` undone."""
+        """All parameters again, of the two parts that `split` gives."""
         if self.all:
             return trained
         both = {**_flat(trained), **_flat(fixed)}
@@ -194,6 +194,9 @@ class Trained:
         return {path: self._factor(path, layers) for path in paths}
 
     def _factor(self, path: str, layers: Mapping[str, int]) -> float:
+        """The factor of the parameter at a path: the first of `rates` that fits, times the decay of
+        its layer, given how many layers each stack has.
+        """
         factor = 1.0
         for rate in self.rates:
             pattern, _, number = rate.rpartition("=")

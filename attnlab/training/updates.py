@@ -53,7 +53,8 @@ class Updates:
 
     @classmethod
     def of(cls, config: Settings, numbers: Mapping[str, object] | None = None) -> Updates:
-        """Those of a config; `numbers`, by dotted name, replace its own, see `build_optimizer`.
+        """The updates of a config; `numbers`, by dotted name, replace its own, see
+        `build_optimizer`.
 
         Raises:
           UserError: settings that are wrong or do not go together.
@@ -66,8 +67,8 @@ class Updates:
 
     @classmethod
     def for_reading(cls, config: Settings) -> Updates:
-        """Those of a trained run: if its state was divided, it lies over the devices of this process,
-        whatever those of training were.
+        """The updates of a trained run, to read it with: if its state was divided, it lies over the
+        devices of this process, whatever those of training were.
         """
         updates, devices = cls.of(config), jax.local_devices()[: config.parallel.devices or None]
         if config.parallel.fsdp == 1 or len(devices) == 1:
@@ -185,6 +186,7 @@ class Updates:
         return [*lines, self.trained.note(task.shapes), *warnings]
 
     def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:
+        """The state before the first step, with adapters beside these parameters."""
         params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
         return first_state(
             params,

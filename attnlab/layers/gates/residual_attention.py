@@ -166,7 +166,7 @@ class ResidualAttention(Factor):
         return self.identity + self._mask(widened(u))
 
     def _mask(self, logits: jax.Array) -> jax.Array:
-        """M [B,H,W,C] of the last logits."""
+        """The mask M [B,H,W,C] made of the last logits."""
         if self.activation == "channel":
             squared = jnp.square(logits).sum(axis=-1, keepdims=True)
             return logits / jnp.sqrt(jnp.maximum(squared, SMALL))

@@ -88,7 +88,7 @@ def descend(
     valid: jax.Array | None = None,
     chunk: int = 0,
 ) -> tuple[jax.Array, Learner]:
-    """o_t, and the state after the last token.
+    """Outputs o_t of all tokens, and the state after the last one.
 
     Args:
       given: the tokens of a piece.

@@ -38,7 +38,7 @@ def pairs(
     strict: bool = False,
     precision: Any = None,
 ) -> jax.Array:
-    """A [..., C,C].
+    """The matrix A [..., C,C] of products between the tokens of a chunk, see the top of this file.
 
     Args:
       x, y: [..., C,D].

@@ -211,6 +211,7 @@ class AttentionLanguageModel(LanguageModel):
         return contexts.reshape(len(outputs), length + more, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
+        """Tokens [B,T] to logits [B,T,V], and the state after them."""
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)

@@ -107,7 +107,7 @@ class TwoReaders(nn.Module):
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
-        """Read the source [B,S,E]."""
+        """Reads the source [B,S,E]: its states, and the mechanism's memory of them."""
         slots, reader = self.encoder(y, valid)
         attended = (
             self.decoder.remember(slots)
@@ -124,7 +124,7 @@ class TwoReaders(nn.Module):
         return self._seen(slots.hidden, source, 0)[0]
 
     def start(self, source: Encoded, length: int) -> Reader:
-        """Before the first of `length` steps."""
+        """The state of the second layer before the first of `length` steps."""
         reader = self.decoder.begin(
             len(source.states),
             length,
@@ -192,7 +192,7 @@ class Fused(System):
 
     @nn.nowrap
     def two_readers(self, initial: Initial) -> TwoReaders:
-        """The layers of both sequences."""
+        """The layers of both sequences, with the look of the second at the first."""
         return TwoReaders(
             self.attention,
             self.inter_attention,

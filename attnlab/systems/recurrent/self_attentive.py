@@ -124,7 +124,7 @@ class SelfAttentive(Classifier):
         return self.verdict(rows.reshape(len(source), -1))
 
     def _matrix(self, read: Read) -> jax.Array:
-        """M [B,r,2H]."""
+        """The sentence matrix M [B,r,2H] of a text, a row for each hop."""
         states = self.drop(read.states)
         nothing = jnp.zeros((len(states), 1, 2 * self.width), states.dtype)
         return looked(self, self.look(nothing, states, valid=read.valid)).reshape(

@@ -109,8 +109,8 @@ class Layers:
 
 
 def _alone(block: Block, params: Any) -> tuple[Block, Any]:
-    """A block bound to nothing, and its parameters: with them those that it shares, where its own
-    would be.
+    """A copy of a block that is bound to nothing, and its parameters, with those that it shares
+    where its own would be.
     """
     shared = {name: mixer for name, mixer in block.mixers if isinstance(mixer, Sharing)}
     mixers = tuple(
@@ -132,7 +132,7 @@ def loops(module: nn.Module) -> bool:
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
-    """A key for each layer, [n], of every random stream that there is."""
+    """A key for each layer, [n], of every random stream that the module has."""
     return {
         name: jax.random.split(module.make_rng(name), layers)
         for name in STREAMS

@@ -239,7 +239,9 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
-        """As of every module, and then as `initial` says."""
+        """The variables of the module as its layers start them, with matrices that start again as
+        `initial` says.
+        """
         variables = super().init(rngs, *arguments, **named)
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
         params = variables["params"]
@@ -253,7 +255,7 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def _place(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
-        """What an initializer is told of a matrix."""
+        """The facts about a matrix that its initializer may use: width, depth of the stack, heads."""
         stack, _, number = path[0].rpartition("_")
         if not number.isdecimal():
             return Where(path, shape, self.width)
