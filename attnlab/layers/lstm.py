@@ -25,6 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from attnlab.gathering import rows_are_dealt
 from attnlab.layers.cells import Recurrent
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial, side_by_side
@@ -72,16 +73,18 @@ def _where(real: jax.Array | None, new: Any, old: Any) -> Any:
     )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def recurrence(
     past: jax.Array,
     contribution: jax.Array,
     valid: jax.Array | None,
     start: LSTMState,
     reverse: bool,
+    dealt: bool = False,
 ) -> tuple[jax.Array, LSTMState]:
     """Runs all steps of the LSTM: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state
-    to the outputs h [T,B,H] and the last state.
+    to the outputs h [T,B,H] and the last state. `dealt`: the rows B lie on several devices, see
+    `gathering.rows_are_dealt`.
 
     Automatic differentiation of a loop would add to the gradient of U at every step: a product with
     B rows, and a pass over the 4 H^2 numbers of U. Here the backward loop only computes the
@@ -106,6 +109,7 @@ def _recurrence_forward(
     valid: jax.Array | None,
     start: LSTMState,
     reverse: bool,
+    dealt: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
     """As `recurrence`, and what its gradient needs: gates and states of all steps."""
 
@@ -122,7 +126,7 @@ def _recurrence_forward(
 
 
 def _recurrence_backward(
-    reverse: bool, residuals: Any, slopes: tuple[jax.Array, LSTMState]
+    reverse: bool, dealt: bool, residuals: Any, slopes: tuple[jax.Array, LSTMState]
 ) -> tuple[jax.Array, jax.Array, None, LSTMState]:
     """The gradients of U, of all contributions and of the first state, from those of the outputs
     and the last state.
@@ -150,6 +154,8 @@ def _recurrence_backward(
     of_start, slope = jax.lax.scan(
         step, of_last, (of_outputs, gates, states.c, before.c, valid), reverse=not reverse
     )
+    if dealt:  # flattened, the rows of all devices would be gathered
+        return jnp.einsum("tbh,tbg->hg", before.h, slope), slope, None, of_start
     rows = slope.shape[0] * slope.shape[1]
     of_past = before.h.reshape(rows, -1).T @ slope.reshape(rows, -1)
     return of_past, slope, None, of_start
@@ -258,7 +264,8 @@ class LSTMLayer(Recurrent):
         contribution = self.of_input(jnp.swapaxes(x, 0, 1))
         state = LSTMState.zeros(x.shape[0], self.width) if start is None else start
         state = jax.tree.map(lambda leaf: leaf.astype(contribution.dtype), state)
+        real = None if valid is None else valid.T
         outputs, last = recurrence(
-            self.cell.past, contribution, None if valid is None else valid.T, state, reverse
+            self.cell.past, contribution, real, state, reverse, rows_are_dealt()
         )
         return jnp.swapaxes(outputs, 0, 1), last

@@ -5,13 +5,16 @@ step to step, and works under vmap and pmap. What every recurrent layer promises
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from attnlab.gathering import whole
 from attnlab.layers.lstm import LSTMLayer, LSTMState, gated, recurrence
 
 H, E, B, T = 4, 3, 3, 6
@@ -125,3 +128,26 @@ def test_gradients_of_several_models_and_on_several_devices() -> None:
         in_axes=(None, 0, 0),
     )
     assert_near(jax.tree.map(lambda leaf: leaf[0], spread(models[1], *rows)), alone[1])
+
+
+def test_rows_that_lie_on_several_devices_stay_there() -> None:
+    """Of a step on divided parameters: they alone are gathered, and the gradients are the same."""
+    mesh = Mesh(np.array(jax.local_devices()[:2]), ("fsdp",))
+    everywhere, rows = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("fsdp",)))
+    x = draw(4, T, E)
+    params = LSTMLayer(H).init(jax.random.key(0), x)["params"]
+    lie = jax.tree.map(lambda leaf: rows if len(leaf) == H else everywhere, params)
+
+    def slope(params: Any, x: Any) -> Any:
+        return (LSTMLayer(H).apply({"params": params}, x)[0] ** 2).sum()  # type: ignore[index]
+
+    def divided(params: Any, x: Any) -> Any:
+        with whole(params, lie, everywhere) as gathered:
+            return slope(gathered, x)
+
+    program = jax.jit(jax.grad(divided), in_shardings=(lie, rows)).lower(params, x).compile()
+    gathers = re.findall(r"= \S*\[([\d,]*)\]\S* all-gather", program.as_text())
+    assert gathers == [f"{H},{4 * H}"]
+    found = program(jax.device_put(params, lie), jax.device_put(x, rows))
+    close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5)
+    jax.tree.map(close, found, jax.jit(jax.grad(slope))(params, x))
