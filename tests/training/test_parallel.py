@@ -269,10 +269,8 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
 def test_a_checkpoint_of_four_devices_goes_on_on_one(
     task: Any, names: tuple[str, str], tmp_path: Path
 ) -> None:
-    wide, narrow = (
-        backend(Parallel(backend=names[0], devices=4)),
-        backend(Parallel(backend=names[1], devices=1)),
-    )
+    wide = backend(Parallel(backend=names[0], devices=4))
+    narrow = backend(Parallel(backend=names[1], devices=1))
     step = make_step(task.loss, task.weight, ADAM)
     host = begun(task)
     state = wide.place(host)

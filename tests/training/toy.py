@@ -165,10 +165,8 @@ def run(
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
         begin = time.perf_counter()
-        devices, session = (
-            place or backend(Parallel(backend="mesh", devices=1)),
-            Session(progress, interrupt, begin, until),
-        )
+        devices = place or backend(Parallel(backend="mesh", devices=1))
+        session = Session(progress, interrupt, begin, until)
         return train(
             made(config, workdir, task or Line(), fetched if stop else batches, devices), session
         )

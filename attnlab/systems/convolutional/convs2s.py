@@ -195,10 +195,8 @@ class ConvS2S(Seq2Seq):
             )
         sizes = (self.width, self.kernel, self.dropout)
         keep = 1.0 - self.dropout
-        self.into_encoder, self.into_decoder = (
-            NormedDense(self.width, keep),
-            NormedDense(self.width, keep),
-        )
+        self.into_encoder = NormedDense(self.width, keep)
+        self.into_decoder = NormedDense(self.width, keep)
         self.encoder = [EncoderLayer(*sizes) for _ in range(self.encoder_layers)]
         self.decoder = [
             DecoderLayer(
@@ -206,10 +204,8 @@ class ConvS2S(Seq2Seq):
             )
             for number in range(self.decoder_layers)
         ]
-        self.out_encoder, self.out_decoder = (
-            NormedDense(self.embedding),
-            NormedDense(self.embedding),
-        )
+        self.out_encoder = NormedDense(self.embedding)
+        self.out_decoder = NormedDense(self.embedding)
         self.out = NormedDense(self.target_vocabulary, keep)
         self.drop = Dropout(self.dropout)
 

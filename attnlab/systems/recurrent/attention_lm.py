@@ -115,10 +115,8 @@ class AttentionLanguageModel(LanguageModel):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`; `UserError` where the own output would be merged twice, or never."""
-        mechanism, merge = (
-            kind(made(MECHANISMS, chosen.get("attention", "single"))),
-            chosen.get("merge", cls.merge),
-        )
+        mechanism = kind(made(MECHANISMS, chosen.get("attention", "single")))
+        merge = chosen.get("merge", cls.merge)
         if mechanism.capabilities.own and merge == "tanh":
             raise UserError(
                 f"system.merge='tanh': {mechanism.__name__} merges the own output itself; set"
@@ -203,10 +201,8 @@ class AttentionLanguageModel(LanguageModel):
             jnp.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
             for x in (outputs, slots, filled)
         )
-        memory, seen = (
-            self.look.remember(_neighbours(slots, size)),
-            View(_sight(size, _neighbours(filled, size)), positions=size - 1),
-        )
+        memory = self.look.remember(_neighbours(slots, size))
+        seen = View(_sight(size, _neighbours(filled, size)), positions=size - 1)
         contexts = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
         return contexts.reshape(len(outputs), length + more, -1)[:, :length]
 

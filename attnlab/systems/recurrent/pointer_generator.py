@@ -159,10 +159,8 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         self.first_state, self.first_cell = dense(self.decoder), dense(self.decoder)
         self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word, self.of_context = dense(self.embedding), dense(self.embedding, use_bias=False)
-        self.of_input, self.cell = (
-            GateInputs(self.decoder, initial),
-            LSTMCell(self.decoder, initial),
-        )
+        self.of_input = GateInputs(self.decoder, initial)
+        self.cell = LSTMCell(self.decoder, initial)
         self.gate = dense(1)
         self.read_out = dense(self.readout)
 

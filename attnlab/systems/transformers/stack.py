@@ -119,10 +119,8 @@ class Stacked(System, kw_only=True):
         """The blocks of a stack, for `setup`, around these mixers; see `by_layer` for those that
         differ. `count`: how many, if not `layers`.
         """
-        make, inside = (
-            made(FEED_FORWARDS, self.feed_forward),
-            _else(self.hidden_dropout, self.dropout),
-        )
+        make = made(FEED_FORWARDS, self.feed_forward)
+        inside = _else(self.hidden_dropout, self.dropout)
         return [
             kind(
                 self.width,

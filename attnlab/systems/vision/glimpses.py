@@ -58,10 +58,8 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
     """
     begin = centre[:, None] + jnp.asarray((np.arange(size) - size / 2) * side, centre.dtype)
     edge = jnp.arange(length, dtype=centre.dtype)
-    least, most = (
-        jnp.maximum(begin[..., None], edge),
-        jnp.minimum(begin[..., None] + side, edge + 1),
-    )
+    least = jnp.maximum(begin[..., None], edge)
+    most = jnp.minimum(begin[..., None] + side, edge + 1)
     return jnp.maximum(most - least, 0.0) / side
 
 
