@@ -102,11 +102,8 @@ class GatedConvolution(nn.Module):
         """
         x = self.drop(x)
         length = x.shape[1] - self.kernel + 1
-        return jax.nn.glu(
-            self.linear(
-                jnp.concatenate([x[:, j : j + length] for j in range(self.kernel)], axis=-1)
-            )
-        )
+        windows = [x[:, j : j + length] for j in range(self.kernel)]
+        return jax.nn.glu(self.linear(jnp.concatenate(windows, axis=-1)))
 
 
 def nothing_before(

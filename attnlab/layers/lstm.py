@@ -163,11 +163,9 @@ def _recurrence_backward(
 
 def _shifted(start: jax.Array, states: jax.Array, reverse: bool) -> jax.Array:
     """The state before every step, [T,B,H]."""
-    return (
-        jnp.concatenate([states, start[None]])[1:]
-        if reverse
-        else jnp.concatenate([start[None], states])[:-1]
-    )
+    if reverse:
+        return jnp.concatenate([states, start[None]])[1:]
+    return jnp.concatenate([start[None], states])[:-1]
 
 
 recurrence.defvjp(_recurrence_forward, _recurrence_backward)
@@ -210,11 +208,8 @@ class GateInputs(nn.Module):
         """x [...,E] to the contribution [...,4H]."""
 
         def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            return (
-                self.initial.bias()(key, shape, float)
-                .at[self.width : 2 * self.width]
-                .add(self.initial.forget)
-            )
+            values = self.initial.bias()(key, shape, float)
+            return values.at[self.width : 2 * self.width].add(self.initial.forget)
 
         product = Dense(
             GATES * self.width,

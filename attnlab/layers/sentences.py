@@ -6,6 +6,7 @@ sentence vector, C classes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -53,11 +54,8 @@ class SentenceReader(nn.Module):
     directions: Literal[1, 2] = 2
 
     def setup(self) -> None:
-        self.embed = Embed(
-            self.vocabulary,
-            self.embedding,
-            embedding_init=nn.initializers.normal(self.embedding**-0.5),
-        )
+        normal = nn.initializers.normal(self.embedding**-0.5)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=normal)
         self.lstm: Any = (
             BidirectionalLSTM(self.width, layer=self.layer)
             if self.directions == 2
@@ -68,12 +66,9 @@ class SentenceReader(nn.Module):
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
         """Texts [B,S] each to their `Read`; they are read together in one loop."""
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
-        ids = jnp.concatenate(
-            [
-                jnp.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=self.padding)
-                for each in texts
-            ]
-        )
+        more = [((0, 0), (0, longest - each.shape[1])) for each in texts]
+        pad = functools.partial(jnp.pad, constant_values=self.padding)
+        ids = jnp.concatenate(list(map(pad, texts, more)))
         valid = ids != self.padding
         states, ends = self.lstm(self.drop(self.embed(ids)), valid)
         last = jnp.concatenate([end.h for end in ends], axis=-1) if self.directions == 2 else ends.h

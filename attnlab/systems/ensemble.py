@@ -41,12 +41,8 @@ class Ensemble(Seq2Seq):
 
     def decode(self, memory: tuple[Any, ...], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; the logits are logarithms of probabilities."""
-        return averaged(
-            [
-                member.decode(member_memory, target_in)
-                for member, member_memory in zip(self.members, memory, strict=True)
-            ]
-        )
+        both = zip(self.members, memory, strict=True)
+        return averaged([member.decode(of_member, target_in) for member, of_member in both])
 
     def start(self, memory: tuple[Any, ...], length: int) -> tuple[Any, ...]:
         """See `Seq2Seq.start`; the state of every member."""
@@ -101,12 +97,9 @@ def averaged(logits: Sequence[jax.Array]) -> jax.Array:
 def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
     """The systems as one, of a class that knows theirs; it attends if all of them do."""
     kinds = {f"members_{number}": type(member) for number, member in enumerate(members)}
-    all_attend = all(kind.needs for kind in kinds.values())
-    needs = (
-        {name: need for name, kind in kinds.items() for need in kind.needs.values()}
-        if all_attend
-        else {}
-    )
+    needs = {name: need for name, kind in kinds.items() for need in kind.needs.values()}
+    if not all(kind.needs for kind in kinds.values()):
+        needs = {}
     ensemble_class: type[Ensemble] = type(
         "Ensemble", (Ensemble,), {"kinds": kinds, "needs": needs, "__module__": __name__}
     )

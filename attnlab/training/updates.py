@@ -188,14 +188,9 @@ class Updates:
     def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:
         """The state before the first step, with adapters beside these parameters."""
         params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
-        return first_state(
-            params,
-            self.optimizer,
-            self.config.training.ema,
-            task.carried(),
-            remembered=task.remembered(),
-            trained=self.trained,
-        )
+        ema, remembered = self.config.training.ema, task.remembered()
+        optimizer, carried, trained = self.optimizer, task.carried(), self.trained
+        return first_state(params, optimizer, ema, carried, remembered=remembered, trained=trained)
 
 
 def best_params(config: Settings, task: AnyTask, workdir: Path) -> tuple[Params, int]:

@@ -189,14 +189,8 @@ class AttentionLanguageModel(LanguageModel):
         if at_once <= in_blocks or any(
             self.is_mutable_collection(collection) for collection in (MAPS, LOSSES, SAMPLES)
         ):
-            return looked(
-                self,
-                self.look.read(
-                    outputs,
-                    self.look.remember(slots[:, :-1]),
-                    View(_sight(size, filled[:, :-1])),
-                ),
-            )
+            memory, seen = self.look.remember(slots[:, :-1]), View(_sight(size, filled[:, :-1]))
+            return looked(self, self.look.read(outputs, memory, seen))
         asks, slots, filled = (
             jnp.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
             for x in (outputs, slots, filled)

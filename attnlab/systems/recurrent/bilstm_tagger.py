@@ -52,15 +52,8 @@ class BiLSTMTagger(TokenClassifier):
         if self.layers < 1:
             raise UserError(f"system.layers={self.layers}: expected at least 1")
         layer = made(CELLS, self.cell)
-        self.reader = SentenceReader(
-            self.vocabulary,
-            self.embedding,
-            self.width,
-            self.dropout,
-            self.pad_id,
-            layer,
-            self.directions,
-        )
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        self.reader = SentenceReader(*sizes, layer, self.directions)
         self.above = [
             BidirectionalLSTM(self.width, layer=layer)
             if self.directions == 2

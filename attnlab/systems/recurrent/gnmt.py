@@ -112,14 +112,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
             if self.directions == 2
             else layer(width=2 * self.width, initial=initial)
         )
-        self.reader = LSTMStack(
-            self.width,
-            self.encoder_layers - 1,
-            self.dropout,
-            RESIDUAL - 1 if self.residual else 0,
-            initial,
-            layer,
-        )
+        sizes = self.width, self.encoder_layers - 1, self.dropout
+        self.reader = LSTMStack(*sizes, RESIDUAL - 1 if self.residual else 0, initial, layer)
         self.search = self.attention(
             width=self.width if self.encoder_layers > 1 else 2 * self.width, name="attention"
         )

@@ -65,11 +65,9 @@ def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
 
     def cut(weights: jax.Array) -> jax.Array:
         steps = weights.shape[2]
-        return (
-            weights[..., -steps:]
-            if steps > 1
-            else jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
-        )
+        if steps > 1:
+            return weights[..., -steps:]
+        return jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
 
     within = {
         name: cut(heads.weights) for name, heads in maps.items() if heads.rows == heads.columns

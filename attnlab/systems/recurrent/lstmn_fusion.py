@@ -125,13 +125,8 @@ class TwoReaders(nn.Module):
 
     def start(self, source: Encoded, length: int) -> Reader:
         """The state of the second layer before the first of `length` steps."""
-        reader = self.decoder.begin(
-            len(source.states),
-            length,
-            source.states.dtype,
-            first=self._first(source),
-            other=source.attended,
-        )
+        rows, dtype, first = len(source.states), source.states.dtype, self._first(source)
+        reader = self.decoder.begin(rows, length, dtype, first=first, other=source.attended)
         if self.fusion == "deep":
             return reader
         return dataclasses.replace(reader, looks=self.search.initial_history(source.attended))
@@ -193,16 +188,8 @@ class Fused(System):
     @nn.nowrap
     def two_readers(self, initial: Initial) -> TwoReaders:
         """The layers of both sequences, with the look of the second at the first."""
-        return TwoReaders(
-            self.attention,
-            self.inter_attention,
-            self.width,
-            self.fusion,
-            self.origin,
-            self.question,
-            self.span,
-            initial,
-        )
+        looks = self.attention, self.inter_attention, self.width, self.fusion
+        return TwoReaders(*looks, self.origin, self.question, self.span, initial)
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:

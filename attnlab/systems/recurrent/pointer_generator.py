@@ -204,12 +204,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         before, covered = state.state
         x = word + self.of_context(state.context)
         following = self.cell(before, self.of_input(x))
+        attended, view = self._attended(memory, covered), View(positions=state.fed)
         reading = self.search.read(
-            following.h[:, None],
-            self._attended(memory, covered),
-            View(positions=state.fed),
-            weights=True,
-            history=state.looks,
+            following.h[:, None], attended, view, weights=True, history=state.looks
         )
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]

@@ -115,12 +115,9 @@ class SelfAttentive(Classifier):
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """See `Classifier.__call__`."""
         read = self.reader([source] if target is None else [source, target])
-        matrices = [self._matrix(each) for each in read]
-        rows = (
-            matrices[0]
-            if target is None
-            else self.gate_source(matrices[0]) * self.gate_target(matrices[1])
-        )
+        rows, *second = [self._matrix(each) for each in read]
+        if second:
+            rows = self.gate_source(rows) * self.gate_target(*second)
         return self.verdict(rows.reshape(len(source), -1))
 
     def _matrix(self, read: Read) -> jax.Array:

@@ -71,14 +71,8 @@ class StackedSides(RecurrentWriter, Seq2Seq):
         initial = Initial(uniform=self.uniform, forget=self.forget)
         table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
         self.embed_source = table(self.source_vocabulary)
-        stack = functools.partial(
-            LSTMStack,
-            self.width,
-            self.layers,
-            self.dropout,
-            initial=initial,
-            kind=made(CELLS, self.cell),
-        )
+        sizes, kind = (self.width, self.layers, self.dropout), made(CELLS, self.cell)
+        stack = functools.partial(LSTMStack, *sizes, initial=initial, kind=kind)
         self.reader, self.writer = stack(directions=self.directions), stack()
 
 

@@ -272,17 +272,13 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
                 " without an end"
             )
         batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
-        return Decoding(
-            jnp.zeros((), jnp.int32),
-            [
-                layer.reserve(self._view(number).rule, batch, length, dtype)
-                for number, layer in enumerate(self.decoder)
-            ],
-            [
-                layer.initial_history(source)
-                for layer, source in zip(self.decoder, memory, strict=True)
-            ],
-        )
+        caches = [
+            layer.reserve(self._view(number).rule, batch, length, dtype)
+            for number, layer in enumerate(self.decoder)
+        ]
+        both = zip(self.decoder, memory, strict=True)
+        looks = [layer.initial_history(source) for layer, source in both]
+        return Decoding(jnp.zeros((), jnp.int32), caches, looks)
 
     def step(
         self, state: Decoding, memory: list[Any], tokens: jax.Array
