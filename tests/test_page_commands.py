@@ -203,10 +203,10 @@ def test_a_command_of_the_readme_runs(
     if any("corpus/train" in " ".join(one.words) for one in commands[:-1]):
         commands[1:1] = BESIDE
     for stdin, words in commands:
-        run_shortened(words, shortened(words), capsys, stdin)
+        check_runs(words, shortened(words), capsys, stdin)
 
 
-def run_shortened(words: list[str], short: list[str], capsys: Any, stdin: str = "") -> None:
+def check_runs(words: list[str], short: list[str], capsys: Any, stdin: str = "") -> None:
     """Runs a command with what makes it short, which is printed."""
     with capsys.disabled():
         print(f"\n$ launch.py {shlex.join(words)}\n  short: {shlex.join(short)}")
@@ -236,5 +236,5 @@ def test_a_command_of_another_page_runs(
     short = ["--dry-run"] if OURS[line][0] == "sweep" else shortened(OURS[line])
     named = [key for key in ("batch.buckets=", "batch.max_length=") if key in line]
     short = [one for one in short if not any(key in one for key in named)]
-    run_shortened(OURS[line], short, capsys)
+    check_runs(OURS[line], short, capsys)
     assert "NOT MATCHED" not in capsys.readouterr().out

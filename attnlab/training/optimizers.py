@@ -105,9 +105,7 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
 
 
 def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
-    """Traces a schedule and an optimizer on two small arrays; `UserError` for what is no rate or no
-    update.
-    """
+    """Traces a schedule and an optimizer on two arrays; `UserError` for no rate or no update."""
     optimizer, schedule = tree["optimizer"], tree["schedule"]
     given = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
@@ -355,9 +353,7 @@ def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    """Raises `UserError` for a peak, warm-up or floor out of range, or a warm-up beyond the last
-    step.
-    """
+    """Raises `UserError` for a peak, warm-up or floor out of range, or too long a warm-up."""
     _check("schedule.peak", peak, "above 0")
     _check("schedule.warmup", warmup, "0 or above")
     if _is_plain(peak, floor) and not 0 <= floor <= peak:
