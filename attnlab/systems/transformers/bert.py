@@ -57,18 +57,11 @@ class Bert(Encoder):
         if self.next_sentence:
             self.pooler, self.relation = Dense(self.width), Dense(2)
 
-    def __call__(
-        self,
-        tokens: jax.Array,
-        types: jax.Array | None = None,
-        segments: jax.Array | None = None,
-        trees: jax.Array | None = None,
-        at: jax.Array | None = None,
-    ) -> jax.Array:
-        """See `TokenClassifier.__call__`."""
+    def read_out(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
+        """See `Encoder.read_out`; while parameters are made, so are those of the other head."""
         if self.next_sentence and self.is_initializing():
-            self.follows(tokens, types)
-        return super().__call__(tokens, types, segments, trees, at)
+            self._related(states)
+        return super().read_out(states, at)
 
     def follows(self, tokens: jax.Array, types: jax.Array | None = None) -> jax.Array:
         """Logits [B,2] of pairs in rows: the second text follows the first, or does not."""
