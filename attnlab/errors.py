@@ -13,6 +13,7 @@ import pathlib
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 
 TRACEBACK = "ATTNLAB_TRACEBACK"
 """The environment variable that asks for the traceback of an error beside its line."""
@@ -43,6 +44,8 @@ MOVED = {
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
+    "attnlab.tasks.looks": "attnlab.tasks.maps",
+    "token_scores": "Task.ratios, of which Task.averaged makes the scores",
     "asking": "said by the arguments weights= and history= themselves",
     "attnlab.training.interrupt": "attnlab.training.session",
     "standing": "token_positions",
@@ -59,7 +62,7 @@ MOVED = {
     "attnlab.data.diagnostics.drawing.apart": "the method apart of attnlab.data.generated.Sized",
     "attnlab.data.diagnostics.drawing.below": "attnlab.data.generated.below",
 }
-"""What it may import of ours, and what that is called now."""
+"""What it may import of ours, and what that is called now; said where a module of ours is imported."""
 
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
@@ -175,7 +178,7 @@ def reason(error: BaseException) -> str:
     else:
         text = str(error).strip().partition("\n\n")[0]
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    if isinstance(error, (AttributeError, TypeError, ImportError)):
+    if _asks_for_ours(error):
         names = {old: new for room in RENAMED.values() for old, new in room.items()}
         names |= MOVED if isinstance(error, ImportError) else {}
         renamed = {old: new for old, new in names.items() if _says(text, old)}
@@ -187,6 +190,21 @@ def _says(message: str, old: str) -> bool:
     """Whether a message of Python's has an old name, or a dotted one as a name from its module."""
     module, _, name = old.rpartition(".")
     return f"'{old}'" in message or (bool(module) and f"'{name}' from '{module}'" in message)
+
+
+def _asks_for_ours(error: BaseException) -> bool:
+    """Whether an error may be about a name of this package: where it says what was imported or what
+    lacks an attribute, that is of it or derives from a class of it.
+    """
+    if isinstance(error, ImportError):
+        modules = [str(error.name)]
+    elif isinstance(error, AttributeError):
+        place = error.obj if isinstance(error.obj, type) else type(error.obj)
+        modules = [base.__module__ for base in place.__mro__]
+        modules += [error.obj.__name__] if isinstance(error.obj, ModuleType) else []
+    else:
+        return isinstance(error, TypeError)
+    return any(f"{module}.".startswith(f"{_PACKAGE.name}.") for module in modules)
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

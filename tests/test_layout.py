@@ -285,7 +285,6 @@ def test_tests_mirror_the_source() -> None:
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "data/images/annotated.py",  # records, and the base of boxed.py and segmented.py
         "tasks/images.py",  # the base of image_classification, segmentation and detection
-        "tasks/shown.py",  # the half of tasks/base.py that people see: test_protocol.py
         "attention/features/maps.py",  # test_features.py
         "layers/gates",  # one suite over all gates, test_gates.py
         "layers/backbones",  # test_backbones.py, and with a read-out tests/systems/test_systems.py

@@ -422,6 +422,8 @@ def test_a_part_of_an_earlier_version_is_told_the_new_name(
     ("text", "words"),
     [
         ("from attnlab.tasks.protocol import Axis\n", "; Axis is now the list of its labels"),
+        ("from attnlab.tasks.tokens import token_scores\n", "; token_scores is now Task.ratios"),
+        ("import attnlab.tasks.looks\n", "; attnlab.tasks.looks is now attnlab.tasks.maps"),
         (
             "from attnlab.data.corpus import VocabularySettings\n",
             "; attnlab.data.corpus.VocabularySettings is now attnlab.data.learned.VocabularySettings",
@@ -438,3 +440,9 @@ def test_a_task_of_an_earlier_version_is_told_the_new_name(
 ) -> None:
     (folder / "own.py").write_text(text)
     assert words in trained(RNNSEARCH, "task=own:Own")
+
+
+@pytest.mark.parametrize("text", ["from math import Look", "import math\nmath.Axis"])
+def test_a_name_that_others_lack_is_no_old_name_of_ours(text: str, folder: Path) -> None:
+    (folder / "own.py").write_text(f"{text}\n")
+    assert "is now" not in trained(RNNSEARCH, "task=own:Own")

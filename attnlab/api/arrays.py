@@ -73,6 +73,7 @@ def mechanism(
 
 
 def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
+    """Whether a mechanism with these fields can do all that is needed."""
     try:
         need.check(made, "mechanism", fields)
     except UserError:

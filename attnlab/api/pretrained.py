@@ -194,6 +194,9 @@ def _type_of(run: Run) -> str | None:
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
+    """The special ids of a vocabulary, and its size, as keys of a config; of a model of `pairs` also what
+    its decoder reads first.
+    """
     special = vocabulary.special
     begins: dict[str, Any] = {"bos_token_id": special.bos}
     if pairs:

@@ -96,6 +96,7 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
 
 
 def _check_split(split: str) -> None:
+    """Raise `UserError` for a name of no split."""
     if split not in SPLITS:
         raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
 

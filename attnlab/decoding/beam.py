@@ -23,12 +23,11 @@ from jax import lax
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import scoring
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rows import NEVER, largest
 from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import (
-    NEVER,
     among,
     emittable,
-    largest,
     length_limits,
     pick,
     put,

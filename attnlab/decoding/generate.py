@@ -114,8 +114,8 @@ class Decoder:
         """
         hypotheses: dict[int, list[Decoded]] = {}
         count = 0
-        in_pieces = self._ended is not None and self.settings.method != "beam"
-        search = self._in_pieces if in_pieces else self._search
+        watched = self._ended is not None and self.settings.method != "beam"
+        search = self._watched_search if watched else self._search
         for indices, batch in batches:
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
             lengths = np.asarray(self._real(source)).sum(axis=1)
@@ -131,11 +131,9 @@ class Decoder:
             )
         return [hypotheses[index] for index in range(count)]
 
-    def stream(
-        self, params: Any, source: np.ndarray, index: int = 0, piece: int = 1
-    ) -> Iterator[np.ndarray]:
-        """The tokens of one text so far, after every `piece` tokens; for greedy search and sampling
-        with one sample.
+    def stream(self, params: Any, source: np.ndarray, index: int = 0) -> Iterator[np.ndarray]:
+        """The tokens of one text so far, after every token; for greedy search and sampling with one
+        sample.
 
         The last value is the first hypothesis of `__call__` for a text with this index.
 
@@ -153,8 +151,7 @@ class Decoder:
             )
         lengths = np.asarray(self._real(source[None])).sum(axis=1)
         indices = np.array([index], np.int32)
-        every = self._pieces(params, source[None], self._limits(indices, lengths), indices, piece)
-        for run in every:
+        for run in self._by_token(params, source[None], self._limits(indices, lengths), indices):
             tokens = np.asarray(run.tokens[0, : int(run.t)])
             yield tokens[tokens != self.special.pad]
 
@@ -165,22 +162,22 @@ class Decoder:
         pairs = zip(indices, lengths, strict=True)
         return np.array([self.settings.limit(n) if i >= 0 else 1 for i, n in pairs], np.int32)
 
-    def _in_pieces(
+    def _watched_search(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Hypotheses:
         """As `_search`, but hypotheses that have `ended` are not continued."""
-        *_, run = self._pieces(params, source, limits, indices, 1)
+        *_, run = self._by_token(params, source, limits, indices)
         hypotheses: Hypotheses = self._finish(run)
         return hypotheses
 
-    def _pieces(
-        self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray, piece: int
+    def _by_token(
+        self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Iterator[Run]:
-        """The run after every `piece` tokens, until all rows are done."""
+        """The run after every token, until all rows are done; what has `ended` is done."""
         run, memory = self._begin(params, source)
         done = np.zeros(len(run.done), bool)
         while not done.all():
-            until = np.int32(run.t + piece)
+            until = np.int32(run.t + 1)
             run = self._go_on(params, source, run, memory, limits, indices, until)
             done, tokens = np.array(run.done), np.asarray(run.tokens)
             if self._ended is not None:
@@ -189,18 +186,6 @@ class Decoder:
                     done[row] = self._ended(tokens[row, : lengths[row]])
                 run = run._replace(done=jnp.asarray(done))
             yield run
-
-
-def decode(
-    bind: Bind,
-    params: Any,
-    batches: Iterable[tuple[Any, Mapping[str, Any]]],
-    settings: Decoding,
-    *,
-    alignment: bool = False,
-) -> list[list[Decoded]]:
-    """`Decoder(bind, settings)(params, batches)`, for decoding once."""
-    return Decoder(bind, settings, alignment=alignment)(params, batches)
 
 
 class _Programs(NamedTuple):

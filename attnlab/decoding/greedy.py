@@ -1,5 +1,5 @@
-"""Greedy search, and the loop that it shares with sampling: one hypothesis per row, one token per
-step.
+"""The loop that greedy search and sampling share: one hypothesis per row, one token per step, until
+EOS, or another id that ends texts, or a length limit. PAD and BOS are never chosen.
 """
 
 from __future__ import annotations
@@ -13,16 +13,9 @@ from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
-from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.steps import (
-    among,
-    emittable,
-    largest,
-    length_limits,
-    put,
-    repeat_rows,
-    weights_buffer,
-)
+from attnlab.decoding.rows import largest
+from attnlab.decoding.rules import Rules
+from attnlab.decoding.steps import among, emittable, put, weights_buffer
 
 Choose = Callable[[jax.Array, jax.Array], jax.Array]
 """`choose(logits [N,V], t) -> tokens [N]`."""
@@ -42,43 +35,6 @@ class Run(NamedTuple):
     weights: jax.Array | None
 
 
-def greedy(
-    step: StepFn,
-    state: Any,
-    memory: Any,
-    *,
-    rows: int,
-    max_length: int,
-    rules: Rules = FREE,
-    limits: jax.Array | None = None,
-    alignment: bool = False,
-    special: Special = OURS,
-) -> Hypotheses:
-    """The most probable token at every step, ties to the lowest id, until EOS, or another id that
-    ends texts, or the length limit.
-
-    PAD and BOS are never chosen. Runs until every sentence is done.
-
-    Args:
-      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
-      rows: B, the number of sentences.
-      max_length: L, the most tokens emitted, EOS counted.
-      rules: rules on the next token.
-      limits: [B] int32, a length limit for each sentence below `max_length`.
-      alignment: also return the attention weights.
-      special: ids of the target's vocabulary.
-
-    Returns:
-      Hypotheses with K = 1 whose score is the log-probability.
-    """
-    repeat_rows((state, memory), rows, 1)
-    limits = length_limits(limits, rows, max_length)
-    shape: dict[str, Any] = {"rows": rows, "max_length": max_length}
-    run = begun(step, state, memory, alignment=alignment, special=special, **shape)
-    run = unroll(step, run, memory, best_token, limits, rules=rules, special=special)
-    return grouped(run, rows, 1, special)
-
-
 def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
     """The id [N] of the largest logit, ties to the lowest id; `t` is not used."""
     del t
@@ -95,7 +51,15 @@ def begun(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Run:
-    """A run of N = `rows` hypotheses before the first step; arguments as for `greedy`."""
+    """A run of N hypotheses before the first step.
+
+    Args:
+      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
+      rows: N.
+      max_length: L, the most tokens emitted, EOS counted.
+      alignment: whether attention weights are collected.
+      special: ids of the target's vocabulary.
+    """
     return Run(
         t=jnp.int32(0),
         last=jnp.full(rows, special.bos, jnp.int32),
@@ -118,8 +82,8 @@ def unroll(
     until: jax.Array | int | None = None,
     special: Special = OURS,
 ) -> Run:
-    """Emit `choose`'s tokens row by row until every row is done, or until `until` tokens are out;
-    arguments as for `greedy`, `limits` [N] within 1 ... L.
+    """A run continued by the tokens that `choose` gives, until every row is done, or until `until`
+    tokens are out; `limits` [N] within 1 ... L.
     """
     until = run.tokens.shape[1] if until is None else until
 

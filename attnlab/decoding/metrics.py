@@ -8,98 +8,55 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 from attnlab.records.items import CHARACTERS
 
 
 def corpus_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str] | Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """BLEU, chrF and exact match of a corpus of detokenised sentences.
+    """BLEU, chrF and exact match of a corpus of detokenised sentences, one reference for each.
 
-    BLEU is corpus BLEU-4 with exponential smoothing and without effective order (Post 2018).
-    Numbers with different signatures do not belong in one column.
+    BLEU is corpus BLEU-4 with the tokenizer "13a", exponential smoothing and without effective order
+    (Post 2018). Numbers with different signatures do not belong in one column.
 
     Args:
-      hypotheses: one string for each sentence.
-      references: one string for each sentence, or several streams of them: streams[r][i] is
-        reference r of sentence i.
+      hypotheses, references: one string for each sentence.
       lowercase: compare without case.
-      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for tokenised or synthetic text;
-        "intl", "char", "zh", ...; chrF works on characters and does not use it.
 
     Returns:
       {"bleu", "chrf" in 0 ... 100, "exact" in 0 ... 1, "bleu_signature", "chrf_signature"}. A
-      sentence is exact if it equals one of its references, spaces at the ends apart.
+      sentence is exact if it equals its reference, spaces at the ends apart.
 
     Raises:
-      UserError: no hypotheses, a stream of another length, a tokenizer that is unknown or not
-        installed.
+      UserError: no hypotheses, or another number of references.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    single = not references or isinstance(references[0], str)
-    streams: list[list[str]] = [[*references]] if single else [[*stream] for stream in references]
-    _check(hypotheses, streams, tokenize, sorted(BLEU.TOKENIZERS))
-    try:
-        # `force` only silences the warning about tokenised text, which is intended with "none".
-        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    except (
-        ImportError,
-        OSError,
-        RuntimeError,
-    ) as error:  # some tokenizers need a package or a download of their own
-        raise UserError(f"BLEU tokenizer {tokenize!r} is not available here: {error}") from error
-    chrf = CHRF(lowercase=lowercase)
-    scores: dict[str, Any] = {
-        "bleu": bleu.corpus_score(list(hypotheses), streams).score,
-        "chrf": chrf.corpus_score(list(hypotheses), streams).score,
-        "exact": _exact_match(hypotheses, streams, lowercase),
-    }
+    if not hypotheses:
+        raise UserError("there are no hypotheses to score")
+    if len(references) != len(hypotheses):
+        counts = f"{len(hypotheses)} hypotheses but {len(references)} references"
+        raise UserError(f"{counts}: one for each is needed")
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    hits = _hits(hypotheses, references, lowercase)
     return {
-        **scores,
+        "bleu": bleu.corpus_score(list(hypotheses), [list(references)]).score,
+        "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score,
+        "exact": sum(hits) / len(hits),
         "bleu_signature": str(bleu.get_signature()),
         "chrf_signature": str(chrf.get_signature()),
     }
 
 
-def _check(
-    hypotheses: Sequence[str], streams: list[list[str]], tokenize: str, tokenizers: list[str]
-) -> None:
-    """Raise UserError unless there is something to score, every stream fits, and the tokenizer is
-    known.
-    """
-    if not hypotheses:
-        raise UserError("there are no hypotheses to score")
-    for number, stream in enumerate(streams, start=1):
-        if len(stream) != len(hypotheses):
-            raise UserError(
-                f"{len(hypotheses)} hypotheses but {len(stream)} references in stream {number}: one"
-                " for each is needed"
-            )
-    if tokenize not in tokenizers:
-        raise UserError(f"unknown BLEU tokenizer {tokenize!r}; {nearest(tokenize, tokenizers)}")
+def _hits(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[bool]:
+    """Which hypotheses equal their references."""
 
-
-def _exact_match(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> float:
-    """The share of hypotheses that equal one of their references."""
-    hits = _hits(hypotheses, streams, lowercase)
-    return sum(hits) / len(hits)
-
-
-def _hits(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> list[bool]:
     def plain(text: str) -> str:
         return text.strip().lower() if lowercase else text.strip()
 
-    return [
-        plain(text) in map(plain, sentence)
-        for text, *sentence in zip(hypotheses, *streams, strict=True)
-    ]
+    return list(map(str.__eq__, map(plain, hypotheses), map(plain, references)))
 
 
 def sentence_counts(
@@ -130,7 +87,7 @@ def sentence_counts(
             [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores],
         ),
         "chrf": ("chrf", [_character_counts(*pair) for pair in cased]),
-        "exact": ("ratio", [[hit, 1] for hit in _hits(hypotheses, [[*references]], lowercase)]),
+        "exact": ("ratio", [[hit, 1] for hit in _hits(hypotheses, references, lowercase)]),
     }
 
 

@@ -46,6 +46,7 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
+    """ROUGE-n of two texts, given their words."""
     counts = [
         Counter(zip(*(words[first:] for first in range(n)), strict=False))
         for words in (ours, theirs)
@@ -54,4 +55,5 @@ def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
 
 
 def _f(common: int, ours: int, theirs: int) -> float:
+    """F of what two texts have in common, 0 ... 100, given how much each has."""
     return 200.0 * common / (ours + theirs) if common else 0.0

@@ -1,17 +1,26 @@
 """Programs of a trained model over the rows of a batch: where its parameters are divided over a mesh of
-devices, so are the rows.
+devices, so are the rows. And what such programs are made of: all examples in their order, the
+largest numbers of each row.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from attnlab.data.columns import Batch
+
 ROWS = PartitionSpec(("data", "fsdp"))
+NEVER = -jnp.inf  # the log-probability of an impossible token
+CHUNK = 32
+Item = TypeVar("Item")
 
 
 class OnRows:
@@ -23,7 +32,7 @@ class OnRows:
 
     Args:
       function: pure.
-      how: as for `jax.jit`.
+      options: as for `jax.jit`.
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
@@ -60,3 +69,78 @@ def mesh_of(params: Any) -> Mesh | None:
     meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)]
     divided = meshes and meshes[0].shape.get("fsdp", 1) > 1
     return meshes[0] if divided else None  # type: ignore[return-value]
+
+
+def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
+    """So many of the batches, at equal distances; all for 0, or where there are fewer."""
+    if not count:
+        return batches
+    whole = list(batches)
+    return [whole[i * len(whole) // count] for i in range(count)] if count < len(whole) else whole
+
+
+def sums_of_rows(
+    sums: Callable[..., Mapping[str, Any]],
+    params: Any,
+    batches: Iterable[tuple[np.ndarray, Batch]],
+) -> dict[str, np.ndarray]:
+    """The sums of a task (`Task.sums`) for every example alone, [N], in the order of the N examples;
+    `batches` as `Task.in_order` gives them.
+    """
+
+    def of_row(params: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return sums(params, {name: column[None] for name, column in row.items()})
+
+    every: dict[str, np.ndarray]
+    every = by_example(OnRows(jax.vmap(of_row, in_axes=(None, 0))), params, batches)
+    return every
+
+
+def by_example(
+    program: Callable[..., Any], params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
+) -> Any:
+    """What a program gives for each row of some batches, arrays [N,...] on the host in the order of
+    the N examples; `batches` as `Task.in_order` gives them, at least one.
+    """
+    parts = [(rows, jax.device_get(program(params, batch))) for rows, batch in batches]
+    numbers = np.concatenate([rows for rows, _ in parts])
+    order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]  # -1 are rows of padding
+    arrays = [array for _, array in parts]
+    return jax.tree.map(lambda *of_batches: np.concatenate(of_batches)[order], *arrays)
+
+
+def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The k largest of every row of [N,V], descending, ties to the lowest index: equals
+    `lax.top_k`, but faster.
+
+    The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank
+    highest. Chunks are put back in order before the second ranking, so that ties fall to the lowest
+    index again.
+
+    Measured on two CPU cores (jax 0.10.2, float32, medians in ms; `argmax` is one round, of the k
+    needed):
+      N, V, k          lax.top_k   approx_max_k   k masked argmax   k masked max + first id   here   logsumexp
+      250, 8000, 10    3.5 - 5.1            5.1           48 - 54                         7.0    1.3         0.7
+      250, 6000, 10    2.7 - 3.8            3.9                36                         5.4    1.4         0.9
+      50, 8000, 1      0.6                            argmax 1.8                                 0.2         0.3
+    """
+    rows, width = values.shape
+    if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
+        return _ranked(values, k)
+    maxima = lax.reduce_window(
+        values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK))
+    )
+    chunks = jnp.sort(_ranked(maxima, k)[1], axis=1)
+    ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
+    inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
+    best, position = _ranked(jnp.where(ids < width, inside, NEVER), k)
+    return best, jnp.take_along_axis(ids, position, axis=1)
+
+
+def _ranked(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """`lax.top_k`. The largest alone by reductions, which XLA divides over the devices of a mesh as
+    the rows are; it gathers all rows for `top_k`.
+    """
+    if k > 1:
+        return lax.top_k(values, k)
+    return values.max(axis=-1, keepdims=True), values.argmax(axis=-1, keepdims=True)

@@ -26,7 +26,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.steps import NEVER, among
+from attnlab.decoding.rows import NEVER
+from attnlab.decoding.steps import among
 
 
 @dataclasses.dataclass(frozen=True)

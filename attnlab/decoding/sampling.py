@@ -2,71 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.greedy import Choose, begun, best_token, grouped, unroll
-from attnlab.decoding.hypotheses import Hypotheses, StepFn
-from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.steps import NEVER, largest, length_limits, pick, repeat_rows
-
-
-def sample(
-    step: StepFn,
-    state: Any,
-    memory: Any,
-    *,
-    rows: int,
-    max_length: int,
-    key: jax.Array,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    n: int = 1,
-    rules: Rules = FREE,
-    limits: jax.Array | None = None,
-    alignment: bool = False,
-    special: Special = OURS,
-) -> Hypotheses:
-    """`n` independent samples for every sentence, the most probable first; duplicates stay.
-
-    Tokens are drawn from the softmax of the filtered logits (`filtered`) with one key per step and
-    row.
-
-    Args:
-      step, state, memory, rows, max_length, rules, limits, alignment, special: as for
-        `greedy`.
-      key: one key, or [B] keys, one for each sentence, so that its samples do not depend on the
-        rest of the batch.
-      temperature: 0 is greedy search.
-      top_k: keep the k most probable tokens; 0 keeps all.
-      top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
-      min_p: keep the tokens that have at least this share of the probability of the most probable
-        one; 0 keeps all.
-      n: samples for each sentence.
-
-    Returns:
-      Hypotheses [B,n], scored by log-probability under the model itself (before temperature and
-      filters).
-    """
-    state, memory = repeat_rows((state, memory), rows, n)
-    keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    options: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-    }
-    choose = drawing(keys, n, **options)
-    limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    shape: dict[str, Any] = {"rows": rows * n, "max_length": max_length}
-    run = begun(step, state, memory, alignment=alignment, special=special, **shape)
-    run = unroll(step, run, memory, choose, limits, rules=rules.repeated(n), special=special)
-    return best_first(grouped(run, rows, n, special))
+from attnlab.decoding.greedy import Choose, best_token
+from attnlab.decoding.hypotheses import Hypotheses
+from attnlab.decoding.rows import NEVER, largest
+from attnlab.decoding.steps import pick
 
 
 def best_first(hypotheses: Hypotheses) -> Hypotheses:
@@ -83,8 +25,16 @@ def drawing(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """The function that draws the tokens of `n` samples of each sentence; keys [B], the rest as for
-    `sample`.
+    """The function that draws the tokens of `n` samples of each of B sentences, with one key per step
+    and row, from the softmax of the logits that `filtered` leaves.
+
+    Args:
+      keys: [B], one for each sentence, so that its samples do not depend on the rest of the batch.
+      temperature: 0 is greedy search.
+      top_k: keep the k most probable tokens; 0 keeps all.
+      top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
+      min_p: keep the tokens that have at least this share of the probability of the most probable
+        one; 0 keeps all.
     """
     if temperature == 0:
         return best_token

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.rows import NEVER
 
 if TYPE_CHECKING:
     from attnlab.decoding.hypotheses import StepFn
 
-NEVER = -jnp.inf  # the log-probability of an impossible token
-CHUNK = 32
 Tree = TypeVar("Tree")
 
 
@@ -34,43 +33,6 @@ def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
     return functools.reduce(
         operator.or_, (ids == each for each in chosen), jnp.zeros_like(ids, bool)
     )
-
-
-def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest of every row of [N,V], descending, ties to the lowest index: equals
-    `lax.top_k`, but faster.
-
-    The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank
-    highest. Chunks are put back in order before the second ranking, so that ties fall to the lowest
-    index again.
-
-    Measured on two CPU cores (jax 0.10.2, float32, medians in ms; `argmax` is one round, of the k
-    needed):
-      N, V, k          lax.top_k   approx_max_k   k masked argmax   k masked max + first id   here   logsumexp
-      250, 8000, 10    3.5 - 5.1            5.1           48 - 54                         7.0    1.3         0.7
-      250, 6000, 10    2.7 - 3.8            3.9                36                         5.4    1.4         0.9
-      50, 8000, 1      0.6                            argmax 1.8                                 0.2         0.3
-    """
-    rows, width = values.shape
-    if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
-        return _ranked(values, k)
-    maxima = lax.reduce_window(
-        values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK))
-    )
-    chunks = jnp.sort(_ranked(maxima, k)[1], axis=1)
-    ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
-    inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
-    best, position = _ranked(jnp.where(ids < width, inside, NEVER), k)
-    return best, jnp.take_along_axis(ids, position, axis=1)
-
-
-def _ranked(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """`lax.top_k`. The largest alone by reductions, which XLA divides over the devices of a mesh as
-    the rows are; it gathers all rows for `top_k`.
-    """
-    if k > 1:
-        return lax.top_k(values, k)
-    return values.max(axis=-1, keepdims=True), values.argmax(axis=-1, keepdims=True)
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:

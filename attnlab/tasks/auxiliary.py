@@ -270,8 +270,8 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Several hops that nothing keeps apart may all look at the same; a config that wants that says so by
-    a weight of None.
+    """Raise `UserError` where there are several hops and no weight for the penalty that keeps them
+    apart, without which all may look at the same; a weight of None says that this is wanted.
     """
     if hops > 1 and weight is not None and not weight:
         raise UserError(

@@ -25,27 +25,15 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.longer import treat_long_examples
 from attnlab.data.settings import Buckets
-from attnlab.decoding.rows import OnRows
+from attnlab.decoding.rows import OnRows, by_example, part_of
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
-from attnlab.tasks.output_bias import with_output_bias
-from attnlab.tasks.protocol import (
-    Batch,
-    Loaded,
-    Numbers,
-    Params,
-    Rngs,
-    Scores,
-    Smoothing,
-    Sums,
-    Totals,
-    Tree,
-)
+from attnlab.tasks.protocol import Loaded, Numbers, Rngs, Scores, Shown, Smoothing, Totals
 from attnlab.tasks.schemas import Settings
-from attnlab.tasks.shown import Shown
 from attnlab.training.hyperparameters import SMOOTHING
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 if TYPE_CHECKING:
     from attnlab.records.items import Items
@@ -71,6 +59,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         properties, or "min" or "max" alone; see `attnlab.records.measures.declared`.
       evaluated: the names of the measures that `evaluate` gives, during training too.
       ratios: of each score that is one sum over another, the names of the two.
+      target_column: the column whose numbers above 0 are the targets, for `weight`.
       units: the units of measures in tables; without one, "<measure>_signature" of scores.
       examples: the word for the examples of a split in tables ("sentences").
       outputs: the file of what `score` gives besides numbers, one line an example.
@@ -93,6 +82,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     measures: Mapping[str, Measure | str]
     evaluated: ClassVar[Sequence[str]]
     ratios: Mapping[str, tuple[str, str]] = {}
+    target_column: ClassVar[str] = "label"
     units: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
@@ -112,6 +102,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     ) -> None:
         self.config, self.data = config, data
         self.system, self.auxiliary = system, auxiliary
+        models.check_ratios(type(self))
         score = functools.partial(self.sums, smoothing=0.0)
         self._score, self._score_all = self.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
 
@@ -147,15 +138,14 @@ class Task(Shown, Generic[Config, Data, Model]):
         """The scores `evaluated` of a split, "loss" first, from its sums and `split_totals`: the
         `ratios`, and "perplexity", the exponential of the loss.
         """
-        ratios = self.ratios.items()
-        scores = {name: float(totals[part] / totals[whole]) for name, (part, whole) in ratios}
+        scores = models.ratio_scores(self.ratios, totals)
         if "perplexity" in self.evaluated:
             scores["perplexity"] = float(np.exp(scores["loss"]))
         return {name: scores[name] for name in self.evaluated if name in scores}
 
     def weight(self, batch: Batch) -> jax.Array:
-        """The divisor of the summed loss."""
-        raise NotImplementedError
+        """The divisor of the summed loss: how many targets there are, in `target_column`."""
+        return (jnp.asarray(batch[self.target_column]) > 0).sum().astype(jnp.float32)
 
     # --- what a task may define ---
 
@@ -239,21 +229,19 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters; for the output bias see `output_bias.with_output_bias`."""
-        params = self.system.init(key, *self.init_inputs())["params"]
-        targets = self.target_ids()
-        return params if targets is None else with_output_bias(self.config, params, *targets)
+        """Fresh float32 parameters; for the output bias see `tokens.with_output_bias`."""
+        params: Params = self.system.init(key, *self.init_inputs())["params"]
+        if (targets := self.target_ids()) is None:
+            return params
+        from attnlab.tasks.tokens import with_output_bias
+
+        return with_output_bias(self.config, params, *targets)
 
     def init_inputs(self) -> Sequence[jax.Array]:
         """What the system reads when its parameters are drawn: ones, as few as its columns allow."""
         return models.stand_ins([self.columns[name] for name in self.inputs])
 
-    def apply(
-        self,
-        params: Params,
-        batch: Batch,
-        **options: Tree,
-    ) -> Tree:
+    def apply(self, params: Params, batch: Batch, **options: Tree) -> Tree:
         """The outputs of the system for a batch; `options` goes to `linen.Module.apply`."""
         inputs = (jnp.asarray(batch[name]) for name in self.inputs)
         return self.system.apply({"params": params}, *inputs, **options)
@@ -310,8 +298,8 @@ class Task(Shown, Generic[Config, Data, Model]):
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
         """
-        process = {"process_index": jax.process_index(), "process_count": jax.process_count()}
-        shared = {**process, "multiple": multiple}
+        shared = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        shared["multiple"] = multiple
         batches = self.ordered(self.config.seed if seed is None else seed, shared)
         columns.check(self.columns, batches(0), f"task {self.config.task}")
         return batches
@@ -370,7 +358,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     ) -> list[Totals]:
         """The sums of each scored batch, fetched at the end; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
-        batches = models.part_of(self.split_batches(split), -(-rows // self.at_once))
+        batches = part_of(self.split_batches(split), -(-rows // self.at_once))
         sums = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
         return [{"rows": np.broadcast_to(real.sum(), x["loss"].shape), **x} for real, x in sums]
 
@@ -381,7 +369,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
         """The system's outputs for N examples, as large for each, [N,...] float32."""
-        outputs: np.ndarray = models.by_example(self._outputs, params, self.in_order(examples))
+        outputs: np.ndarray = by_example(self._outputs, params, self.in_order(examples))
         return outputs
 
     @functools.cached_property

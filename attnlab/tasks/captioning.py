@@ -47,9 +47,8 @@ from attnlab.tasks.models import (
     shapes_of,
     system_factory,
 )
-from attnlab.tasks.output_bias import check_output_bias
 from attnlab.tasks.protocol import Batch, Params, Scores, Sides, Sums, Tree
-from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.tokens import check_output_bias, cross_entropy
 from attnlab.tasks.written import ScoredAsText
 
 _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
@@ -89,7 +88,6 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
       config: see `configs/captioning.py`.
       data: the images and their captions.
       system: the model.
-      grid: h and w of the feature map that it looks at.
     """
 
     systems: ClassVar[type[Captioner]] = Captioner
@@ -119,14 +117,17 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     examples: ClassVar[str] = "captions"
     outputs: ClassVar[str] = "captions.txt"
     stored_labels = {"target_tokens": ("target",), "image_patches": ("image",)}
-    grid: tuple[int, int]
 
     def __init__(self, config: schemas.Captioning, data: CaptionData) -> None:
         self.special = data.vocabulary.special
         sizes = data.vocabulary.size, data.learned.shape, self.special.pad
         super().__init__(config, data, *build_system(config, *sizes))
-        self.grid = grid_of(self.system, data.learned.shape)
         self.at_once = validate(config.decoding).batch
+
+    @functools.cached_property
+    def grid(self) -> tuple[int, int]:
+        """h and w of the feature map that it looks at."""
+        return grid_of(self.system, self.data.learned.shape)
 
     @property
     def written_in(self) -> Vocabulary:
@@ -208,7 +209,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def counted(
         self, params: Params, split: str, outputs: Sequence[str]
     ) -> dict[str, tuple[str, Any]]:
-        """See `ScoredAsText.counted`."""
+        """Rule and rows of every score, those of names and of where it looks among them."""
         rows = {**self._named(split, outputs), **self._localised(params, split)}
         measured = {
             name: ("ratio", values)

@@ -31,19 +31,10 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
 from attnlab.tasks.choices import choice_rows, choice_sums, confusion, likeliest
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Rngs,
-    Scores,
-    Smoothing,
-    Sums,
-    Totals,
-    Tree,
-)
+from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.texts import TextTask, factory_of, handed_out, sentences_of
 from attnlab.tasks.tokens import cross_entropy
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 
 def build_system(
@@ -127,11 +118,8 @@ class Classification(TextTask):
                 )
         return summary
 
-    def loss(
-        self, params: Params, batch: Batch, key: jax.Array, **options: Any
-    ) -> tuple[jax.Array, Sums]:
-        """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
-        return Task.loss(self, params, batch, key, **options)
+    loss = Task.loss  # with terms of its own, and sums "tokens" (read), "rows", "correct" beside it
+    weight = Task.weight  # by labels, where a task of texts goes by its texts
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """A class is a target of length 1."""
@@ -149,10 +137,6 @@ class Classification(TextTask):
             "log_likelihood": likelihood,
             "second": second,
         }
-
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of examples."""
-        return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"

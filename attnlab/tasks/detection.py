@@ -24,6 +24,7 @@ import numpy as np
 
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.boxed import BoxedData
+from attnlab.decoding.rows import by_example
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import AttentionMap
@@ -31,18 +32,9 @@ from attnlab.systems.vision.protocol import Detected, Detector
 from attnlab.tasks import schemas
 from attnlab.tasks.boxes import THRESHOLDS, Answers, Truth, average_precisions, matched, overlaps
 from attnlab.tasks.images import ImageTask
-from attnlab.tasks.models import by_example
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Rngs,
-    Scores,
-    Smoothing,
-    Sums,
-    Totals,
-)
+from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.tokens import cross_entropy
+from attnlab.training.step import Batch, Params, Sums
 
 _SHOWN = 0.5  # an answer with a lower score is not written
 
@@ -79,6 +71,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         "by_class": "class \\ measure",
     }
     outputs: ClassVar[str] = "boxes.tsv"
+    target_column = "labels"
 
     def __init__(self, config: schemas.Detection, data: BoxedData) -> None:
         super().__init__(config, data)
@@ -171,10 +164,6 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         detected = {"boxes": boxes, "classes": classes, "scores": scores, "real": self.real(batch)}
         return {**self.summed(outputs, batch, smoothing), "found": detected}  # type: ignore[dict-item]
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of objects."""
-        return (jnp.asarray(batch["labels"]) > 0).sum().astype(jnp.float32)
-
     # --- scores ---
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
@@ -209,6 +198,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {"by_class": table}, [self._written(image) for image in detections]
 
     def _precisions(self, detections: Sequence[Answers], split: str) -> np.ndarray:
+        """The average precision of each class at each threshold of IoU, [C,thresholds], of what was
+        found in the images of a split.
+        """
         truth = [Truth(*image) for image in self.data.rows[split]]
         return average_precisions(detections, truth, len(self.data.learned.classes), THRESHOLDS)
 
@@ -221,7 +213,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     @staticmethod
     def asked(images: np.ndarray) -> Examples:
-        """See `ImageTask.asked`."""
+        """Examples of images of which no object is known."""
         count = len(images)
         return Examples(
             image=images,
@@ -264,6 +256,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                 yield self.data.learned.classes[detected.classes[at]], score, box * sides
 
     def _written(self, detected: Answers) -> str:
+        """The objects of an image that `_shown` gives as one text; "nothing" where there is none."""
         objects = [
             f"{name} {score:.3f} {' '.join(f'{side:.1f}' for side in box)}"
             for name, score, box in self._shown(detected)

@@ -28,21 +28,21 @@ from attnlab.data import asked
 from attnlab.data.asked import CHANCE, MAJORITY, AskedTexts, Row
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.rows import sums_of_rows
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
-from attnlab.tasks.models import built, sums_of_rows
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Scores,
-    Smoothing,
-    Sums,
-    TextExample,
+from attnlab.tasks.models import built
+from attnlab.tasks.protocol import Response, Scores, Smoothing, TextExample
+from attnlab.tasks.tokens import (
+    OneTextTask,
+    beside_words,
+    check_output_bias,
+    cross_entropy,
+    words_of,
 )
-from attnlab.tasks.tokens import OneTextTask, beside_words, cross_entropy, words_of
+from attnlab.training.step import Batch, Params, Sums
 
 
 def build_system(
@@ -56,8 +56,8 @@ def build_system(
     """
     system: LanguageModel
     row = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
-    sizes = {"vocabulary": vocabulary, "bias": vocabulary}
-    system, _ = built(config, LanguageModel, special, row, **sizes)
+    system, params = built(config, LanguageModel, special, row, vocabulary=vocabulary)
+    check_output_bias(config, params, vocabulary)
     return system
 
 
@@ -165,7 +165,7 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every text, of what `evaluate` gives."""
-        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
+        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
         """What the system says at the words of each example that ask."""

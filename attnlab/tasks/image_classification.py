@@ -162,10 +162,6 @@ class ImageClassification(
             reward = -cross_entropy(logits, jnp.maximum(label - 1, 0), 0.0)
         return {"reward": reward, "real": label > 0}
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of images."""
-        return self.real(batch).sum().astype(jnp.float32)
-
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:

@@ -125,7 +125,9 @@ class ImageTask(Task[Config, OfImages, Model]):
         return augmentation.call(augmented, of_step, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """See `Task.ordered`; all images have one size."""
+        """The batches of training, whose images have one size; raises `UserError` where
+        `augmentation.anywhere` would move none of the first images.
+        """
         examples = self.of_split("train")
         augmentation: Augmentation | None = getattr(self.config, "augmentation", None)
         if augmentation is not None and augmentation.anywhere:

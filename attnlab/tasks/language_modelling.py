@@ -33,31 +33,14 @@ from attnlab.data.blocks import Blocks, Crops
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
-from attnlab.data.tokenizer import Prompt
+from attnlab.decoding.rows import part_of
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
-from attnlab.tasks.models import (
-    chosen_weights,
-    part_of,
-    shapes_of,
-    system_factory,
-)
-from attnlab.tasks.output_bias import check_output_bias
-from attnlab.tasks.protocol import (
-    Batch,
-    Numbers,
-    Params,
-    Response,
-    Scores,
-    Sides,
-    Sums,
-    TextExample,
-    Totals,
-    Tree,
-)
+from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
+from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, TextExample, Totals
 from attnlab.tasks.reading import (
     check_packs,
     check_pieces,
@@ -67,7 +50,8 @@ from attnlab.tasks.reading import (
     state_before,
     summed,
 )
-from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask
+from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask, check_output_bias
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 if TYPE_CHECKING:
     from attnlab.decoding.generate import Decoder
@@ -295,6 +279,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """What is read of each text: what stands before the first token of all, and its ids."""
+        from attnlab.data.tokenizer import Prompt
+
         first = np.int32(first_of(self.config.batch.texts, self.special))
         every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
         ids = (row if isinstance(line, Prompt) else np.append(first, row) for line, row in every)
@@ -324,6 +310,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
         """A line, whose ids are a prompt without its first, and the text of the ids after it."""
+        from attnlab.data.tokenizer import Prompt
+
         context = prompt if isinstance(line, Prompt) else prompt[1:]
         text = line.shown if isinstance(line, Prompt) else line
         whole = self.data.vocabulary.continued(text, context, ids)

@@ -56,7 +56,7 @@ class ImageExample:
 def numbered(
     split: str, images: np.ndarray, labels: Sequence[str | None] | None = None
 ) -> list[ImageExample]:
-    """The first images of a split [N,H,W,C], named by their numbers, with their labels."""
+    """Examples of the first images of a split [N,H,W,C], named by their numbers, with their labels."""
     names = (f"{split} image {row}" for row in range(1, len(images) + 1))
     every = zip(names, images, labels or [None] * len(images), strict=True)
     return [ImageExample(*example) for example in every]

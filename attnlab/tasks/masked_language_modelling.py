@@ -35,23 +35,21 @@ from attnlab.data.masking import Masked, Masking, begun
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.steps import largest
+from attnlab.decoding.rows import largest, sums_of_rows
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.models import built, sums_of_rows
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Smoothing,
-    Sums,
-    TextExample,
-    Tree,
+from attnlab.tasks.models import built
+from attnlab.tasks.protocol import Response, Smoothing, TextExample
+from attnlab.tasks.tokens import (
+    TEACHER_FORCED,
+    RunningTextTask,
+    check_output_bias,
+    cross_entropy,
 )
-from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask, cross_entropy
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 MASK = "[MASK]"  # what a person types for a token that is to be told
 
@@ -66,9 +64,10 @@ def build_system(
         that cannot keep packed texts apart, no output bias where one is to be set.
     """
     system: TokenClassifier
-    sizes = {"vocabulary": vocabulary, "outputs": vocabulary, "bias": vocabulary}
+    sizes = {"vocabulary": vocabulary, "outputs": vocabulary}
     ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
     system, params = built(config, TokenClassifier, special, ids, **sizes)
+    check_output_bias(config, params, vocabulary)
     if config.batch.texts == "packed" and "segments" not in system.reads:
         raise UserError(
             f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
@@ -255,7 +254,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A line for every row: a text, a block of several, or a pair."""
-        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
+        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     # --- answers and maps ---
 

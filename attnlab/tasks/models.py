@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import getitem
-from typing import Any, TypeVar
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -20,12 +20,10 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, Attention, Reading
 from attnlab.config.registry import behind, build, location
 from attnlab.config.schema import settings_of
-from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared
 from attnlab.data.settings import Buckets
 from attnlab.data.vocabulary import Special
-from attnlab.decoding.rows import OnRows
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
@@ -37,12 +35,10 @@ from attnlab.systems.protocol import (
     TokenClassifier,
 )
 from attnlab.tasks import schemas
-from attnlab.tasks.output_bias import check_output_bias
-from attnlab.tasks.protocol import Batch, Numbers, Params, Sums, Tree
+from attnlab.tasks.protocol import Numbers, Params, Totals, Tree
 from attnlab.training.hyperparameters import WEIGHTS
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
-Item = TypeVar("Item")
 
 
 def system_factory(config: schemas.Settings, base: type[System]) -> Any:
@@ -63,12 +59,9 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
             f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
         )
     norm = behind(factory.keywords.get("normalisation"))
-    if getattr(norm, "over_batch", False) and config.training.accumulate > 1:
-        raise UserError(
-            f"config.training.accumulate={config.training.accumulate}: the statistics of"
-            f" system.normalisation={config.system.normalisation.name} are those of the whole batch,"
-            " which is never there; set it to 1"
-        )
+    if getattr(norm, "over_batch", False):
+        named = f"system.normalisation={config.system.normalisation.name}"
+        check_statistics(config, norm, f"the statistics of {named} are those of")
     decoding = getattr(config, "decoding", None)
     _check_slots(factory, config.system, "system", decoding is not None and decoding.full_passes)
     return factory
@@ -261,7 +254,9 @@ def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
 
 
 def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-    """Calls a method of a module; what `read` of a mechanism gives is looked at."""
+    """The result of a method of a module; raises `UserError` where `read` of a mechanism gives another
+    thing than a `Reading` whose context is as wide as the mechanism.
+    """
     result = method(*args, **kwargs)
     if not (isinstance(context.module, Attention) and context.method_name == "read"):
         return result
@@ -311,51 +306,11 @@ def chosen_weights(weights: Mapping[str, float], numbers: Numbers | None) -> dic
     return {name: given.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
 
 
-def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
-    """So many of the batches, at equal distances; all for 0, or where there are fewer."""
-    if not count:
-        return batches
-    whole = list(batches)
-    return [whole[i * len(whole) // count] for i in range(count)] if count < len(whole) else whole
-
-
-def sums_of_rows(
-    task: Any, params: Params, batches: Iterable[tuple[np.ndarray, HostBatch]]
-) -> dict[str, np.ndarray]:
-    """The sums of a task for every example [N], in their order; `batches` as `Task.in_order` gives
-    them.
-    """
-
-    def of_row(params: Params, row: Batch) -> Sums:
-        sums: Sums = task.sums(params, {name: column[None] for name, column in row.items()})
-        return sums
-
-    each = OnRows(jax.vmap(of_row, in_axes=(None, 0)))
-    sums: dict[str, np.ndarray] = by_example(each, params, batches)
-    return sums
-
-
-def by_example(
-    program: Callable[[Params, Batch], Tree],
-    params: Params,
-    batches: Iterable[tuple[np.ndarray, HostBatch]],
-) -> Any:
-    """What a program gives for each row of some batches, arrays [N,...] on the host in the order of
-    the N examples; `batches` as `Task.in_order` gives them, at least one.
-    """
-    parts = [(rows, jax.device_get(program(params, batch))) for rows, batch in batches]
-    numbers = np.concatenate([rows for rows, _ in parts])
-    order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]  # -1 are rows of padding
-    arrays = [array for _, array in parts]
-    return jax.tree.map(lambda *of_batches: np.concatenate(of_batches)[order], *arrays)
-
-
 def built(
     config: schemas.Settings,
     kind: type[System],
     special: Special,
     *read: jax.ShapeDtypeStruct,
-    bias: int | None = None,
     **sizes: int,
 ) -> tuple[Any, Params]:
     """The system of a config that reads tokens, and the shapes of its parameters.
@@ -365,26 +320,56 @@ def built(
       kind: the kind of system that the task trains.
       special: the ids that are no text.
       read: the inputs of one row, as large as the system must be able to read.
-      bias: the size of the output bias where `training.output_bias` may set it.
       sizes: fields of the system that the data gives.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, inputs
-        that the system cannot read, no output bias where one is to be set.
+        that the system cannot read.
     """
     ids = {"pad_id": special.pad, "bos_id": special.bos}
     system = system_factory(config, kind)(**sizes, **ids)
     shapes = shapes_of(system, *read)
     refuse_terms(config, shapes)
-    if bias is not None:
-        check_output_bias(config, shapes["params"], bias)
     return system, shapes["params"]
 
 
-def check_statistics(config: schemas.Settings, system: System, what: str, advice: str = "") -> None:
-    """`UserError` for statistics of batches with microbatches; `what` they are, `advice` besides."""
-    if system.over_batch and config.training.accumulate > 1:
+def check_statistics(config: schemas.Settings, part: Any, what: str, advice: str = "") -> None:
+    """Raise `UserError` where a system or a norm has statistics of batches (`over_batch`) and a batch
+    is read in microbatches; `what` names these statistics, `advice` ends the message.
+    """
+    if part.over_batch and config.training.accumulate > 1:
         raise UserError(
             f"config.training.accumulate={config.training.accumulate}: {what} the whole batch, which"
             f" is never there; set it to 1{advice}"
         )
+
+
+def check_ratios(kind: Any) -> None:
+    """Raise `UserError` where a class of tasks declares a ratio that is none of its measures. A class
+    that declares other measures than its base need not repeat the ratios.
+    """
+    by_name = {name: _owner(kind, name) for name in ("ratios", "measures")}
+    if by_name["measures"] is None or not issubclass(by_name["ratios"], by_name["measures"]):
+        return
+    for name in kind.ratios:
+        if name not in kind.measures:
+            raise UserError(f"ratios: {name!r} is no measure; {nearest(name, kind.measures)}")
+
+
+def _owner(kind: type, name: str) -> Any:
+    """The class from which a class has an attribute; None where it has none."""
+    return next((base for base in kind.__mro__ if name in vars(base)), None)
+
+
+def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[str, float]:
+    """The scores that are one sum over another, from the sums over a split, by name.
+
+    Raises:
+      UserError: a sum that is not there.
+    """
+    for name, pair in ratios.items():
+        for part in pair:
+            if part not in totals:
+                problem = f"ratios: {name!r} needs the sum {part!r}, which the task does not give"
+                raise UserError(f"{problem}; {nearest(part, totals)}")
+    return {name: float(totals[part] / totals[whole]) for name, (part, whole) in ratios.items()}

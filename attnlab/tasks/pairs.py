@@ -28,9 +28,8 @@ from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.models import shapes_of, system_factory
-from attnlab.tasks.output_bias import check_output_bias
 from attnlab.tasks.protocol import Batch, Params, Sides, TextExample, Tree
-from attnlab.tasks.tokens import cross_entropy
+from attnlab.tasks.tokens import check_output_bias, cross_entropy
 from attnlab.tasks.written import Writes, WritingTask
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
@@ -116,7 +115,7 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return self.system.apply({"params": params}, batch["source"], target_in, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.auxiliary_inputs`."""
+        """Which tokens are there on both sides, and the log-likelihood of those of the target."""
         target = jnp.asarray(batch["target"])
         return {
             "source": self.real(batch["source"]),

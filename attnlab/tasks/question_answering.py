@@ -43,19 +43,9 @@ from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import built, longest_row
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Scores,
-    Sides,
-    Smoothing,
-    Sums,
-    TextExample,
-    Tree,
-    Typed,
-)
+from attnlab.tasks.protocol import Response, Scores, Sides, Smoothing, TextExample, Typed
 from attnlab.tasks.tokens import TOKENS_STORED, cross_entropy
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 SILENCE = "(no answer)"  # what a person is told
 _NEVER = -1e9
@@ -143,7 +133,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     @classmethod
     def data_options(cls, config: schemas.QuestionAnswering) -> dict[str, Any]:
-        """See `Task.data_options`."""
+        """How passages are cut, and which answers count, as the config says."""
         return {
             "unanswerable": config.passages.unanswerable,
             "windows": windows_of(config),
@@ -242,6 +232,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     # --- answers and maps ---
 
     def _typed(self, lines: Sequence[str]) -> list[Question]:
+        """The questions of typed lines, without answers; `UserError` for a line in which there are not
+        a question and a passage with a tab between.
+        """
         rows = []
         for line in lines:
             texts = line.split("\t")

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.protocol import LOSSES
-from attnlab.decoding.steps import largest
+from attnlab.decoding.rows import largest
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas

@@ -20,24 +20,16 @@ import numpy as np
 
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.images.segmented import SegmentedData
+from attnlab.decoding.rows import by_example
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import AttentionMap
 from attnlab.systems.vision.protocol import PixelClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.images import ImageTask
-from attnlab.tasks.models import by_example
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Rngs,
-    Scores,
-    Smoothing,
-    Sums,
-    Totals,
-)
+from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
 from attnlab.tasks.tokens import cross_entropy
+from attnlab.training.step import Batch, Params, Sums
 
 
 class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifier]):
@@ -70,6 +62,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         "confusion": "class \\ answer, pixels",
     }
     outputs: ClassVar[str] = "overlaps.tsv"
+    target_column = "mask"
 
     def __init__(self, config: schemas.Segmentation, data: SegmentedData) -> None:
         super().__init__(config, data)
@@ -119,10 +112,6 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         logits = self.apply(params, batch, rngs=rngs)
         confusion = confusions(logits, jnp.asarray(batch["mask"])).sum(axis=0)
         return {**self.summed(logits, batch, smoothing), "confusion": confusion}
-
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of pixels that count, before images are changed."""
-        return (jnp.asarray(batch["mask"]) > 0).sum().astype(jnp.float32)
 
     # --- scores ---
 

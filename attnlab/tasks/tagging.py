@@ -26,24 +26,23 @@ from attnlab.data import tagged
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.tagged import Sentence, TaggedTexts
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.rows import sums_of_rows
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
-from attnlab.tasks.models import built, longest_row, sums_of_rows
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Response,
-    Scores,
-    Sides,
-    Smoothing,
-    Sums,
-    Tree,
-)
+from attnlab.tasks.models import built, longest_row
+from attnlab.tasks.protocol import Response, Scores, Sides, Smoothing
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores
-from attnlab.tasks.tokens import OneTextTask, beside_words, cross_entropy, words_of
+from attnlab.tasks.tokens import (
+    OneTextTask,
+    beside_words,
+    check_output_bias,
+    cross_entropy,
+    words_of,
+)
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 SPANS = ("precision", "recall", "f1")
 _log = logging.getLogger(__name__)
@@ -75,8 +74,9 @@ def build_system(
         output bias where one is to be set.
     """
     system: TokenClassifier
-    sizes = {"vocabulary": vocabulary, "outputs": tags, "bias": tags}
-    system, _ = built(config, TokenClassifier, special, longest_row(config), **sizes)
+    sizes = {"vocabulary": vocabulary, "outputs": tags}
+    system, params = built(config, TokenClassifier, special, longest_row(config), **sizes)
+    check_output_bias(config, params, tags)
     return system
 
 
@@ -233,7 +233,7 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every sentence, of what `evaluate` gives."""
-        return Items.of(self.ratio_rows(sums_of_rows(self, params, self.split_batches(split))))
+        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     def _tagged(self, params: Params, examples: Examples) -> list[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""

@@ -22,6 +22,7 @@ import numpy as np
 from attnlab.data import labelled
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.rows import sums_of_rows
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -34,24 +35,20 @@ from attnlab.tasks.models import (
     longest_row,
     refuse_terms,
     shapes_of,
-    sums_of_rows,
     system_factory,
 )
 from attnlab.tasks.protocol import (
-    Batch,
     Numbers,
-    Params,
     Response,
     Rngs,
     Scores,
     Sides,
     Smoothing,
-    Sums,
     TextExample,
-    Tree,
     Typed,
 )
 from attnlab.tasks.tokens import TOKENS_STORED
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 SIDES = ("source", "target")
 
@@ -244,7 +241,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         the numbers that it answers with.
         """
 
-        columns = sums_of_rows(self, params, self.in_order(self.of_split(split)))
+        columns = sums_of_rows(self.sums, params, self.in_order(self.of_split(split)))
         sums = {name: values.astype(np.float64) for name, values in columns.items()}
         sums.setdefault("rows", np.ones(self.size(split)))
         scores = self.averaged(

@@ -1,5 +1,8 @@
-"""The base of tasks that predict every token of a text: cross-entropy, and the scores that follow from
-it.
+"""The base of tasks that predict every token of a text: cross-entropy, the scores that follow from it,
+and how the output bias starts (`training.output_bias`).
+
+From an output bias of zeros the first updates drive hidden units to their ends to learn just how
+frequent tokens are, and a read-out that ends in a tanh may be long in coming back.
 
 Axis letters: B batch, T length, V vocabulary, N examples.
 """
@@ -11,6 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +24,7 @@ from attnlab.data.text import Texts
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.measures import VOCABULARY, Measure, share
+from attnlab.tasks import schemas
 from attnlab.tasks.base import Config, Data, Model, Task
 from attnlab.tasks.protocol import Batch, Params, Response, Sides, Smoothing, TextExample, Typed
 from attnlab.training.settings import TokenTraining
@@ -37,6 +42,9 @@ TOKENS_STORED: Mapping[str, Sequence[str]] = {
 }
 """`Task.stored_labels` of texts: the tokens that are read, and those that are predicted or else the
 second text."""
+
+
+OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
 class TokenTask(Task[Config, Data, Model]):
@@ -184,3 +192,42 @@ def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
     a loss per "token" or per "sentence" (the sum over time, the mean over rows) is divided by.
     """
     return (real if per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
+
+
+def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int) -> None:
+    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
+    shapes, do not have.
+    """
+    bias = flax.traverse_util.flatten_dict(params).get(OUTPUT_BIAS)
+    if _of_frequencies(config) and (bias is None or bias.shape != (vocabulary,)):
+        lacks = (
+            f"{config.system.name} has no parameter {'/'.join(OUTPUT_BIAS)} with a number for each"
+            " token"
+        )
+        raise UserError(f"config.training.output_bias='unigram': {lacks}; set it to 'zeros'")
+
+
+def with_output_bias(
+    config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
+) -> Params:
+    """First parameters, their output bias as `training.output_bias` says, given the target tokens
+    of the training split.
+
+    "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
+    it.
+    """
+    if not _of_frequencies(config):
+        return params
+    from attnlab.data.shards import in_parts
+
+    counts = np.ones(vocabulary)
+    for part in in_parts(tokens):
+        counts += np.bincount(part, minlength=vocabulary)
+    flat = flax.traverse_util.flatten_dict(params)
+    flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
+    return flax.traverse_util.unflatten_dict(flat)
+
+
+def _of_frequencies(config: schemas.Settings) -> bool:
+    """Whether the output bias starts at the frequencies of tokens; other tasks have none."""
+    return getattr(config.training, "output_bias", "zeros") == "unigram"

@@ -32,6 +32,7 @@ from attnlab.data.images.folder import read_images
 from attnlab.data.images.questions import QUESTION_ONLY, Question, QuestionData, together
 from attnlab.data.learned import Shape
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.rows import by_example
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
@@ -39,25 +40,16 @@ from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks import schemas
 from attnlab.tasks.choices import choice_rows, choice_sums, confusion
 from attnlab.tasks.images import Choosing
-from attnlab.tasks.looking import LOCALISATION, localised, of_questions
+from attnlab.tasks.localisation import LOCALISATION, localised, of_questions
 from attnlab.tasks.maps import Overlays, gates_of
 from attnlab.tasks.models import (
-    by_example,
     check_statistics,
     refuse_terms,
     shapes_of,
     system_factory,
 )
-from attnlab.tasks.protocol import (
-    Batch,
-    Params,
-    Scores,
-    Sides,
-    Smoothing,
-    Sums,
-    Tree,
-    Typed,
-)
+from attnlab.tasks.protocol import Scores, Sides, Smoothing, Typed
+from attnlab.training.step import Batch, Params, Sums, Tree
 
 
 class VisualExample(NamedTuple):
@@ -152,7 +144,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         super().__init__(config, data, system)
 
     @functools.cached_property
-    def grid(self) -> tuple[int, int]:  # type: ignore[override]
+    def grid(self) -> tuple[int, int]:
         """Height and width of the map of places, of a system that looks at some."""
         return self.system.grid(self.data.learned.shape)
 
@@ -199,16 +191,12 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
             train, **self.config.batch.arguments, seed=seed, things=things, **shared
         )
 
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of questions."""
-        return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
-
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """The accuracies of guesses, the accuracy by group and by kind where the source has them,
         with that of "question_only" beside it; "localisation" of each map over the image (see
-        `looking`), by kind, where the source knows the places; "confusion", how often each answer
+        `localisation`), by kind, where the source knows the places; "confusion", how often each answer
         (row) was said to be which (column); and "question TAB answer TAB what was said".
         """
         rows, names = self.data.rows[split], self.data.learned.classes
@@ -285,6 +273,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         )
 
     def _of_line(self, line: str) -> tuple[str, str]:
+        """The name of an image file and the question of a line; `UserError` for another form."""
         name, _, text = (part.strip() for part in line.partition("\t"))
         if not (name and text) or "\t" in text:
             raise UserError(f"{line!r}: expected the name of an image file, a tab and a question")

@@ -21,13 +21,13 @@ from attnlab.data.columns import Examples
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoded, Decoder
 from attnlab.decoding.metrics import corpus_scores, sentence_counts
+from attnlab.decoding.rows import by_example
 from attnlab.decoding.settings import Decoding, validate
 from attnlab.records.items import Items
 from attnlab.records.measures import TEXT, Measure, share
 from attnlab.systems.protocol import Writer
 from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
-from attnlab.tasks.models import by_example
 from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums, Typed
 from attnlab.tasks.schemas import WritingSettings
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy

@@ -104,6 +104,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
+    """The table of names of the model in a folder, and the shapes of parameters by path."""
     content = folders.settings(folder)
     kind = kind_of(content, str(folder / folders.CONFIG))
     return names_of(kind), {path: tuple(leaf.shape) for path, leaf in flat(params).items()}

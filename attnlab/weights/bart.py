@@ -12,8 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import ForeignConfig
-from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.foreign import (
+    ACTIVATIONS,
+    ForeignConfig,
+    Key,
+    check_learned,
+    content_of,
+    system_of,
+)
 from attnlab.weights.names import Name, Names, matrix, norm
 from attnlab.weights.t5 import tuned
 
@@ -66,68 +72,57 @@ NAMES = Names(
 )
 
 
+KEYS = {
+    "width": Key("d_model", 1024),
+    "layers": Key("encoder_layers", 12),
+    "decoder_layers": Key("decoder_layers", 12),
+    "hidden": Key("encoder_ffn_dim", 4096),
+    "encoder_attention.heads": Key("encoder_attention_heads", 16),
+    "decoder_attention.heads": Key("decoder_attention_heads", 16),
+    "cross_attention.heads": Key("decoder_attention_heads", 16),
+    "positions.length": Key("max_position_embeddings", 1024),
+    "feed_forward.name": Key("activation_function", "gelu", ACTIVATIONS),
+    "scaled_embedding": Key("scale_embedding", False),
+    "encoder_attention.dropout": Key("attention_dropout", 0.0),
+    "hidden_dropout": Key("activation_dropout", 0.0),
+    "dropout": Key("dropout", 0.1),
+    "name": "transformer",
+    "norm": "post",
+    "normalisation.name": "layer_norm",
+    "normalisation.epsilon": 1e-5,
+    "positions.name": "learned",
+    "positions.unused": UNUSED,
+    "own_positions": True,
+    "normalised_embedding": True,
+    "share": "all",
+    "output_bias": True,
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
-    layers, hidden = file.count("encoder_layers", 12), file.count("encoder_ffn_dim", 4096)
-    if (other := file.count("decoder_ffn_dim", 4096)) != hidden:
+    node = system_of(KEYS, file)
+    if (other := file.count("decoder_ffn_dim", 4096)) != node["hidden"]:
         raise UserError(
-            f"{file.where}: encoder_ffn_dim={hidden} and decoder_ffn_dim={other}; here both stacks"
-            " have layers of one size"
+            f"{file.where}: encoder_ffn_dim={node['hidden']} and decoder_ffn_dim={other}; here both"
+            " stacks have layers of one size"
         )
     file.only(tie_word_embeddings=True, is_encoder_decoder=True)
     file.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
-    dropout = file.number("attention_dropout", 0.0)
-
-    def looks(stack: str) -> dict[str, Any]:
-        heads = file.count(f"{stack}_attention_heads", 16)
-        return {"name": "multihead", "heads": heads, "bias": True, "dropout": dropout}
-
-    length = file.count("max_position_embeddings", 1024)
-    return {
-        "name": "transformer",
-        "width": file.count("d_model", 1024),
-        "layers": layers,
-        "decoder_layers": file.count("decoder_layers", 12),
-        "hidden": hidden,
-        "norm": "post",
-        "normalisation": {"name": "layer_norm", "epsilon": 1e-5},
-        "feed_forward": {"name": file.one_of("activation_function", ACTIVATIONS, "gelu")},
-        "positions": {"name": "learned", "length": length, "unused": UNUSED},
-        "own_positions": True,
-        "scaled_embedding": file.flag("scale_embedding", False),
-        "normalised_embedding": True,
-        "encoder_attention": looks("encoder"),
-        "decoder_attention": looks("decoder"),
-        "cross_attention": looks("decoder"),
-        "dropout": file.number("dropout", 0.1),
-        "hidden_dropout": file.number("activation_dropout", 0.0),
-        "share": "all",
-        "output_bias": True,
-    }
+    looks = {"name": "multihead", "bias": True, "dropout": node["encoder_attention"]["dropout"]}
+    slots = ("encoder_attention", "decoder_attention", "cross_attention")
+    return {**node, **{slot: {**node[slot], **looks} for slot in slots}}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
-    if of["positions"]["name"] != "learned":
-        raise UserError("it has learned positions")
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    return {
-        "model_type": "bart",
-        "is_encoder_decoder": True,
-        "d_model": of["width"],
-        "encoder_layers": of["layers"],
-        "decoder_layers": of["decoder_layers"] or of["layers"],
-        "encoder_ffn_dim": of["hidden"],
-        "decoder_ffn_dim": of["hidden"],
-        "encoder_attention_heads": of["encoder_attention"].get("heads", 1),
-        "decoder_attention_heads": of["decoder_attention"].get("heads", 1),
-        "max_position_embeddings": of["positions"]["length"],
-        "activation_function": activations.get(of["feed_forward"]["name"], "gelu"),
-        "scale_embedding": of["scaled_embedding"],
-        "attention_dropout": of["encoder_attention"].get("dropout", 0.0),
-        "activation_dropout": of["hidden_dropout"],
-        "dropout": of["dropout"],
-    }
+    check_learned(of)
+    content: dict[str, Any] = {"model_type": "bart", "is_encoder_decoder": True}
+    for key, value in content_of(KEYS, of).items():
+        content[key] = of["layers"] if key == "decoder_layers" and not value else value
+        if key == "encoder_ffn_dim":
+            content["decoder_ffn_dim"] = value
+    return content
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:

@@ -11,8 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import ForeignConfig, shown
-from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.foreign import (
+    ACTIVATIONS,
+    ForeignConfig,
+    Key,
+    check_learned,
+    content_of,
+    shown,
+    system_of,
+)
 from attnlab.weights.names import Name, Names, norm
 
 ARCHITECTURES = {"bert": "BertForMaskedLM"}
@@ -71,33 +78,38 @@ NAMES = Names(
 )
 
 
+ENCODER = {
+    "width": Key("hidden_size", 768),
+    "layers": Key("num_hidden_layers", 12),
+    "attention.heads": Key("num_attention_heads", 12),
+    "hidden": Key("intermediate_size", 3072),
+    "feed_forward.name": Key("hidden_act", "gelu", ACTIVATIONS),
+    "normalisation.epsilon": Key("layer_norm_eps", 1e-12),
+    "normalisation.name": "layer_norm",
+    "positions.name": "learned",
+    "attention.name": "multihead",
+}
+"""What the encoders of BERT and ViT have alike."""
+KEYS = {
+    **ENCODER,
+    "types": Key("type_vocab_size", 2),
+    "positions.length": Key("max_position_embeddings", 512),
+    "attention.dropout": Key("attention_probs_dropout_prob", 0.1),
+    "dropout": Key("hidden_dropout_prob", 0.1),
+    "attention.bias": True,
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
     file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     file.only(problem_type="single_label_classification")
     file.only(classifier_dropout=file.content.get("hidden_dropout_prob", 0.1))
-    head = HEADS[_architecture(file)]
-    activation = file.one_of("hidden_act", ACTIVATIONS, "gelu")
+    head, node = HEADS[_architecture(file)], system_of(KEYS, file)
     if head.get("head") == "tied":
         file.only(tie_word_embeddings=True)
-        head = {**head, "activation": activation}
-    return {
-        **head,
-        "width": file.count("hidden_size", 768),
-        "layers": file.count("num_hidden_layers", 12),
-        "hidden": file.count("intermediate_size", 3072),
-        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_eps", 1e-12)},
-        "feed_forward": {"name": activation},
-        "types": file.count("type_vocab_size", 2),
-        "positions": {"name": "learned", "length": file.count("max_position_embeddings", 512)},
-        "attention": {
-            "name": "multihead",
-            "heads": file.count("num_attention_heads", 12),
-            "bias": True,
-            "dropout": file.number("attention_probs_dropout_prob", 0.1),
-        },
-        "dropout": file.number("hidden_dropout_prob", 0.1),
-    }
+        head = {**head, "activation": node["feed_forward"]["name"]}
+    return {**head, **node}
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
@@ -115,12 +127,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
-    if of["positions"]["name"] != "learned":
-        raise UserError("it has learned positions")
+    check_learned(of)
     if not of["types"]:
         raise UserError("it has types of tokens")
-    attention = of["attention"]
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     architectures = (
         name
         for name, head in HEADS.items()
@@ -129,16 +138,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {
         "architectures": [next(architectures, ARCHITECTURES[kind])],
         "model_type": "bert",
-        "hidden_size": of["width"],
-        "num_hidden_layers": of["layers"],
-        "num_attention_heads": attention.get("heads", 1),
-        "intermediate_size": of["hidden"],
-        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu"),
-        "layer_norm_eps": of["normalisation"].get("epsilon", 1e-12),
-        "type_vocab_size": of["types"],
-        "max_position_embeddings": of["positions"]["length"],
-        "attention_probs_dropout_prob": attention.get("dropout", 0.0),
-        "hidden_dropout_prob": of["dropout"],
+        **content_of(KEYS, of),
     }
 
 

@@ -160,6 +160,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _module(path: str) -> str:
+    """The path of the mechanism whose keys or values a parameter projects; "" for other parameters."""
     match = POOLED.fullmatch(path)
     return match["module"] if match else ""
 

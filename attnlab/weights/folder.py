@@ -220,6 +220,7 @@ def few(names: list[str], most: int = 3) -> str:
 
 
 def _names(file: Path) -> list[str]:
+    """The names of the tensors of a file."""
     with _opened(file) as source:
         return list(source.keys())
 

@@ -1,22 +1,104 @@
 """What a `config.json` says, read with care: a value of another type than it must have, or one that
 asks for something that the systems here do not compute, is an error that names the key.
+
+A family of models has a table of its system: dotted setting to what it always is, or to the `Key`
+that says it. `system_of` reads a config by that table, `content_of` writes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from attnlab.data.readers.json_text import read_json
 from attnlab.errors import UserError, nearest
 from attnlab.weights import folder as folders
+from attnlab.weights.names import nested
 
 T = TypeVar("T", bool, int, float, str)
 MOST, LAYERS = 2**24, 2**12  # of a count, and of one of layers: no model that is known has more
 LONGEST = 80  # characters of a wrong value in a message
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Activations of `transformers`, and what they are called here."""
+TIED = {False: "none", True: "output"}
+"""The setting `share` of language models by `tie_word_embeddings`."""
+
+
+class Key(NamedTuple):
+    """A key of a config that says a setting of a system.
+
+    Attributes:
+      name: of the key.
+      default: what a key that is not there means; the type of the value.
+      ours: the setting by the value of the key; {} where they are the same. A setting that is none
+        of these is written as the default, or of a flag as the first.
+    """
+
+    name: str
+    default: Any
+    ours: Mapping[Any, Any] = {}
+
+    def value_of(self, setting: Any) -> Any:
+        """The value of the key for a setting; for None, which is none, 1 or the default."""
+        if not self.ours:
+            usual = 1 if type(self.default) is int else self.default
+            return usual if setting is None else setting
+        other = self.default if isinstance(self.default, str) else next(iter(self.ours))
+        theirs = {ours: theirs for theirs, ours in reversed([*self.ours.items()])}
+        return theirs.get(setting, other)
+
+
+Keys = Mapping[str, Any]
+"""A table of a family: dotted setting to its constant value or its `Key`."""
+
+
+def system_of(keys: Keys, file: ForeignConfig) -> dict[str, Any]:
+    """The config node `system` that a config describes by a table."""
+    paths = {setting.replace(".", "/"): value for setting, value in keys.items()}
+    return nested(
+        {path: file.at(key) if isinstance(key, Key) else key for path, key in paths.items()}
+    )
+
+
+def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config says of a complete node `system`, in the order of a table."""
+    content = {}
+    for setting, key in keys.items():
+        if isinstance(key, Key) and key.name not in content:
+            value: Any = system
+            for part in setting.split("."):
+                value = value.get(part) if isinstance(value, Mapping) else None
+            content[key.name] = key.value_of(value)
+    return content
+
+
+def of_layers(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    """The complete nodes of a field of a system for its layers, one after another; see
+    `attnlab.layers.by_layer`.
+    """
+    nodes = []
+    for layer in range(system["layers"]):
+        node = system[field]
+        while node.get("name") == "by_layer":
+            node = node[node["pattern"][layer % len(node["pattern"])]]
+        nodes.append(node)
+    return nodes
+
+
+def check_learned(system: Mapping[str, Any]) -> None:
+    """Raise `UserError` unless a system has learned positions."""
+    if system["positions"]["name"] != "learned":
+        raise UserError("it has learned positions")
 
 
 class ForeignConfig:
@@ -67,6 +149,14 @@ class ForeignConfig:
         if name not in choices:
             raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
         return choices[name]
+
+    def at(self, key: Key) -> Any:
+        """The setting that a key says."""
+        if isinstance(key.default, str):
+            return self.one_of(key.name, key.ours, key.default)
+        read: Any = {bool: self.flag, int: self.count, float: self.number}[type(key.default)]
+        value = read(key.name, key.default)
+        return key.ours.get(value, value)
 
     def below(self, key: str) -> ForeignConfig:
         """The object at a key; an empty one where there is none."""
@@ -152,6 +242,9 @@ class ForeignConfig:
     def _of(
         self, key: str, kinds: tuple[type, ...], what: str, default: Any, absent: Any = None
     ) -> Any:
+        """The value of a key, `absent` where it is not there, `default` where that is None; `UserError`
+        for a value of another type, or where there is none.
+        """
         value = self.content.get(key, absent)
         value = default if value is None else value
         if value is None:

@@ -7,19 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.errors import UserError
-from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.foreign import (
+    ACTIVATIONS,
+    TIED,
+    ForeignConfig,
+    Key,
+    check_learned,
+    content_of,
+    system_of,
+)
 from attnlab.weights.names import Name, Names, matrix, norm
 
 ARCHITECTURES = {"gpt2": "GPT2LMHeadModel"}
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 
 _H, _L = "transformer.h.{i}", "layer_{i}"
 _QKV = tuple(f"{_L}/attention/w_{name}" for name in ("query", "key", "value"))
@@ -43,52 +42,38 @@ NAMES = Names(
 )
 
 
+KEYS = {
+    "name": "decoder",
+    "width": Key("n_embd", 768),
+    "attention.heads": Key("n_head", 12),
+    "layers": Key("n_layer", 12),
+    "hidden": Key("n_inner", 3072),
+    "positions.length": Key("n_positions", 1024),
+    "normalisation.epsilon": Key("layer_norm_epsilon", 1e-5),
+    "feed_forward.name": Key("activation_function", "gelu_new", ACTIVATIONS),
+    "attention.score.name": Key("scale_attn_weights", True, {True: "scaled_dot", False: "dot"}),
+    "attention.dropout": Key("attn_pdrop", 0.1),
+    "dropout": Key("resid_pdrop", 0.1),
+    "embedding_dropout": Key("embd_pdrop", 0.1),
+    "share": Key("tie_word_embeddings", True, TIED),
+    "norm": "pre",
+    "normalisation.name": "layer_norm",
+    "positions.name": "learned",
+    "attention.name": "multihead",
+    "attention.bias": True,
+    "hidden_dropout": 0.0,
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
     file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    width, heads = file.count("n_embd", 768), file.count("n_head", 12)
-    scaled = file.flag("scale_attn_weights", True)
-    return {
-        "name": "decoder",
-        "width": width,
-        "layers": file.count("n_layer", 12),
-        "hidden": file.count("n_inner", 4 * width),
-        "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_epsilon", 1e-5)},
-        "feed_forward": {"name": file.one_of("activation_function", ACTIVATIONS, "gelu_new")},
-        "positions": {"name": "learned", "length": file.count("n_positions", 1024)},
-        "attention": {
-            "name": "multihead",
-            "heads": heads,
-            "bias": True,
-            "score": {"name": "scaled_dot" if scaled else "dot"},
-            "dropout": file.number("attn_pdrop", 0.1),
-        },
-        "dropout": file.number("resid_pdrop", 0.1),
-        "embedding_dropout": file.number("embd_pdrop", 0.1),
-        "hidden_dropout": 0.0,
-        "share": "output" if file.flag("tie_word_embeddings", True) else "none",
-    }
+    node = system_of(KEYS, file)
+    return {**node, "hidden": file.count("n_inner", 4 * node["width"])}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
-    if of["positions"]["name"] != "learned":
-        raise UserError("it has learned positions")
-    attention, width = of["attention"], of["width"]
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    return {
-        "model_type": "gpt2",
-        "n_embd": width,
-        "n_head": attention.get("heads", 1),
-        "n_layer": of["layers"],
-        "n_inner": None if of["hidden"] == 4 * width else of["hidden"],
-        "n_positions": of["positions"]["length"],
-        "layer_norm_epsilon": of["normalisation"].get("epsilon", 1e-5),
-        "activation_function": names.get(of["feed_forward"]["name"], "gelu_new"),
-        "scale_attn_weights": attention.get("score", {}).get("name") != "dot",
-        "attn_pdrop": attention.get("dropout", 0.0),
-        "resid_pdrop": of["dropout"],
-        "embd_pdrop": of["embedding_dropout"],
-        "tie_word_embeddings": of["share"] == "output",
-    }
+    check_learned(of)
+    usual = {"n_inner": None} if of["hidden"] == 4 * of["width"] else {}
+    return {"model_type": "gpt2", **content_of(KEYS, of), **usual}

@@ -22,8 +22,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import rope
-from attnlab.weights.by_layer import of_layers
-from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.foreign import ForeignConfig, of_layers
 from attnlab.weights.names import Name, Names, matrix
 
 ACTIVATIONS = {
@@ -223,6 +222,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _attention(
     file: ForeignConfig, family: Family, epsilon: float, positions: dict[str, Any]
 ) -> dict[str, Any]:
+    """The config node of attention with these positions."""
     width, heads = file.count("hidden_size"), file.count("num_attention_heads")
     name = "qk_rmsnorm" + "_plus_one" * family.gemma if family.qk_norm else "scaled_dot"
     score: dict[str, Any] = {"name": name}
@@ -262,6 +262,7 @@ def _head_width(file: ForeignConfig, family: Family, width: int, heads: int) -> 
 
 
 def _activation(file: ForeignConfig, family: Family) -> str:
+    """The name of the feed-forward layer with the activation that a config names."""
     if family.gemma:  # `hidden_act` of old files means the same; transformers takes the tanh form
         return file.one_of("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
     return file.one_of("hidden_act", ACTIVATIONS, "silu")
@@ -294,6 +295,7 @@ def _local(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]
 
 
 def _locals(of: Mapping[str, Any]) -> list[bool]:
+    """Of each layer of a system, whether it sees a window alone."""
     return [node["name"] == "window" for node in of_layers(of, "visibility")]
 
 
@@ -317,4 +319,5 @@ def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[s
 
 
 def _whole(number: float) -> float | int:
+    """The number, an int where it is whole."""
     return int(number) if float(number).is_integer() else number

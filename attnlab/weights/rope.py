@@ -44,6 +44,9 @@ def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
 
 
 def _scheme(given: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
+    """The position scheme that the keys of rotary positions describe; `UserError` for one that is not
+    computed here.
+    """
     name = given.text("rope_type", given.text("type", "default"))
     given.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
     file.only(partial_rotary_factor=1.0)

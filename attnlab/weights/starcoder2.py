@@ -9,9 +9,15 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import rope
-from attnlab.weights.by_layer import of_layers
-from attnlab.weights.foreign import ForeignConfig
-from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.foreign import (
+    ACTIVATIONS,
+    TIED,
+    ForeignConfig,
+    Key,
+    content_of,
+    of_layers,
+    system_of,
+)
 from attnlab.weights.names import Name, Names, matrix, norm
 
 ARCHITECTURES = {"starcoder2": "Starcoder2ForCausalLM"}
@@ -37,39 +43,41 @@ NAMES = Names(
 )
 
 
+KEYS = {
+    "width": Key("hidden_size", 3072),
+    "hidden": Key("intermediate_size", 12288),
+    "layers": Key("num_hidden_layers", 30),
+    "attention.heads": Key("num_attention_heads", 24),
+    "attention.key_heads": Key("num_key_value_heads", 2),
+    "attention.head_width": Key("head_dim", 128),
+    "normalisation.epsilon": Key("norm_epsilon", 1e-5),
+    "feed_forward.name": Key("hidden_act", "gelu_pytorch_tanh", ACTIVATIONS),
+    "attention.bias": Key("use_bias", True),
+    "feed_forward.bias": Key("use_bias", True),
+}
+FURTHER = {  # of a file, behind `sliding_window`
+    "attention.dropout": Key("attention_dropout", 0.0),
+    "dropout": Key("residual_dropout", 0.0),
+    "embedding_dropout": Key("embedding_dropout", 0.0),
+    "share": Key("tie_word_embeddings", True, TIED),
+    "name": "decoder",
+    "norm": "pre",
+    "normalisation.name": "layer_norm",
+    "positions.name": "none",
+    "attention.name": "multihead",
+    "attention.score.name": "scaled_dot",
+    "hidden_dropout": 0.0,
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
-    width, heads = file.count("hidden_size", 3072), file.count("num_attention_heads", 24)
+    node = system_of({**KEYS, **FURTHER}, file)
+    usual = node["width"] // node["attention"]["heads"]
+    node["attention"]["head_width"] = file.count("head_dim", usual)
+    node["attention"]["positions"] = rope.read(file, "full_attention")
     window = file.count("sliding_window", 0, least=0)
-    bias = file.flag("use_bias", True)
-    return {
-        "name": "decoder",
-        "width": width,
-        "layers": file.count("num_hidden_layers", 30),
-        "hidden": file.count("intermediate_size", 12288),
-        "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": file.number("norm_epsilon", 1e-5)},
-        "feed_forward": {
-            "name": file.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
-            "bias": bias,
-        },
-        "positions": {"name": "none"},
-        "attention": {
-            "name": "multihead",
-            "heads": heads,
-            "key_heads": file.count("num_key_value_heads", 2),
-            "head_width": file.count("head_dim", width // heads),
-            "bias": bias,
-            "score": {"name": "scaled_dot"},
-            "positions": rope.read(file, "full_attention"),
-            "dropout": file.number("attention_dropout", 0.0),
-        },
-        **({"visibility": {"name": "window", "width": window}} if window else {}),
-        "dropout": file.number("residual_dropout", 0.0),
-        "embedding_dropout": file.number("embedding_dropout", 0.0),
-        "hidden_dropout": 0.0,
-        "share": "output" if file.flag("tie_word_embeddings", True) else "none",
-    }
+    return {**node, **({"visibility": {"name": "window", "width": window}} if window else {})}
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -78,22 +86,13 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
         raise UserError("it has multihead attention with rope positions")
     heads, turned = attention["heads"], attention["positions"]
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    usual = {"key_heads": heads, "head_width": of["width"] // heads, "bias": False}
+    heads_of = {name: attention[name] or value for name, value in usual.items()}
+    whole = {**of, "attention": {**attention, **heads_of, "bias": bool(heads_of["bias"])}}
     return {
         "model_type": "starcoder2",
-        "hidden_size": of["width"],
-        "intermediate_size": of["hidden"],
-        "num_hidden_layers": of["layers"],
-        "num_attention_heads": heads,
-        "num_key_value_heads": attention["key_heads"] or heads,
-        "head_dim": attention["head_width"] or of["width"] // heads,
-        "norm_epsilon": of["normalisation"].get("epsilon", 1e-5),
-        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu_pytorch_tanh"),
-        "use_bias": bool(attention["bias"]),
+        **content_of(KEYS, whole),
         "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
-        "attention_dropout": attention["dropout"],
-        "residual_dropout": of["dropout"],
-        "embedding_dropout": of["embedding_dropout"],
-        "tie_word_embeddings": of["share"] == "output",
+        **content_of(FURTHER, whole),
         **rope.written(turned, turned, kind),
     }

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.foreign import ForeignConfig, Key, content_of, system_of
 from attnlab.weights.names import Name, Names
 
 ARCHITECTURES = {"t5": "T5ForConditionalGeneration"}
@@ -83,6 +83,30 @@ NAMES = Names(
 )
 
 
+_SCORES = {"name": "multihead", "bias": False, "score": {"name": "dot"}}
+KEYS = {
+    "width": Key("d_model", 512),
+    "encoder_attention.head_width": Key("d_kv", 64),
+    "hidden": Key("d_ff", 2048),
+    "layers": Key("num_layers", 6),
+    "decoder_layers": Key("num_decoder_layers", 6),
+    "encoder_attention.heads": Key("num_heads", 8),
+    "encoder_attention.positions.buckets": Key("relative_attention_num_buckets", 32),
+    "encoder_attention.positions.max_distance": Key("relative_attention_max_distance", 128),
+    "dropout": Key("dropout_rate", 0.1),
+    "normalisation.epsilon": Key("layer_norm_epsilon", 1e-6),
+    "feed_forward.name": Key("feed_forward_proj", "relu", FORWARDS),
+    "name": "transformer",
+    "norm": "pre",
+    "normalisation.name": "rms_norm",
+    "feed_forward.bias": False,
+    "positions.name": "none",
+    "scaled_embedding": False,
+    "share_positions": True,
+    "encoder_attention.positions.name": "t5",
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config, and of its tensors where there are some."""
     file.only(is_encoder_decoder=True)
@@ -90,36 +114,14 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     untied = file.differ(HEAD, EMBEDDING)
     if untied is None:
         untied = not file.flag("tie_word_embeddings", True)
-    looks = {
-        "name": "multihead",
-        "heads": file.count("num_heads", 8),
-        "head_width": file.count("d_kv", 64),
-        "bias": False,
-        "score": {"name": "dot"},
-        "dropout": file.number("dropout_rate", 0.1),
-    }
-    biases = {
-        "name": "t5",
-        "buckets": file.count("relative_attention_num_buckets", 32),
-        "max_distance": file.count("relative_attention_max_distance", 128),
-    }
-    layers = file.count("num_layers", 6)
+    node = system_of(KEYS, file)
+    looks = {**node["encoder_attention"], **_SCORES, "dropout": node["dropout"]}
     return {
-        "name": "transformer",
-        "width": file.count("d_model", 512),
-        "layers": layers,
-        "decoder_layers": file.count("num_decoder_layers", layers),
-        "hidden": file.count("d_ff", 2048),
-        "norm": "pre",
-        "normalisation": {"name": "rms_norm", "epsilon": file.number("layer_norm_epsilon", 1e-6)},
-        "feed_forward": {"name": file.one_of("feed_forward_proj", FORWARDS, "relu"), "bias": False},
-        "positions": {"name": "none"},
-        "scaled_embedding": False,
-        "share_positions": True,
-        "encoder_attention": {**looks, "positions": biases},
-        "decoder_attention": {**looks, "positions": biases},
-        "cross_attention": looks,
-        "dropout": file.number("dropout_rate", 0.1),
+        **node,
+        "decoder_layers": file.count("num_decoder_layers", node["layers"]),
+        "encoder_attention": looks,
+        "decoder_attention": looks,
+        "cross_attention": {name: looks[name] for name in looks if name != "positions"},
         "share": "input" if untied else "all",
         "scaled_output": scaled,
     }
@@ -130,22 +132,15 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     looks = of["encoder_attention"]
     if looks["name"] != "multihead" or looks["positions"]["name"] != "t5":
         raise UserError("it has multihead attention with the positions t5")
-    activations = {ours: theirs for theirs, ours in reversed(FORWARDS.items())}
-    activations["geglu_tanh"] = "gated-gelu"  # as T5 1.1 says it
+    content = content_of(KEYS, of)
+    content["d_kv"] = content["d_kv"] or of["width"] // looks["heads"]
+    content["num_decoder_layers"] = content["num_decoder_layers"] or of["layers"]
+    if of["feed_forward"]["name"] == "geglu_tanh":
+        content["feed_forward_proj"] = "gated-gelu"  # as T5 1.1 says it
     return {
         "model_type": "t5",
         "is_encoder_decoder": True,
-        "d_model": of["width"],
-        "d_kv": looks["head_width"] or of["width"] // looks["heads"],
-        "d_ff": of["hidden"],
-        "num_layers": of["layers"],
-        "num_decoder_layers": of["decoder_layers"] or of["layers"],
-        "num_heads": looks["heads"],
-        "relative_attention_num_buckets": looks["positions"]["buckets"],
-        "relative_attention_max_distance": looks["positions"]["max_distance"],
-        "dropout_rate": of["dropout"],
-        "layer_norm_epsilon": of["normalisation"].get("epsilon", 1e-6),
-        "feed_forward_proj": activations.get(of["feed_forward"]["name"], "relu"),
+        **content,
         "tie_word_embeddings": of["share"] == "all",
         "scale_decoder_outputs": of["scaled_output"],
     }

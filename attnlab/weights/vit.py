@@ -12,9 +12,15 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
-from attnlab.weights.bert import dense
-from attnlab.weights.foreign import ForeignConfig, shown
-from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.bert import ENCODER, dense
+from attnlab.weights.foreign import (
+    ForeignConfig,
+    Key,
+    check_learned,
+    content_of,
+    shown,
+    system_of,
+)
 from attnlab.weights.names import Name, Names, norm
 from attnlab.weights.pictures import RESAMPLES, Pictures, processed
 
@@ -44,6 +50,18 @@ NAMES = Names(
 )
 
 
+KEYS = {**ENCODER, "patch": Key("patch_size", 16)}
+FURTHER = {  # of a file, behind `image_size`
+    "attention.bias": Key("qkv_bias", True, {False: ("out",), True: True}),
+    "attention.dropout": Key("attention_probs_dropout_prob", 0.0),
+    "dropout": Key("hidden_dropout_prob", 0.0),
+    "name": "vit",
+    "class_token": True,
+    "norm": "pre",
+    "hidden_dropout": 0.0,
+}
+
+
 def system(file: ForeignConfig) -> dict[str, Any]:
     """The system of a config."""
     architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
@@ -59,27 +77,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
         raise UserError(
             f"{file.where}: patch_size={patch} does not divide image_size={height} x {width}"
         )
-    every = file.flag("qkv_bias", True)
-    return {
-        "name": "vit",
-        "patch": patch,
-        "class_token": True,
-        "width": file.count("hidden_size", 768),
-        "layers": file.count("num_hidden_layers", 12),
-        "hidden": file.count("intermediate_size", 3072),
-        "norm": "pre",
-        "normalisation": {"name": "layer_norm", "epsilon": file.number("layer_norm_eps", 1e-12)},
-        "feed_forward": {"name": file.one_of("hidden_act", ACTIVATIONS, "gelu")},
-        "hidden_dropout": 0.0,
-        "positions": {"name": "learned", "length": height // patch * (width // patch) + 1},
-        "attention": {
-            "name": "multihead",
-            "heads": file.count("num_attention_heads", 12),
-            "bias": True if every else ("out",),
-            "dropout": file.number("attention_probs_dropout_prob", 0.0),
-        },
-        "dropout": file.number("hidden_dropout_prob", 0.0),
-    }
+    node = system_of({**KEYS, **FURTHER}, file)
+    patches = height // patch * (width // patch)
+    return {**node, "positions": {**node["positions"], "length": patches + 1}}
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
@@ -100,26 +100,15 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows. `image_size` is one
     with as many patches.
     """
-    if of["positions"]["name"] != "learned":
-        raise UserError("it has learned positions")
-    attention = of["attention"]
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    check_learned(of)
     patches = of["positions"]["length"] - 1
     side = math.isqrt(max(patches, 0))
     sides = (side, side) if side * side == patches else (1, patches)
     return {
         "model_type": "vit",
-        "hidden_size": of["width"],
-        "num_hidden_layers": of["layers"],
-        "num_attention_heads": attention.get("heads", 1),
-        "intermediate_size": of["hidden"],
-        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu"),
-        "layer_norm_eps": of["normalisation"].get("epsilon", 1e-12),
-        "patch_size": of["patch"],
+        **content_of(KEYS, of),
         "image_size": [length * of["patch"] for length in sides],
-        "qkv_bias": attention.get("bias") is True,
-        "attention_probs_dropout_prob": attention.get("dropout", 0.0),
-        "hidden_dropout_prob": of["dropout"],
+        **content_of(FURTHER, of),
     }
 
 

@@ -16,8 +16,7 @@ from attnlab.config.schema import TABLES
 from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
-from attnlab.weights.by_layer import of_layers
-from attnlab.weights.foreign import ForeignConfig
+from attnlab.weights.foreign import ForeignConfig, of_layers
 
 FREE = ("dropout", "kernel", "stddev", "embedding_dropout", "hidden_dropout", "scan", "remat")
 """Last parts of settings that change neither parameters nor what is computed with them."""

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding.hypotheses import Hypotheses
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.greedy import Choose, begun, best_token, grouped, unroll
+from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rules import FREE, Rules
+from attnlab.decoding.sampling import best_first, drawing
+from attnlab.decoding.steps import length_limits, repeat_rows
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 ROOM = 8
@@ -91,6 +96,36 @@ class MarkovModel:
     def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, None]:
         chances = memory["table"][jnp.arange(tokens.shape[0]), tokens]
         return jnp.log(jnp.maximum(chances, 1e-30)), state, None
+
+
+def unrolled(
+    step: StepFn,
+    state: Any,
+    memory: Any,
+    *,
+    rows: int,
+    max_length: int,
+    choose: Choose = best_token,
+    n: int = 1,
+    rules: Rules = FREE,
+    limits: jax.Array | None = None,
+    alignment: bool = False,
+    special: Special = OURS,
+) -> Hypotheses:
+    """The hypotheses [rows,n] of greedy search, or of another choice of tokens."""
+    state, memory = repeat_rows((state, memory), rows, n)
+    size, how = {"rows": rows * n, "max_length": max_length}, {"special": special}
+    began = begun(step, state, memory, alignment=alignment, **size, **how)  # type: ignore[arg-type]
+    limits = jnp.repeat(length_limits(limits, rows, max_length), n)
+    ended = unroll(step, began, memory, choose, limits, rules=rules.repeated(n), special=special)
+    return best_first(grouped(ended, rows, n, special))
+
+
+def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **how: Any) -> Hypotheses:
+    """`n` samples of every sentence; of one key, or of one for each sentence."""
+    keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
+    filters = {name: how.pop(name) for name in ("temperature", "top_k", "top_p") if name in how}
+    return unrolled(*model, rows=rows, n=n, choose=drawing(keys, n, **filters), **how)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ whatever the batch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,10 +16,10 @@ import pytest
 import attnlab.decoding.beam as module
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
-from attnlab.decoding.greedy import greedy
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
+from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
 SENTENCES = list(range(12))
@@ -27,18 +27,16 @@ MASK = np.array([[True, True, row % 3 > 0] for row in SENTENCES])
 Found = list[tuple[float, float, tuple[int, ...]]]
 
 
-def searcher(model: Any, **how: Any) -> Callable[[Sequence[int]], Hypotheses]:
-    """Beam search of `model` for a list of sentences, compiled once for each number of them."""
-
-    @jax.jit
-    def program(state: Any, memory: Any, mask: jax.Array) -> Hypotheses:
-        return beam_search(model.step, state, memory, rows=mask.shape[0], source_mask=mask, **how)
-
-    return lambda rows: jax.device_get(program(*model.begin(rows), MASK[np.array(rows)]))
-
-
 def search(model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
-    return searcher(model, **how)(sentences)
+    """Beam search of `model` for a list of sentences, compiled and brought to NumPy."""
+    mask = MASK[np.array(sentences)]
+    program = jax.jit(
+        lambda *begun: beam_search(
+            model.step, *begun, rows=len(sentences), source_mask=jnp.asarray(mask), **how
+        )
+    )
+    found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
+    return found
 
 
 def scored(
@@ -191,23 +189,6 @@ def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
             assert found.log_probs[row, k] == pytest.approx(log_prob, abs=1e-4)
             np.testing.assert_allclose(found.alignment[row, k, : len(tokens)], weights, atol=1e-6)
             assert not found.alignment[row, k, len(tokens) :].any()
-
-
-def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
-    """A permuted batch gives permuted results, and a sentence alone gives what it gives in
-    company.
-    """
-    penalties = {"length_penalty": 0.6, "coverage": 0.2}
-    found = searcher(prefix_model, beam=3, n_best=3, max_length=6, **penalties)
-    together = found(SENTENCES)
-    order = np.array([7, 3, 11, 0, 5, 1, 10, 9, 2, 8, 6, 4])
-    permuted = found(order)
-    for name in ("tokens", "scores", "lengths"):
-        np.testing.assert_array_equal(getattr(permuted, name), getattr(together, name)[order])
-    for sentence in (0, 7):
-        alone = found([sentence])
-        np.testing.assert_array_equal(alone.tokens[0], together.tokens[sentence])
-        np.testing.assert_allclose(alone.scores[0], together.scores[sentence], rtol=1e-6)
 
 
 def test_a_batch_cut_to_those_at_work_returns_the_same(

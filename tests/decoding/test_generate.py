@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.decoding.generate import Decoder, Functions, decode
+from attnlab.decoding.generate import Decoder, Functions
 from attnlab.decoding.settings import validate
 
 EOS = 2
@@ -55,7 +55,7 @@ def batches(groups: list[list[int]], size: int, width: int) -> list[Any]:
 def decoded(node: dict[str, Any], *batching: Any, sharpness: float = 30.0, **how: Any) -> Any:
     """The hypotheses of every sentence, of batches as `batches` makes them."""
     params = {"sharpness": sharpness}
-    return decode(Copier(), params, batches(*batching), validate(node), **how)
+    return Decoder(Copier(), validate(node), **how)(params, batches(*batching))
 
 
 def tokens(found: Any) -> list[list[int]]:
@@ -112,7 +112,8 @@ def test_batching_changes_nothing(node: dict[str, Any]) -> None:
 def test_equal_texts_have_samples_of_their_own() -> None:
     settings = validate({"method": "sample"})
     many = np.tile(np.array([[5, 5, 5, 5, EOS]], np.int32), (8, 1))
-    found = decode(Copier(), {"sharpness": 1.0}, [(np.arange(8), {"source": many})], settings)
+    batch = [(np.arange(8), {"source": many})]
+    found = Decoder(Copier(), settings)({"sharpness": 1.0}, batch)
     assert len({tuple(best[0].tokens.tolist()) for best in found}) > 1
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import Special
-from attnlab.decoding.greedy import greedy
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import sample
+from tests.decoding.conftest import sample
+from tests.decoding.conftest import unrolled as greedy
 
 EOS = 2
 SENTENCES = [0, 1, 2, 3, 4, 5, 6]

@@ -11,37 +11,19 @@ from attnlab.decoding.metrics import corpus_scores, edit_distance, error_rates
 from attnlab.errors import UserError
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
-REFERENCES = [
-    ["The dog bit the man.", "It was not unexpected.", "The man bit him first."],
-    ["The dog had bit the man.", "No one was surprised.", "The man had bitten the dog."],
-]
-
-
-@pytest.mark.parametrize(
-    ("tokenize", "bleu"),
-    [("13a", 48.530827), ("none", 49.191957), ("intl", 43.916235), ("char", 72.610642)],
-)
-def test_regression_values(tokenize: str, bleu: float) -> None:
-    found = corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"]
-    assert found == pytest.approx(bleu, abs=1e-5)
+REFERENCES = ["The dog bit the man.", "It was not unexpected.", "The man bit him first."]
 
 
 @pytest.mark.quick
 def test_signatures_say_what_was_done() -> None:
     scores = corpus_scores(HYPOTHESES, REFERENCES)
-    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|")
-    assert scores["chrf_signature"].startswith("nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|")
-    assert 0 < scores["chrf"] < 100
-    lower = corpus_scores(["A B C D"], ["a b c d"], lowercase=True, tokenize="none")
-    assert lower["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:none")
-    assert (lower["bleu"], lower["chrf"]) == pytest.approx((100.0, 100.0))
-
-
-def test_exact_match_counts_any_reference() -> None:
-    assert corpus_scores(HYPOTHESES, REFERENCES)["exact"] == pytest.approx(1 / 3)
-    assert corpus_scores(["a", "b "], [["x", "b"], ["a", "y"]])["exact"] == 1.0
+    assert scores["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|")
+    assert scores["chrf_signature"].startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|")
+    assert 0 < scores["chrf"] < 100 and scores["exact"] == pytest.approx(1 / 3)
+    lower = corpus_scores(["A B C D "], ["a b c d"], lowercase=True)
+    assert lower["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:13a")
+    assert (lower["bleu"], lower["chrf"], lower["exact"]) == pytest.approx((100.0, 100.0, 1.0))
     assert corpus_scores(["A"], ["a"])["exact"] == 0.0
-    assert corpus_scores(["A"], ["a"], lowercase=True)["exact"] == 1.0
 
 
 def test_nothing_in_common_is_zero() -> None:
@@ -54,10 +36,8 @@ def test_nothing_in_common_is_zero() -> None:
 def test_bad_input_is_one_line() -> None:
     with pytest.raises(UserError, match="no hypotheses"):
         corpus_scores([], [])
-    with pytest.raises(UserError, match="3 hypotheses but 1 references in stream 2"):
-        corpus_scores(HYPOTHESES, [REFERENCES[0], ["a"]])
-    with pytest.raises(UserError, match="'13b'; did you mean '13a'"):
-        corpus_scores(["a"], ["a"], tokenize="13b")
+    with pytest.raises(UserError, match="3 hypotheses but 1 references: one for each is needed"):
+        corpus_scores(HYPOTHESES, ["a"])
 
 
 def test_edits_are_counted_as_the_recursion_counts_them() -> None:

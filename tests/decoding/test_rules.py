@@ -12,9 +12,10 @@ import pytest
 
 from attnlab.data.vocabulary import Special
 from attnlab.decoding.beam import beam_search
-from attnlab.decoding.greedy import greedy
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import keep_likely, sample
+from attnlab.decoding.sampling import keep_likely
+from tests.decoding.conftest import sample
+from tests.decoding.conftest import unrolled as greedy
 
 PAD, BOS, EOS = 0, 1, 2
 LENGTH = 12

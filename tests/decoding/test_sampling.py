@@ -11,7 +11,8 @@ import pytest
 
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus, sample
+from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
+from tests.decoding.conftest import sample
 
 SENTENCES = [0, 1, 2, 3]
 CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles

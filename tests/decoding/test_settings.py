@@ -54,6 +54,8 @@ def test_there_is_always_room_for_one_token() -> None:
         ({"seed": 2**32}, "decoding.seed=4294967296: expected a whole number below 2^32"),
         ({"n_best": 6}, "decoding.n_best=6 is more than decoding.beam=5"),
         ({"method": "greedy", "n_best": 2}, "greedy search finds one"),
+        ({"stop": ("",)}, "decoding.stop: an empty text"),
+        ({"repetition_penalty": 1.5}, "repetition_penalty=1.5 goes with method"),
     ],
 )
 def test_what_cannot_work_is_one_line(node: dict[str, Any], message: str) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from attnlab.decoding.steps import by_row, largest, length_limits, repeat_rows, take_rows
+from attnlab.decoding.rows import largest
+from attnlab.decoding.steps import by_row, length_limits, repeat_rows, take_rows
 
 
 @pytest.mark.parametrize(("width", "k"), [(7, 3), (641, 5), (640, 5), (999, 1)])

@@ -212,6 +212,15 @@ def test_what_a_run_has_lost_and_wrong_columns(images: Brightness, tmp_path: Pat
         Brightness(CONFIG, Images(wrong)).batches(1)
 
 
+def test_a_ratio_that_is_no_measure_is_refused_by_name(images: Brightness) -> None:
+    """Where the class that declares it declares measures too, or its base does."""
+    misspelt = {"loss": ("loss", "rows"), "acuracy": ("correct", "rows")}
+    words = "ratios: 'acuracy' is no measure; did you mean 'accuracy'"
+    with pytest.raises(UserError, match=words):
+        type("Own", (Brightness,), {"ratios": misspelt})(CONFIG, images.data)
+    type("Fewer", (Brightness,), {"measures": {"loss": "min"}})(CONFIG, images.data)
+
+
 class Elsewhere(Vocabulary):
     """A vocabulary whose ids are those of another in reverse."""
 

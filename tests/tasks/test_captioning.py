@@ -14,11 +14,10 @@ from PIL import Image
 from attnlab import config as configs
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 from attnlab.tasks.captioning import Captioning
 from attnlab.tasks.localisation import named, sums
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels
-from tests.tasks.tiny import check_items, image_files, noisy
+from tests.tasks.tiny import check_items, fixtures, image_files, loader, noisy
 
 SCENES = [
     *("data.examples=40", "data.valid=9", "data.test=4", "data.side=24", "data.grid=2"),
@@ -35,21 +34,8 @@ TELL = [
 TINY = [*SCENES, *SHARED, *TELL]
 
 
-def load(*overrides: str, workdir: Path | None = None) -> Captioning:
-    config = configs.load("configs/captioning.py:show_attend_tell", [*TINY, *overrides])
-    Captioning.check(config)
-    return Captioning.load(config, workdir, ("train", "valid"))
-
-
-@pytest.fixture(scope="module")
-def task() -> Captioning:
-    assert TASKS.resolve("captioning") is Captioning
-    return load()
-
-
-@pytest.fixture(scope="module")
-def params(task: Captioning) -> Any:
-    return noisy(task, 0.3)
+load = loader("captioning.py:show_attend_tell", TINY)
+task, params = fixtures(load, 0.3)
 
 
 def test_losses_are_those_of_a_loop_over_captions(task: Captioning, params: Any) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import runpy
+import shlex
 from typing import Any
 
 import jax
@@ -109,16 +111,24 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
 
 
 @of_models
-def test_evaluation_is_that_of_single_examples(model: Model) -> None:
-    """11 examples of several lengths, by a loop; macro F1 by counting."""
-    losses, answers, labels = [], [], []
-    for texts, label in model.task.data.rows["valid"]:
+@pytest.mark.parametrize("unknown", [False, True])
+def test_evaluation_is_that_of_single_examples(model: Model, unknown: bool) -> None:
+    """11 examples of several lengths, by a loop; macro F1 by counting. A label that training does not
+    have is wrong, left out of the loss, and together such are one class of F1 0.
+    """
+    data, names = model.task.data, model.task.data.learned.classes
+    new = {0: "new", 4: "newer"} if unknown else {}
+    rows = [(texts, new.get(at, label)) for at, (texts, label) in enumerate(data.rows["valid"])]
+    examples = {"valid": labelled.encode(data.learned, rows, "valid")}
+    data = dataclasses.replace(data, rows={"valid": rows}, examples=examples)
+    task = Classification(model.task.config, data)
+    losses, answers, labels = [], [], [label for _, label in rows]
+    for texts, label in rows:
         every = model.log_probs(*texts)
-        losses.append(-every[model.task.data.learned.classes.index(label)])
-        answers.append(model.task.data.learned.classes[int(every.argmax())])
-        labels.append(label)
-    f1 = []
-    for name in sorted({*labels, *answers}):
+        answers.append(names[int(every.argmax())])
+        losses += [-every[names.index(label)]] if label in names else []
+    f1 = [0.0] if unknown else []
+    for name in {*labels, *answers} & {*names}:
         hits = sum(one == other == name for one, other in zip(labels, answers, strict=True))
         f1.append(2 * hits / (labels.count(name) + answers.count(name)))
     expected = {
@@ -126,12 +136,13 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
         "accuracy": np.mean([a == b for a, b in zip(labels, answers, strict=True)]),
         "macro_f1": np.mean(f1),
     }
-    assert model.task.evaluate(model.params, "valid") == pytest.approx(expected, rel=1e-5)
-    assert expected["accuracy"] > 0
+    assert task.evaluate(model.params, "valid") == pytest.approx(expected, rel=1e-5)
+    assert expected["accuracy"] > 0 and len(losses) == 11 - len(new)
     stacked = jax.tree.map(lambda leaf: np.stack([leaf, 0 * leaf]), model.params)
-    first, second = model.task.evaluate_stacked(stacked, "valid")
+    first, second = task.evaluate_stacked(stacked, "valid")
     assert first == pytest.approx(expected, rel=1e-5)
-    assert second["loss"] == pytest.approx(math.log(len(model.task.data.learned.classes)), rel=1e-5)
+    assert second["loss"] == pytest.approx(math.log(len(names)), rel=1e-5)
+    assert list(task.score(model.params, "valid")[0]["confusion"]) == [*names, *new.values()]
 
 
 @of_models
@@ -262,3 +273,14 @@ def test_choices_that_are_sampled_learn_from_the_label() -> None:
     # an untrained additive score is 0 everywhere
     uniform = sum(np.log(one)[batch["label"] > 0].sum() for one in lengths)
     assert float(sums["choice_entropy"]) == pytest.approx(uniform, rel=1e-5)
+
+
+def test_the_command_for_data_without_test_labels_is_sound() -> None:
+    """What the top of the config file says: three splits that have labels, no two the same."""
+    text = runpy.run_path("configs/classification.py")["__doc__"]
+    flags = shlex.split(text[text.index("--config.data=tfds") :].split("\n\n")[0])
+    config = configs.load("configs/classification.py", [x.removeprefix("--config.") for x in flags])
+    wanted = ("train[:95%]", "train[95%:]", "validation")
+    assert (config.data.train, config.data.valid, config.data.test) == wanted
+    expected = ("glue/sst2", "label", "")
+    assert (config.data.dataset, config.data.label, config.data.target) == expected

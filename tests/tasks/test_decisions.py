@@ -12,15 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.glimpses import Glimpses
 from attnlab.tasks.decisions import Decisions
-from attnlab.tasks.image_classification import ImageClassification
 from attnlab.tasks.schemas import Decided
-from tests.tasks.tiny import noisy
+from tests.tasks.tiny import loader, noisy
 
 SIZES = {"glimpses": 2, "size": 2, "scales": 1, "hidden": 3, "width": 4, "cell": "tanh"}
 SMALL = [
@@ -96,10 +94,7 @@ def test_the_baseline_follows_the_reward_and_padding_counts_for_nothing() -> Non
     assert not np.any(of_choices[1]) and not np.any(of_squares[0])
 
 
-def loaded(*overrides: str) -> ImageClassification:
-    config = configs.load("configs/image_classification.py:glimpses", [*SMALL, *overrides])
-    ImageClassification.check(config)
-    return ImageClassification.load(config, None, ("train", "valid"))
+loaded = loader("image_classification.py:glimpses", SMALL)
 
 
 def test_rewards_train_where_to_look_and_the_labels_all_else() -> None:

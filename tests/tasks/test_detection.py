@@ -13,16 +13,14 @@ import optax
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 from attnlab.tasks.boxes import Answers, overlaps
 from attnlab.tasks.detection import Detection
 from attnlab.tasks.maps import attention_maps
 from attnlab.training.parallel import backend
 from attnlab.training.settings import Parallel
 from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import image_files, noisy
+from tests.tasks.tiny import fixtures, image_files, loader
 
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
@@ -33,21 +31,8 @@ SMALL = [
 ]
 
 
-def load(*overrides: str, workdir: Path | None = None) -> Detection:
-    config = configs.load("configs/detection.py:detr", [*SMALL, *overrides])
-    Detection.check(config)
-    return Detection.load(config, workdir, ("train", "valid"))
-
-
-@pytest.fixture(scope="module")
-def task() -> Detection:
-    assert TASKS.resolve("detection") is Detection
-    return load()
-
-
-@pytest.fixture(scope="module")
-def params(task: Detection) -> Any:
-    return noisy(task, 0.1)
+load = loader("detection.py:detr", SMALL)
+task, params = fixtures(load, 0.1)
 
 
 def expected(task: Detection, logits: np.ndarray, boxes: np.ndarray, batch: Any) -> float:

@@ -11,12 +11,10 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 from attnlab.tasks.image_classification import ImageClassification
 from attnlab.tasks.maps import attention_maps, overlays
-from tests.tasks.tiny import check_items, image_files, noisy
+from tests.tasks.tiny import check_items, fixtures, image_files, loader, noisy
 
 SMALL = [
     *("data.examples=50", "data.valid=21", "data.test=5", "data.label=shape"),
@@ -25,21 +23,8 @@ SMALL = [
 CNN = [*SMALL, "system.widths=4,4"]
 
 
-def load(*overrides: str, workdir: Path | None = None) -> ImageClassification:
-    config = configs.load("configs/image_classification.py:cnn", [*CNN, *overrides])
-    ImageClassification.check(config)
-    return ImageClassification.load(config, workdir, ("train", "valid"))
-
-
-@pytest.fixture(scope="module")
-def task() -> ImageClassification:
-    assert TASKS.resolve("image_classification") is ImageClassification
-    return load()
-
-
-@pytest.fixture(scope="module")
-def params(task: ImageClassification) -> Any:
-    return noisy(task, 0.3)
+load = loader("image_classification.py:cnn", CNN)
+task, params = fixtures(load, 0.3)
 
 
 @pytest.mark.quick

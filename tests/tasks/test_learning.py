@@ -25,11 +25,11 @@ from tests.tasks import (
 
 full = pytest.mark.full
 TASKS = [
-    pytest.param(lambda: test_segmentation.load(), 0.01, 40, id="segmentation"),
-    pytest.param(lambda: test_detection.load(), 0.01, 40, id="detection", marks=full),
-    pytest.param(lambda: test_captioning.load(), 0.01, 40, id="captioning", marks=full),
-    pytest.param(lambda: test_visual_questions.load(), 0.02, 60, id="questions", marks=full),
-    pytest.param(lambda: test_image_classification.load(), 0.01, 60, id="images", marks=full),
+    pytest.param(test_segmentation.load, 0.01, 40, id="segmentation"),
+    pytest.param(test_detection.load, 0.01, 40, id="detection", marks=full),
+    pytest.param(test_captioning.load, 0.01, 40, id="captioning", marks=full),
+    pytest.param(test_visual_questions.load, 0.02, 60, id="questions", marks=full),
+    pytest.param(test_image_classification.load, 0.01, 60, id="images", marks=full),
     pytest.param(lambda: tiny_language.apart()[0], 0.01, 120, id="language", marks=full),
 ]
 

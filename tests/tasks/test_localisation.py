@@ -1,5 +1,5 @@
 """Localisation against a loop over pixels; attention that lies on the object, everywhere, and beside
-it.
+it; where the answer to a question is to be seen, by hand.
 """
 
 from __future__ import annotations
@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from attnlab.data.images.annotated import Shown
-from attnlab.tasks.localisation import SCORES, named, sums
+from attnlab.data.images.questions import Question
+from attnlab.systems.protocol import AttentionMap
+from attnlab.tasks.localisation import (
+    covered,
+    localised,
+    named,
+    of_questions,
+    shares,
+    sums,
+)
 
 CAPTIONS = ["a red star", "a blue circle and a red star"]
 WORDS = [[0, 0, 0], [0, 0, 0, -1, 1, 1, 1]]
@@ -52,17 +61,39 @@ def test_sums_are_those_of_a_loop_over_pixels(grid: tuple[int, int]) -> None:
         np.testing.assert_allclose(found[number], expected, rtol=1e-12)
 
 
-def test_uniform_attention_has_the_chance_and_attention_on_the_object_all() -> None:
-    known = shown()
-    words, grid = named(CAPTIONS, known), (6, 8)
-    level = [np.full((9, 48), 1 / 48)] * 2
-    totals = dict(zip(SCORES, sums(enumerate(level), words, known.objects, grid).T, strict=False))
-    np.testing.assert_allclose(totals["localisation"], totals["localisation_chance"])
-    on, off = (np.zeros((2, 9, 48)) for _ in range(2))
-    for number, of_caption in enumerate(words):
-        for at, about in of_caption:
-            on[number, at, np.argmax(known.objects[number].ravel() == about + 1)] = 1
-            off[number, at, np.argmax(known.objects[number].ravel() == 0)] = 1
-    best, worst = (sums(enumerate(one), words, known.objects, grid) for one in (on, off))
-    np.testing.assert_array_equal(best[:, [0, 2, 4]], [[2, 2, 2], [4, 4, 4]])
-    np.testing.assert_array_equal(worst[:, [0, 2]], 0)
+ASKED = Question(0, "what", "a", kind="one", boxes=((0, 0, 2, 3),))
+"""In an image of 4 x 6 pixels and 2 x 3 places of 2 x 2."""
+
+
+def test_a_place_stands_for_its_pixels() -> None:
+    np.testing.assert_allclose(shares(covered(ASKED, (4, 6)), (2, 3)), [1, 0.5, 0, 0, 0, 0])
+    both = ASKED._replace(boxes=(*ASKED.boxes, (0, 1, 3, 1)))
+    np.testing.assert_allclose(shares(covered(both, (4, 6)), (2, 3)), [1, 0.5, 0, 0.25, 0, 0])
+    odd = ASKED._replace(boxes=((0, 0, 1, 1),))
+    np.testing.assert_allclose(shares(covered(odd, (5, 5)), (2, 2)).sum(), 1 / 9)
+
+
+@pytest.mark.quick
+def test_attention_in_the_boxes_by_kind() -> None:
+    """The same weight everywhere gives the chance; all on the second place half."""
+    looks = {"even": np.full((3, 6), 1 / 6), "second": np.tile([0.0, 1, 0, 0, 0, 0], (3, 1))}
+    other = ASKED._replace(kind="two", boxes=((2, 4, 2, 2),))
+    nothing = ASKED._replace(boxes=())
+    found = localised(looks, [ASKED, other, nothing], (2, 3), (4, 6, 3))
+    assert found["even"] == found["chance"] == pytest.approx({"one": 6 / 24, "two": 4 / 24})
+    assert found["second"] == pytest.approx({"one": 0.5, "two": 0.0})
+    assert localised(looks, [nothing] * 3, (2, 3), (4, 6, 3)) == {}
+
+
+def test_only_looks_of_the_question_at_the_image_count() -> None:
+    weights = np.arange(16.0).reshape(1, 2, 2, 4)
+    maps = {
+        "hops": AttentionMap(weights, "hops", "image"),
+        "read": AttentionMap(weights, "joined", "image"),
+        "itself": AttentionMap(weights, "image", "image"),
+        "words": AttentionMap(weights, "hops", "question"),
+    }
+    found = of_questions(maps)
+    assert set(found) == {"hops", "read"}
+    np.testing.assert_allclose(found["hops"], [[6, 7, 8, 9]])
+    np.testing.assert_allclose(found["read"], [[4, 5, 6, 7]])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.systems.protocol import Classifier, LanguageModel
+from attnlab.systems.protocol import Classifier
 from attnlab.tasks.models import system_factory
 from attnlab.tasks.translation import Translation
 
@@ -38,13 +36,6 @@ def test_a_slot_is_asked_what_it_needs() -> None:
     words = r"system.attention=multihead.positions: .* relates positions of one sequence"
     with pytest.raises(UserError, match=words):
         pooling(refused)
-
-
-def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:
-    decoder = {"name": "decoder", "attention": {"name": "recurrent"}, "positions": {"name": "none"}}
-    system: Any = system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))
-    assert "cell" in str(jax.tree_util.tree_structure(shapes))
 
 
 def test_an_example_beyond_the_positions_is_named_before_training() -> None:

@@ -1,13 +1,9 @@
-"""Tasks of pairs of texts keep their vocabularies and say what is left out of their data; a slot is
-checked against what its mechanism declares.
-"""
+"""Tasks of pairs of texts keep their vocabularies and say what is left out of their data."""
 
 from __future__ import annotations
 
 import pytest
 
-from attnlab.errors import UserError
-from attnlab.tasks.pairs import build_system
 from attnlab.tasks.translation import Translation
 from tests.tasks.tiny import load, looked, noisy
 
@@ -41,15 +37,3 @@ def test_each_side_has_its_vocabulary() -> None:
     assert tokens == wanted
     written = [task.text(best[0]) for best in task.translate(params, ["abcde", "e"])]
     assert not {*"".join(written)} & {*"abcde"}
-
-
-def test_a_slot_is_checked_against_what_the_mechanism_declares(
-    plain: Translation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from attnlab.attention.mechanisms.single import Single
-    from attnlab.attention.protocol import Capabilities
-
-    monkeypatch.setattr(Single, "capabilities", Capabilities(roles=frozenset({"self"})))
-    words = "system.attention=single: Single does not support the role 'cross'; it offers 'self'"
-    with pytest.raises(UserError, match=words):
-        build_system(plain.config, 9, 9)

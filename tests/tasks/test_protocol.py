@@ -12,8 +12,7 @@ from attnlab.records.measures import declared
 from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
-from attnlab.tasks.protocol import TextExample
-from attnlab.tasks.shown import Shown
+from attnlab.tasks.protocol import Shown, TextExample
 
 METHODS = {
     name: method

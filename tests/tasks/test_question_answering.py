@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
 from tests.changed import changed
-from tests.tasks.tiny import noisy
+from tests.tasks.tiny import fixtures, loader, noisy
 
 FILE = "configs/question_answering.py:transformer"
 SMALL = [
@@ -29,14 +29,8 @@ SMALL = [
 ]
 
 
-@pytest.fixture(scope="module")
-def task() -> QuestionAnswering:
-    return QuestionAnswering.load(configs.load(FILE, SMALL), None, ("train", "valid", "test"))
-
-
-@pytest.fixture(scope="module")
-def params(task: QuestionAnswering) -> Any:
-    return noisy(task)
+load = loader("question_answering.py:transformer", SMALL, ("train", "valid", "test"))
+task, params = fixtures(load, 0.5)
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,11 +13,9 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab import config as configs
-from attnlab.tasks import TASKS
 from attnlab.tasks.maps import overlays
 from attnlab.tasks.segmentation import Segmentation, mean_iou
-from tests.tasks.tiny import check_items, image_files, noisy
+from tests.tasks.tiny import check_items, fixtures, image_files, loader
 
 SMALL = [
     *("data.examples=24", "data.valid=9", "data.test=3", "data.side=20", "data.grid=2"),
@@ -26,21 +24,8 @@ SMALL = [
 ]
 
 
-def load(*overrides: str, workdir: Path | None = None) -> Segmentation:
-    config = configs.load("configs/segmentation.py:segmenter", [*SMALL, *overrides])
-    Segmentation.check(config)
-    return Segmentation.load(config, workdir, ("train", "valid"))
-
-
-@pytest.fixture(scope="module")
-def task() -> Segmentation:
-    assert TASKS.resolve("segmentation") is Segmentation
-    return load()
-
-
-@pytest.fixture(scope="module")
-def params(task: Segmentation) -> Any:
-    return noisy(task, 0.2)
+load = loader("segmentation.py:segmenter", SMALL)
+task, params = fixtures(load, 0.2)
 
 
 def test_mean_iou_by_hand() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.decoding.settings import Decoding, validate
+from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError
 from attnlab.tasks.decoders import continuing, ending
 from tests.tasks.tiny_language import APART, drawn, load
@@ -74,27 +74,7 @@ def test_it_stops_there(method: str) -> None:
     assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Decoding(), str) is None
 
 
-@pytest.mark.parametrize("piece", [2, *(pytest.param(size, marks=full) for size in (1, 3, 5))])
-def test_a_beginning_in_pieces(piece: int) -> None:
-    """Rows whose beginnings end in different pieces: the same as read at once."""
-    task = load(*APART)
-    params = drawn(task)
-    source = np.array([[BOS, 4, 5, 6, 7], [BOS, 4, PAD, PAD, PAD], [BOS, 6, 6, PAD, PAD]], np.int32)
-    found = []
-    for size in (piece, 64):
-        settings = Decoding(method="greedy", max_ratio=0.0, max_extra=4, prefill=size)
-        batch = (np.arange(3), {"source": source})
-        found.append(continuing(task.system, settings)(params, [batch]))
-    for (one,), (other,) in zip(*found, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-        np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=1e-5)
-
-
 def test_what_is_refused() -> None:
     task = load(*APART, "decoding.method=beam")
     with pytest.raises(UserError, match="decoding.method to 'greedy' or 'sample'"):
         next(iter(task.partial_answers(drawn(task), "ab", 0)))
-    with pytest.raises(UserError, match="decoding.stop: an empty text"):
-        validate({"stop": ("",)})
-    with pytest.raises(UserError, match="repetition_penalty=1.5 goes with method"):
-        validate({"repetition_penalty": 1.5})

@@ -1,15 +1,29 @@
-"""Losses of tokens are those of float64, and scores and rows are made of their sums."""
+"""Losses of tokens are those of float64, scores and rows are made of their sums, and the output bias
+starts as the config says.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
+from attnlab.data.vocabulary import EOS
+from attnlab.errors import UserError
 from attnlab.records.items import Items
-from attnlab.tasks.tokens import TokenTask, cross_entropy, tokens_or_rows
+from attnlab.tasks.tokens import (
+    TokenTask,
+    check_output_bias,
+    cross_entropy,
+    tokens_or_rows,
+    with_output_bias,
+)
+from attnlab.tasks.translation import Translation
+from tests.tasks.tiny import load
 
 
 @pytest.mark.quick
@@ -53,3 +67,49 @@ def test_scores_of_a_split_are_those_of_its_rows() -> None:
     assert scores == pytest.approx({"loss": 1.5, "perplexity": np.exp(1.5), "accuracy": 0.75})
     items = Items.of(task.ratio_rows(arrays))
     assert {name: items.score(name) for name in scores} == pytest.approx(scores)
+
+
+def test_a_ratio_of_a_sum_that_is_not_there_is_refused() -> None:
+    task: Any = object.__new__(TokenTask)
+    words = (
+        "ratios: 'loss' needs the sum 'tokens', which the task does not give; did you mean 'token'"
+    )
+    with pytest.raises(UserError, match=words):
+        task.averaged({"loss": 1.0, "token": 2.0})
+
+
+def test_the_output_bias_starts_where_the_config_says() -> None:
+    """log((n + 1) / (N + V)) of every token; as drawn by "zeros", and where a config says
+    nothing.
+    """
+    out = {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))}
+    drawn = {"out": out, "h": np.ones(1)}
+    node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
+    found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
+    np.testing.assert_allclose(found["out"]["bias"], np.log(np.array([1, 2, 1, 4]) / 8), rtol=1e-6)
+    assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
+    for training in ({"output_bias": "zeros"}, {}):
+        config = ConfigDict({"training": training})
+        assert with_output_bias(config, drawn, np.array([3]), 4) is drawn
+        check_output_bias(config, {"h": np.ones(1)}, 4)
+    check_output_bias(node, drawn, 4)
+    for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
+        words = "output_bias='unigram': mine has no parameter out/bias with a number for each"
+        with pytest.raises(UserError, match=words):
+            check_output_bias(node, other, 4)
+
+
+def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
+    """Of all target tokens, ends of sentences among them, in the ids of the target's vocabulary; a
+    run without its data may draw it.
+    """
+    task = load("rnnsearch", "vocabulary.shared=false")
+    vocabulary = task.vocabularies[1]
+    tokens = [EOS for _ in task.data.rows["train"]]
+    for _, target in task.data.rows["train"]:
+        tokens += vocabulary.encode_all([target])[0].tolist()
+    ids, size = task.target_ids()  # type: ignore[misc]
+    assert sorted(ids.tolist()) == sorted(tokens) and size == vocabulary.size
+    assert task.config.training.output_bias == "unigram"
+    bare = Translation(task.config, dataclasses.replace(task.data, examples={}))
+    assert bare.target_ids() is None

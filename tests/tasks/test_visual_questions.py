@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab import config as configs
 from attnlab.data.images.questions import Prior
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 from attnlab.tasks.maps import attention_maps, overlays
 from attnlab.tasks.visual_questions import VisualQuestions
-from tests.tasks.tiny import check_items, image_files, noisy
+from tests.tasks.tiny import check_items, fixtures, image_files, loader
 
 SMALL = [
     *("data.examples=12", "data.valid=3", "data.test=2", "data.side=20", "batch.size=16"),
@@ -28,23 +26,8 @@ SMALL = [
 ]
 
 
-def load(
-    *overrides: str, splits: tuple[str, ...] = ("train", "valid"), workdir: Path | None = None
-) -> VisualQuestions:
-    config = configs.load("configs/visual_questions.py:stacked_attention", [*SMALL, *overrides])
-    VisualQuestions.check(config)
-    return VisualQuestions.load(config, workdir, splits)
-
-
-@pytest.fixture(scope="module")
-def task() -> VisualQuestions:
-    assert TASKS.resolve("visual_questions") is VisualQuestions
-    return load()
-
-
-@pytest.fixture(scope="module")
-def params(task: VisualQuestions) -> Any:
-    return noisy(task)
+load = loader("visual_questions.py:stacked_attention", SMALL)
+task, params = fixtures(load, 0.5)
 
 
 def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params: Any) -> None:

@@ -4,7 +4,7 @@ systems of the users' config file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
+from attnlab.tasks import TASKS
 from attnlab.tasks.maps import attention_maps
 from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
@@ -152,3 +153,33 @@ def trained(task: Translation, steps: int = 150) -> Any:
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params
+
+
+def loader(
+    config: str, small: Sequence[str], splits: Sequence[str] = ("train", "valid")
+) -> Callable[..., Any]:
+    """The function `load(*overrides)` of the task of a file in `configs/`, shrunk to small sizes."""
+
+    def load(*overrides: str) -> Any:
+        settings = configs.load(f"configs/{config}", [*small, *overrides])
+        kind = TASKS.resolve(settings.task)
+        kind.check(settings)
+        return kind.load(settings, None, splits)
+
+    return load
+
+
+def fixtures(load: Callable[[], Any], deviation: float) -> tuple[Any, Any]:
+    """The fixtures `task` and `params` of a module: a task, and noise in the shapes of its
+    parameters.
+    """
+
+    @pytest.fixture(scope="module")
+    def task() -> Any:
+        return load()
+
+    @pytest.fixture(scope="module")
+    def params(task: Any) -> Any:
+        return noisy(task, deviation)
+
+    return task, params

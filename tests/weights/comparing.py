@@ -4,15 +4,18 @@ numbers, in one way for every kind of model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab import weights
+from attnlab.config.registry import build
+from attnlab.systems import SYSTEMS
 from attnlab.weights import folder as folders
 from attnlab.weights.names import Name, flat
 from attnlab.weights.writing import canonical, config_of, with_defaults
@@ -35,20 +38,47 @@ def over(names: Sequence[str], default: Container[str] = DEFAULT) -> pytest.Mark
     return pytest.mark.parametrize("name", [pytest.param(one, marks=marks[one]) for one in names])
 
 
-def loaded(
-    name: str, path: Path, system_of: Callable[[Any, Any], Any], *inputs: Any
-) -> tuple[Any, Any, list[Name]]:
-    """System, parameters and lines of names of a golden model, whose folder is made at `path`.
+NAMES = {
+    kind: sorted(f"{kind}{file.stem}" for file in (models.GOLDEN / kind).glob("*.json"))
+    for kind in ("", "encoders/", "pairs/", "images/")
+}
+"""The golden models of each kind."""
+ALL = [name for names in NAMES.values() for name in names]
+_CLASSES = {"bert_classifier": "classes", "bert": "outputs"}
 
-    Args:
-      system_of: the system of a config node and of the other side's config.
-      inputs: what the system reads, to make its parameters.
-    """
+
+def kind_of(name: str) -> str:
+    """The kind of a golden model: "" of language models, else the folder of its numbers."""
+    return name[: name.find("/") + 1]
+
+
+def system_of(name: str, folder: Path) -> Any:
+    """The system of a golden model, whose sizes are those of its config."""
+    node, content = weights.system(folder), folders.settings(folder)
+    size, given = content.get("vocab_size"), dict[str, Any]()
+    match kind_of(name):
+        case "images/":
+            given = {"classes": len(weights.pictures(folder).classes)}  # type: ignore[union-attr]
+        case "pairs/":
+            given = dict.fromkeys(("source_vocabulary", "target_vocabulary"), size)
+            given["pad_id"] = content["pad_token_id"]
+        case "encoders/":
+            outputs = size if node.get("head") == "tied" else len(content["id2label"])
+            given = {"vocabulary": size, _CLASSES[node["name"]]: outputs, "pad_id": -1, "bos_id": 3}
+        case _:
+            given = {"vocabulary": size, "pad_id": -1}
+    return build(SYSTEMS, node, "system")(**given)
+
+
+def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
+    """System, parameters and lines of names of a golden model, whose folder is made at `path`."""
     folder = models.folder(name, path)
-    content = folders.settings(folder)
-    system = system_of(weights.system(folder), content)
-    params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
-    names = weights.names_of(weights.kind_of(content, name))
+    system = system_of(name, folder)
+    read = [jnp.zeros((1, 2), jnp.int32)] * (2 if kind_of(name) in ("encoders/", "pairs/") else 1)
+    if kind_of(name) == "images/":
+        read = [jnp.zeros((1, *models.numbers(name)["images"].shape[1:]))]
+    params = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
+    names = weights.names_of(weights.kind_of(folders.settings(folder), name))
     lines = names.lines({key: one.shape for key, one in flat(params).items()})
     return system, weights.parameters(folder, params), list(lines)
 
@@ -96,10 +126,11 @@ def assert_out_and_back(name: str, params: Any, folder: Path, out: Path) -> None
     """
     node, told = weights.system(folder), models.described(name)["config"]
     config = config_of(with_defaults(node))
+    kind = weights.kind_of(config, name)
+    assert config_of(with_defaults(node), kind) == config
     for key in ("architectures", "model_type", "architecture"):
         assert config.get(key) == told.get(key)
-    table = weights.names_of(weights.kind_of(config, name))
-    folders.write(out, config, table.write(flat(params), np.float32))
+    folders.write(out, config, weights.names_of(kind).write(flat(params), np.float32))
     tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
     assert written.keys() == tensors.keys()
     for key, array in written.items():

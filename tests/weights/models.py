@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 from tests.weights import rule
 
 GOLDEN = Path(__file__).parent / "golden"
-NAMES = sorted(file.stem for file in GOLDEN.glob("*.json"))
 
 
 def described(name: str) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""What our networks compute with the weights of models of images, against numbers of `transformers`
-and of torch, and the way back; `golden_images.py` says how these came about. Nothing here needs
-torch.
-"""
+"""What a folder of a model of images says of images and classes is read, and written again."""
 
 from __future__ import annotations
 
@@ -11,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
@@ -21,54 +16,19 @@ from safetensors.numpy import save_file
 import attnlab
 from attnlab import config as configs
 from attnlab import weights
-from attnlab.config.registry import build
 from attnlab.data.images.folder import ImageFolder, read_images
 from attnlab.data.learned import Learned
 from attnlab.errors import UserError
-from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.foreign import ForeignConfig
-from attnlab.weights.names import Name, flat
+from attnlab.weights.names import flat
 from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
-from tests.weights import comparing, models, rule
+from tests.weights import models, rule
+from tests.weights.comparing import loaded
 
-NAMES = sorted(f"images/{file.stem}" for file in (models.GOLDEN / "images").glob("*.json"))
 VIT = "images/vit"
 SIZE = {"size": {"height": 6, "width": 9}}  # that the tiny ViT reads
-
-
-def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
-    """System, parameters and lines of names of a golden model."""
-
-    def system_of(node: Any, content: Any) -> Any:
-        read = weights.pictures(path)
-        assert read is not None
-        return build(SYSTEMS, node, "system")(classes=len(read.classes))
-
-    images = jnp.zeros((1, *models.numbers(name)["images"].shape[1:]))
-    return comparing.loaded(name, path, system_of, images)
-
-
-@comparing.over(NAMES)
-def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
-    system, params, lines = loaded(name, tmp_path)
-    golden = models.numbers(name)
-
-    def loss(params: Any) -> tuple[jax.Array, jax.Array]:
-        logits = system.apply({"params": params}, golden["images"])
-        cost = optax.softmax_cross_entropy_with_integer_labels
-        return cost(logits, golden["labels"]).mean(), logits
-
-    (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-    comparing.assert_numbers(name, loss=value, logits=logits)
-    comparing.assert_gradients(name, gradients, lines, "running", "key.bias")
-
-
-@comparing.over(NAMES, comparing.BACK)
-def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    _, params, _ = loaded(name, tmp_path / "in")
-    comparing.assert_out_and_back(name, params, tmp_path / "in", tmp_path / "out")
 
 
 def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
