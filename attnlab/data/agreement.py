@@ -43,7 +43,9 @@ def _text(sentence: Sentence) -> str:
 
 
 def of(sentence: grammar.Sentence) -> Sentence:
-    """A sentence with its tags and heads."""
+    """Returns the source words of a grammar sentence, each with its tag (kind and "one" or "many")
+    and its head, a position or `ROOT`.
+    """
     words = grammar.source_words(sentence)
     origins = [origin for _, origin in words]
     places = {origin: place for place, origin in enumerate(origins)}
@@ -63,7 +65,9 @@ def of(sentence: grammar.Sentence) -> Sentence:
 
 
 def _head(at: str, part: str) -> str:
-    """The origin of the head of a word, as `grammar.source_words` tells origins; "" for a root."""
+    """Returns the origin of a word's head in the dependency tree, from the word's own origin
+    `at`.`part` (as `grammar.source_words` names origins); "" for the root.
+    """
     if part == "adverb":
         return "p.verb"
     if part == "that":
@@ -78,7 +82,9 @@ def _head(at: str, part: str) -> str:
 
 
 def _numbers(phrase: grammar.Phrase, at: str, many: dict[str, bool]) -> None:
-    """Note in `many` which phrases and clauses inside a phrase are plural, by where they stand."""
+    """Writes into `many` whether each relative clause in a phrase and each object in one is plural,
+    keyed by origin, recursively.
+    """
     if phrase.relative is None:
         return
     many[f"{at}.r"] = phrase.plural

@@ -51,7 +51,9 @@ class AskedTexts(Dataset[Row]):
         return len(_answers(self.rows[split]))
 
     def checked(self, given: Sequence[Row], split: str) -> Sequence[Row]:
-        """See `Dataset.checked`: every word has an answer or none, and a split asks for some."""
+        """Returns the rows of a split unchanged; raises `UserError` unless each row has as many
+        answers ("" for none) as words, and the split at least one answer. See `Dataset.checked`.
+        """
         where = f"config.data={self.name}"
         for row in given:
             if len(row.words) != len(row.answers):
@@ -79,7 +81,9 @@ class AskedTexts(Dataset[Row]):
         return Split(given, columns, fingerprint_of_rows(given), baselines)
 
     def about(self, split: str) -> str:
-        """Texts, words, questions and the baselines, in a line."""
+        """Returns one line of text about a split: the numbers of texts, words and questions, and
+        the accuracy of each baseline.
+        """
         words = sum(len(row.words) for row in self.rows[split])
         baselines = ", ".join(f"{name} {score:.3f}" for name, score in self.beside[split].items())
         return (
@@ -89,7 +93,8 @@ class AskedTexts(Dataset[Row]):
 
 
 def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
-    """Rows as columns "source" and "target", see the top of this file.
+    """Encodes rows as the columns "source" (BOS, then the word ids) and "target" (the answer's id
+    at each word that has an answer, padding elsewhere), one id a word.
 
     Raises:
       UserError: a word that the vocabulary cuts into several pieces.

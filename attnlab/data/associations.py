@@ -45,6 +45,9 @@ class Associations(Sized):
     limits = {"keys": (1, len(string.ascii_lowercase)), "values": (1, len(string.digits))}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless `length` and `tested` are even and large enough, besides the
+        checks of `Sized`.
+        """
         super().__post_init__()
         for field, least in (("length", 2), ("tested", 0)):
             if (length := getattr(self, field)) < least or length % 2:
@@ -60,8 +63,8 @@ class Associations(Sized):
         return [self._text(draw, length) for _ in range(self.count(split))]
 
     def recalled(self, text: str) -> list[bool]:
-        """For each word whether the words before it say what it is: a value whose key has
-        occurred.
+        """Returns for each word whether the earlier words determine it: True for a value whose key
+        has occurred before, else False.
         """
         seen: set[str] = set()
         mask = []

@@ -93,6 +93,9 @@ class TrainBatches:
         multiple: int = 1,
         things: str = "examples",
     ) -> None:
+        """Sorts the examples into buckets by length, and computes the batches of an epoch, their
+        shapes and the `note` about examples that are too long.
+        """
         if unit not in UNITS:
             raise UserError(f"config.batch.unit={unit!r} is unknown; {nearest(str(unit), UNITS)}")
         if not 0 <= process_index < process_count:
@@ -123,8 +126,8 @@ class TrainBatches:
         self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
 
     def __call__(self, step: int) -> Batch:
-        """This process's share of the batch of `step` (counted from 0), as `Examples.batch` has
-        it.
+        """Returns this process's rows of the batch of `step` (counted from 0), in this epoch's
+        random order, as `Examples.batch`; a bucket's last batch is filled up with padding.
         """
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
@@ -139,7 +142,9 @@ class TrainBatches:
         return self._examples.batch(rows[index * share : (index + 1) * share], bucket.width)
 
     def _plan_of(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """The members of each bucket in the order of `epoch`, and the order of the batches."""
+        """Returns the shuffled members of each bucket and the shuffled order of all batches in
+        `epoch`, drawn from (seed, epoch); the plan of the latest epoch is cached.
+        """
         plan = self._plan  # read once: a prefetching thread may replace it
         if plan is None or plan[0] != epoch:
             rng = np.random.default_rng((self._seed, epoch))
@@ -151,7 +156,8 @@ class TrainBatches:
 def evaluation_batches(
     examples: Examples, *, size: int, buckets: Sequence[int]
 ) -> list[tuple[np.ndarray, Batch]]:
-    """All examples exactly once, in a fixed order, as batches of `size` rows and few shapes.
+    """Returns all examples exactly once, sorted by length (shortest first), as batches of `size`
+    rows in few widths, each with the numbers of its examples.
 
     The short come first, so that the rows of a batch end their decoding together; a batch takes the
     smallest width that holds its longest pair. Nothing is too long: the widest bucket is doubled
@@ -180,7 +186,9 @@ def evaluation_batches(
 
 
 def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
-    """Ascending widths of which `max_length` is the last; `UserError` for one below 1."""
+    """Returns the distinct bucket widths in ascending order, cut to `max_length`, which is always
+    the last; raises `UserError` if one is below 1.
+    """
     if max_length < 1 or any(width < 1 for width in buckets):
         raise UserError(
             f"config.batch.buckets={tuple(buckets)} and config.batch.max_length={max_length} must"
@@ -190,7 +198,9 @@ def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
 
 
 def check_divisible(size: int, granule: int) -> None:
-    """Raise `UserError` unless `size` rows fall evenly to devices, accumulation steps and processes."""
+    """Raises `UserError`, which names the nearest valid sizes, unless the batch size is positive
+    and divisible by `granule` (from devices, accumulation steps and processes).
+    """
     if size % granule or size < 1:
         below, above = size // granule * granule, (max(size, 0) // granule + 1) * granule
         choices = f"{below} or {above}" if below > 0 else f"{above}"
@@ -203,8 +213,9 @@ def check_divisible(size: int, granule: int) -> None:
 def _fill_buckets(
     lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
 ) -> tuple[list[_Bucket], int]:
-    """The buckets that have examples, each with theirs, and how many examples fit in none; `UserError` if
-    no example fits in any.
+    """Returns the buckets that have examples (each example is in the narrowest that holds it), with
+    rows per batch, and the number of examples longer than all; `UserError` if none fits or `size`
+    is below 1.
     """
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")

@@ -63,6 +63,9 @@ class ProcessBatches:
         beside: Mapping[str, np.ndarray] | None = None,
         special: Special = OURS,
     ) -> None:
+        """Stores the ids and settings and which rows of the global batch this process reads; raises
+        `UserError` unless `size` is divisible by `multiple` and the processes.
+        """
         check_divisible(size, math.lcm(multiple, process_count))
         share = size // process_count
         self._ids, self._size, self._length, self._special = ids, size, length, special
@@ -99,6 +102,9 @@ class Blocks(ProcessBatches):
     def __init__(
         self, ids: Any, *, size: int, length: int, seed: int | None = None, **shared: Any
     ) -> None:
+        """Computes the numbers of blocks and of steps in an epoch, the batch shape and the
+        `note`.
+        """
         super().__init__(ids, size=size, length=length, **shared)
         self._seed = seed
         self._count = -(-len(ids) // length)
@@ -110,8 +116,9 @@ class Blocks(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "source", "target" and "segments" [b,T], "fresh" [b] ones,
-        all int32; padding is of the segment -1.
+        """Returns this process's blocks of the batch of `step` (from 0), in this epoch's random
+        order unless `seed` is None: "source", "target", "segments" [b,T] (-1 at padding) and
+        "fresh" [b] ones, int32.
         """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         block = number * self._size + self._rows
@@ -162,6 +169,9 @@ class Crops(ProcessBatches):
     """
 
     def __init__(self, ids: Any, *, size: int, length: int, seed: int, **shared: Any) -> None:
+        """Stores the seed and computes the steps of an epoch, the batch shape and the `note`;
+        raises `UserError` for fewer than `length` + 1 ids.
+        """
         super().__init__(ids, size=size, length=length, **shared)
         if len(ids) <= length:
             raise UserError(
@@ -173,7 +183,9 @@ class Crops(ProcessBatches):
         self.note = f"{size} crops of {length} tokens a step, of {len(ids):,}"
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "source" and "target" [b,T], "fresh" [b] ones, int32."""
+        """Returns this process's rows of the batch of `step` (from 0), random crops of the stream:
+        "source" [b,T], "target" [b,T] one id later, and "fresh" [b] ones, int32.
+        """
         draw = np.random.default_rng((self._seed, int(step)))
         begin = draw.integers(1, len(self._ids) - self._length + 1, self._size)[self._rows]
         read = windows(self._ids, begin - 1, self._length + 1)
@@ -185,7 +197,9 @@ class Crops(ProcessBatches):
 
 
 def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
-    """The ids [N] from `begin` [b] on, [b,width] int32; 0 outside."""
+    """Returns for each b the `width` consecutive ids from position `begin[b]` on, [b,width] int32,
+    with 0 at positions outside of `ids` [N].
+    """
     if hasattr(ids, "windows"):
         rows: np.ndarray = ids.windows(begin, width)
         return rows
@@ -195,8 +209,8 @@ def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
 
 
 def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray:
-    """Where the numbers `index` in 0 ... count - 1 stand in a random order of all of them, without
-    making it.
+    """Returns the places of the numbers `index`, all below `count`, in a pseudorandom permutation
+    of 0 to `count` - 1 that `seed` determines, without building it.
 
     A Feistel network over the next power of 4, applied again to what falls outside (J. Black, P.
     Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, section 5).
@@ -206,6 +220,9 @@ def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray
     keys = np.random.default_rng(seed).integers(2**63, size=_ROUNDS, dtype=np.uint64)
 
     def once(x: np.ndarray) -> np.ndarray:
+        """Applies the Feistel network once to x, a bijection of the numbers below 4**half. 4**half
+        - 1.
+        """
         left, right = x >> shift, x & mask
         for key in keys:
             left, right = right, left ^ (_mixed(right + key) & mask)

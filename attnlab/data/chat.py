@@ -32,7 +32,8 @@ Message = Mapping[str, Any]
 def prompts(
     vocabulary: Vocabulary, lines: Sequence[str], kind: Literal["special", "user", "messages"]
 ) -> list[str]:
-    """Lines as prompts, blank ones as they are.
+    """Encodes each line that is not blank as a `Prompt`, with special tokens by name or through the
+    model's chat template, as `kind` says; blank lines are returned unchanged.
 
     Args:
       vocabulary: a tokenizer from elsewhere.
@@ -79,7 +80,9 @@ def prompts(
 def rendered(
     template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> list[str]:
-    """What a template makes of conversations; tokens are its variables. Errors as of `prompts`."""
+    """Returns the text that a chat template renders for each conversation, with `tokens` as its
+    variables, in a child process with limited time and memory; raises `UserError` if that fails.
+    """
     if find_spec("jinja2") is None:
         raise UserError("--chat needs jinja2: pip install 'attnlab[chat]'")
     context = multiprocessing.get_context("spawn")
@@ -103,7 +106,9 @@ def rendered(
 
 
 def _messages(line: str, number: int) -> list[Message]:
-    """The messages in a line of JSON, without what is null; `UserError` where it holds no list of them."""
+    """Parses a line of JSON as a list of messages and returns them without null fields; raises
+    `UserError` unless it is a list, not empty, of objects with a "role".
+    """
     turns = parse_json(line, f"message {number}")
     if (
         not isinstance(turns, list)
@@ -118,8 +123,8 @@ def _messages(line: str, number: int) -> list[Message]:
 def _work(
     pipe: Connection, template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> None:
-    """Bound the memory of this process, send None, then what the template makes of each chat, or what is
-    wrong.
+    """Runs in the child process: limits its memory, sends None as a start signal, and then sends
+    the list of rendered conversations, or the error as a text.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
@@ -131,7 +136,9 @@ def _work(
 
 
 def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message]) -> str:
-    """What a template makes of one conversation, an answer to be written next."""
+    """Renders a chat template on one conversation in a sandbox, with the prompt for the next answer
+    at the end; raises `ValueError` above `CHARACTERS` characters.
+    """
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension
     from jinja2.parser import Parser

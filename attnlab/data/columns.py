@@ -55,6 +55,7 @@ class Packed(Sequence[np.ndarray]):
     """
 
     def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]], pad: int = 0) -> None:
+        """Copies all sequences into one flat array of ids, and records where each begins."""
         flat, ends = array("i"), array("q", [0])
         for sequence in sequences:
             flat.frombytes(np.asarray(sequence, np.int32).tobytes())
@@ -71,7 +72,9 @@ class Packed(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """Sequence `index` [length], or a list of them for a slice."""
+        """Returns sequence `index` as an array [length], or for a slice the list of its sequences;
+        raises `IndexError` out of range.
+        """
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
@@ -107,7 +110,9 @@ class Packed(Sequence[np.ndarray]):
         return Packed.of(self.ids, np.append(begins, self.offsets[-1]), self.pad)
 
     def cut(self, width: int) -> Packed:
-        """Sequences of at most `width`: of a longer one its first numbers and its last, the end."""
+        """Returns all sequences, those longer than `width` shortened to `width`: their first
+        `width` - 1 numbers and their last one, the end token.
+        """
         lengths = self.lengths
         place = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
         mask = (place < width - 1) | (place == np.repeat(lengths, lengths) - 1)
@@ -115,8 +120,8 @@ class Packed(Sequence[np.ndarray]):
         return Packed.of(self.ids[mask], np.append([0], ends), self.pad)
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all
-        padding.
+        """Returns the sequences with numbers `rows` [b] as an array [b,width] int32, padded on the
+        right; for a row of -1 only padding.
         """
         start = self.offsets[rows]
         length = np.where(rows < 0, 0, self.offsets[rows + 1] - start)
@@ -191,7 +196,9 @@ class SideBySide:
 
     @property
     def lengths(self) -> np.ndarray | None:
-        """Of the longest of each row, [N]; None if that is no matter."""
+        """Returns the length of the longest example of each row, [N], or None where the inner
+        column has no lengths.
+        """
         if self.column.lengths is None:
             return None
         lengths = np.where(self.index < 0, 0, self.column.lengths[self.index])
@@ -221,6 +228,9 @@ class Examples:
     def __init__(
         self, **columns: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]
     ) -> None:
+        """Stores the columns by name; raises `ValueError` for no column or columns of different
+        lengths.
+        """
         self.columns: dict[str, Column] = {name: _column(array) for name, array in columns.items()}
         if len(counts := {name: len(column) for name, column in self.columns.items()}) == 0:
             raise ValueError("examples need a column")
@@ -265,7 +275,7 @@ class Examples:
         return Examples(**self.columns | cut)
 
     def chosen(self, rows: np.ndarray) -> Examples:
-        """Some of the examples, by their numbers [n]."""
+        """Returns new `Examples` with only the rows of these numbers [n], in this order."""
         columns = self.columns.items()
         return Examples(
             **{
@@ -304,7 +314,9 @@ class Declared:
     optional: bool = False
 
     def fits(self, array: np.ndarray) -> bool:
-        """Whether an array of a batch is as declared."""
+        """Returns whether an array of a batch has the declared dtype, number of axes and fixed axis
+        sizes.
+        """
         if array.dtype != np.dtype(self.dtype):
             return False
         if self.axes is None:
@@ -324,7 +336,8 @@ IDS = Declared("int32", ("T",))
 
 
 def check(declared: Mapping[str, Declared], batch: Mapping[str, np.ndarray], where: str) -> None:
-    """Hold a batch against what a task declares of its columns.
+    """Checks that a batch has every declared column that is not optional, with the declared dtype
+    and axes, and no undeclared one.
 
     Raises:
       UserError: a column that is missing, that nobody has declared, or that is something else.

@@ -57,7 +57,10 @@ class Conllu(SplitFiles):
         return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu(path))]
 
     def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
-        """The words, tags and heads of a sentence, given its lines; `UserError` for a head that is none."""
+        """Makes a `Sentence` of words, tags and, with `trees`, heads from the lines of one
+        sentence; raises `UserError` for a head that is no other word of it, or heads with a
+        cycle.
+        """
         words = tuple(columns[1] for _, columns in lines)
         tags = tuple(columns[_COLUMN[self.tags]] for _, columns in lines)
         if not self.trees:
@@ -96,7 +99,8 @@ class Columns(SplitFiles):
     separator: str = tables.AUTO
 
     def tagged(self, split: str) -> list[Sentence]:
-        """The sentences of `split`.
+        """Returns the sentences in the file of `split`, each with its words and their tags from the
+        two configured columns.
 
         Raises:
           UserError: as `Conllu.tagged`; a line with other columns than the first, or without a
@@ -117,7 +121,9 @@ class Columns(SplitFiles):
         ]
 
     def _rows(self, path: Path) -> list[Row]:
-        """The words of a file and its blank lines, without comments; `UserError` for lines of several widths."""
+        """Reads a file as rows of cells, blank lines included, without comments and -DOCSTART-
+        lines; raises `UserError` if rows differ in width (both not for the separator "any").
+        """
         rows = tables.split_lines(read_lines(path, "\r"), self.separator, "config.data.separator")
         rows = [row for row in rows if not (row.cells and row.cells[0].startswith("-DOCSTART-"))]
         if self.separator != "any":
@@ -128,7 +134,9 @@ class Columns(SplitFiles):
 
     @staticmethod
     def _cell(path: Path, line: Row, column: int) -> str:
-        """What a line has in a column, counted from 1 or from -1; `UserError` where there is none, or it is blank."""
+        """Returns the cell of a line in `column` (counted from 1, or from -1 as the last); raises
+        `UserError` if the line has no such column or the cell is empty.
+        """
         number, cells = line
         if len(cells) < max(abs(column), 2):
             raise UserError(
@@ -141,7 +149,9 @@ class Columns(SplitFiles):
 
 
 def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
-    """The words of each sentence; `UserError` if there is none."""
+    """Groups the rows of a file into sentences at blank lines; raises `UserError` if there is no
+    sentence.
+    """
     groups = itertools.groupby(rows, lambda row: bool(row.cells))
     sentences = [list(words) for is_sentence, words in groups if is_sentence]
     if not sentences:
@@ -150,7 +160,9 @@ def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
 
 
 def _of_conllu(path: Path) -> list[Row]:
-    """The words of a treebank, and its blank lines; `UserError` for a line without ten columns."""
+    """Reads a CoNLL-U file as rows of ten cells, and blank lines, without comments, multiword
+    tokens and empty nodes; raises `UserError` for a line without ten columns.
+    """
     rows = tables.split_lines(read_lines(path), "tab", "")
     rows = [row for row in rows if not (row.cells and row.cells[0].startswith("#"))]
     for number, columns in rows:
@@ -163,7 +175,9 @@ def _of_conllu(path: Path) -> list[Row]:
 
 
 def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
-    """Raise `UserError` unless every word is below a root."""
+    """Raises `UserError` if the heads of a sentence contain a cycle, so that a word does not lead
+    to a root.
+    """
     safe: set[int] = set()
     for word in range(len(heads)):
         way: list[int] = []

@@ -51,6 +51,9 @@ class Copying(Sized):
     limits = {"symbols": (2, len(string.ascii_lowercase))}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for lengths out of order or too few possible texts, besides the checks
+        of `Sized`.
+        """
         super().__post_init__()
         if not 1 <= self.shortest <= self.longest:
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
@@ -68,7 +71,9 @@ class Copying(Sized):
             )
 
     def pairs(self, split: str) -> list[Pair]:
-        """The (source, target) texts of `split`."""
+        """Draws the examples of `split`: a source of random letters, and as its target the same
+        letters in the configured order.
+        """
         draw = random.Random(f"copying {self.seed} {split}")
         least, most = self.shortest, self.longest
         if split == "test" and self.tested:
@@ -82,7 +87,9 @@ class Copying(Sized):
         return [(" ".join(words), " ".join(self._ordered(words))) for words in texts]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Every target word with the source word that it repeats."""
+        """Returns the (source position, target position) of each word and its copy; raises
+        `ValueError` if the target is not the source's words in the configured order.
+        """
         source, target = (text.split() for text in pair)
         if target != self._ordered(source):
             raise ValueError(f"{pair[1]!r} does not repeat {pair[0]!r} (order {self.order!r})")

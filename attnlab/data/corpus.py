@@ -27,7 +27,9 @@ class Corpus(Dataset[Pair]):
         return itertools.chain.from_iterable(train)
 
     def learn(self, given: Mapping[str, Sequence[Pair]]) -> Learned:
-        """See `Dataset.learn`: one vocabulary, or one for each side."""
+        """Trains one shared vocabulary on both sides of the training pairs, or one on each side, as
+        the settings say. See `Dataset.learn`.
+        """
         if self.settings.shared:
             return super().learn(given)
         source = Vocabulary.train((source for source, _ in given["train"]), **self.settings.of_one)
@@ -41,8 +43,8 @@ class Corpus(Dataset[Pair]):
         return Split(given, encode(self.learned.both, given), fingerprint_of_texts(given))
 
     def counts(self, split: str) -> dict[str, int]:
-        """Pairs, and per side the tokens (EOS included), the unknown ones, and the length of the
-        longest text.
+        """Returns the number of pairs of a split, and per side its tokens (EOS included), its
+        unknown tokens and the length of its longest text.
         """
         counts = {"pairs": len(self.examples[split])}
         for side, vocabulary in zip(SIDES, self.learned.both, strict=True):
@@ -55,7 +57,9 @@ class Corpus(Dataset[Pair]):
         return counts
 
     def about(self, split: str) -> str:
-        """Pairs, tokens and unknown tokens in a line."""
+        """Returns one line of text with the numbers of pairs, and of tokens and unknown tokens per
+        side, of a split.
+        """
         counts = self.counts(split)
         sides = (
             f"{side} {counts[f'{side}_tokens']:,} tokens ({counts[f'{side}_unknown']:,} unknown)"
@@ -65,8 +69,9 @@ class Corpus(Dataset[Pair]):
 
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
-    """Texts to ids, EOS at the end of both sides and before them what the vocabulary puts there; for
-    sentences without a translation, give "" as their target.
+    """Encodes pairs of texts as the columns "source" and "target", each text as ids with the
+    vocabulary's opening ids in front and EOS at the end. For sentences without a translation, give
+    "" as their target.
     """
     source, target = (
         vocabulary.packed((pair[side] for pair in pairs), vocabulary.special.front)

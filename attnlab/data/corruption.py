@@ -51,7 +51,8 @@ class Spans:
         return length - noise + spans + 1, noise + spans + 1
 
     def raw(self, source: int) -> int:
-        """The longest text whose source has at most so many tokens.
+        """Returns the largest number of tokens of a text whose corrupted source has at most
+        `source` tokens.
 
         Raises:
           UserError: there is none, since even that of two tokens is longer.
@@ -67,7 +68,9 @@ class Spans:
         return length
 
     def check(self, length: int) -> None:
-        """Raise `UserError` unless there is a sentinel for every span of a text of so many tokens."""
+        """Raises `UserError` if the vocabulary has fewer sentinels than a text of `length` tokens
+        has spans of noise.
+        """
         _, wanted = self.noise(length)
         if len(self.special.reserved) < wanted:
             raise UserError(
@@ -89,7 +92,9 @@ class Spans:
         return self._replaced(ids, noise), self._replaced(ids, ~noise)
 
     def _replaced(self, ids: np.ndarray, gone: np.ndarray) -> np.ndarray:
-        """The ids with a sentinel for every stretch that has gone, and an EOS."""
+        """Returns the ids with each run where `gone` is True replaced by one sentinel, numbered
+        from 0, and EOS at the end, int32.
+        """
         first = gone & ~np.concatenate([[False], gone[:-1]])
         number = np.cumsum(first) - 1
         sentinels = np.array(self.special.reserved[::-1], np.int32)
@@ -97,8 +102,8 @@ class Spans:
         return np.append(marked[first | ~gone], self.special.eos).astype(np.int32)
 
     def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
-        """ "source" and "target" [b,...] of rows of a stream [b,n], in the widths of a text of `raw`
-        tokens.
+        """Corrupts each row of a stream [b,n] and returns the batch "source" and "target", each
+        padded to the width that a text of `raw` tokens takes.
 
         Ends of texts are left out, padding too; a row with fewer than 2 tokens is padding. `keys`:
         what the noise of each row depends on.
@@ -128,6 +133,9 @@ class Corrupted(Batches):
     """
 
     def __init__(self, blocks: Batches, spans: Spans, raw: int, seed: int, first: int) -> None:
+        """Stores the blocks and settings, and takes over the blocks' shapes, counts, note and epoch
+        length.
+        """
         self._blocks, self._spans, self._raw = blocks, spans, raw
         self._seed, self._first = seed, first
         fields: dict[str, Any] = vars(blocks)

@@ -136,7 +136,9 @@ class Dataset(Generic[Row]):
 
     @classmethod
     def of_config(cls, data: Mapping[str, Any]) -> Any:
-        """The source of a config node; `UserError` unless it has `method`."""
+        """Builds the data source that a config node names; raises `UserError` unless it has the
+        method `method` that this kind of data reads.
+        """
         source = build(SOURCES, data, "config.data")()
         if not callable(getattr(source, cls.method, None)):
             hint = f"such as {cls.such_as}" if cls.such_as else "see attnlab.data"
@@ -156,7 +158,8 @@ class Dataset(Generic[Row]):
         begun: Path | None = None,
         **options: Any,
     ) -> Self:
-        """Read the splits of a source and encode them.
+        """Reads the given splits of the configured source and encodes them, with the vocabulary
+        saved in `workdir`, an inherited one or one learned from the training split.
 
         What is learned comes from `<workdir>/vocabulary/` if it is there. Else it is learned, on the
         training split and nothing else; `save` keeps it. Nothing is written here. A vocabulary may
@@ -201,7 +204,7 @@ class Dataset(Generic[Row]):
         return loaded.with_splits({split: loaded.encoded(given[split], split) for split in splits})
 
     def with_splits(self, parts: Mapping[str, Split]) -> Self:
-        """The same with these splits, beside those that it has."""
+        """Returns a copy of the data with these splits added, or replaced where they exist."""
         changed: dict[str, Any] = {
             name: {**getattr(self, name), **{split: part[at] for split, part in parts.items()}}
             for at, name in enumerate(("rows", "examples", "fingerprints", "beside"))
@@ -258,8 +261,8 @@ def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str
 
 
 def fingerprint_of_texts(rows: Iterable[Sequence[str]], counted: bool = False) -> str:
-    """SHA-256 (hex) of rows of texts in their order; the lengths are part of it, so no text can pose
-    as the end of another, and where rows differ in it the number of texts (`counted`).
+    """Returns the SHA-256 (hex) of rows of texts in their order, the length of each text included
+    (and with `counted` their number per row), so that cutting texts elsewhere changes it.
     """
     digest = hashlib.sha256()
     for row in rows:

@@ -63,7 +63,9 @@ class Dates(Sized):
     """
 
     def pairs(self, split: str) -> list[Pair]:
-        """The (written date, ISO date) texts of `split`."""
+        """Returns the examples of `split`: a date written in a random style, and the same date as
+        ISO 8601, of days that occur in no other split.
+        """
         number = SPLITS.index(split)
         days = np.random.default_rng((self.seed, 0)).permutation(np.arange(_FIRST, _LAST + 1))
         rng = np.random.default_rng((self.seed, 1 + number))
@@ -77,8 +79,9 @@ class Dates(Sized):
         ]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Every character of the ISO year, month and day with every character of the same field in
-        the source; "-" with none.
+        """Returns the (source, target) character positions that belong to the same field (year,
+        month or day) of a written date and its ISO form; raises `ValueError` if they differ. "-"
+        has no link.
         """
         source, target = pair
         date = datetime.date.fromisoformat(target)
@@ -107,7 +110,9 @@ def _pair(day: int, style: float, case: float) -> Pair:
 
 
 def _written(date: datetime.date, style: str) -> list[tuple[str, str]]:
-    """`date` in `style` as (field, text) parts; the field of what stands between is ""."""
+    """Writes a date in a style such as "{d} {MMM} {yyyy}" and returns its parts as (field, text),
+    with the field "" for the text between fields.
+    """
     between_and_fields = re.split(r"\{(\w+)\}", style)  # literals at even, fields at odd places
     return [
         (part, _WRITTEN[part](date)) if i % 2 else ("", part)

@@ -74,7 +74,9 @@ class Corpus:
         return [sum(file.stat().st_size for file in _inside(path)) for path in self.files]
 
     def fingerprint(self) -> dict[str, Any]:
-        """How it is read, and name, bytes and SHA-256 of each file, as JSON."""
+        """Returns the settings (unit, field, split) and each file's name, size in bytes and
+        SHA-256, as a dict for JSON.
+        """
         files = []
         for path, size in zip(self.files, self.sizes, strict=True):
             digest = hashlib.sha256()
@@ -85,7 +87,8 @@ class Corpus:
         return {"unit": self.unit, "field": self.field, "split": self.split, "files": files}
 
     def chunks(self) -> Iterator[Chunk]:
-        """The chunks of all files, one file after another; `done` are bytes of all of them.
+        """Yields the chunks of all files in order, each with `done`, the bytes read so far of all
+        files together.
 
         Raises:
           BadSource: a file that is empty or damaged, or has no such field.
@@ -98,7 +101,9 @@ class Corpus:
             before += size
 
     def of_file(self, number: int) -> Iterator[Chunk]:
-        """The chunks of one file; `done` are bytes of this file."""
+        """Returns an iterator over the chunks of file `number`, read by its form (prepared set,
+        Parquet, or lines); `done` counts bytes of this file only.
+        """
         path = self.files[number]
         if form(path) == "tfds":
             return self._recorded(number, _of_tfds(path, self.split, self.field))
@@ -107,7 +112,9 @@ class Corpus:
         return self._read(number, path)
 
     def _recorded(self, number: int, texts: Iterable[str]) -> Iterator[Chunk]:
-        """Texts dealt into chunks of about one size."""
+        """Groups the texts of records into chunks of about `CHUNK` characters and yields them;
+        raises `BadSource` if there is no record.
+        """
         size, passed = self.sizes[number], 0
         held: list[str] = []
         any_record, characters = False, 0
@@ -124,7 +131,9 @@ class Corpus:
         yield Chunk(number, held, 1, True, size)
 
     def _read(self, number: int, path: Path) -> Iterator[Chunk]:
-        """The bytes of a file, cut behind line ends."""
+        """Yields the bytes of a text or JSON file, unpacked, as chunks cut at line ends where
+        possible; raises `BadSource` if the file is empty.
+        """
         line, records = 1, form(path) == "json"
         with unpacked(path, BadSource) as (stream, position):
             held: bytes | None = None
@@ -139,8 +148,8 @@ class Corpus:
 
 
 def find(named: Sequence[str]) -> tuple[Path, ...]:
-    """The files that paths and patterns ("data/*.jsonl.gz") name, those of a pattern in the order
-    of their names.
+    """Returns the files that the paths and glob patterns in `named` match, in their order and
+    within a pattern sorted by path.
 
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.
@@ -167,7 +176,9 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
 
 
 def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
-    """What a file is, by its name; a folder is a set of TensorFlow Datasets."""
+    """Returns the form of a file: "tfds" for a folder, else by its file name "json" or "parquet",
+    and "plain" for any other.
+    """
     if path.is_dir():
         return "tfds"
     name = path.with_suffix("") if path.suffix in PACKED else path
@@ -177,8 +188,8 @@ def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
 
 
 def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
-    """The documents of a chunk: a text, and whether it ends here; and how many records were left
-    out, because their text is blank or null.
+    """Decodes a chunk into its documents, each as (text, whether the document ends here), and
+    returns with them the number of records skipped because their text is blank or null.
 
     A line of plain text has no carriage return at its ends; a blank one is a document of nothing
     but its end, as with the source `text`.
@@ -207,8 +218,8 @@ def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
 
 
 def sample(corpus: Corpus, size: int) -> Iterator[str]:
-    """Texts of about `size` bytes, from all files by their sizes, and from everywhere in each; all
-    texts, where there are fewer.
+    """Yields texts of about `size` bytes in all, from each file in proportion to its size, from
+    chunks spread evenly over it; all texts if there are fewer.
     """
     total = sum(corpus.sizes)
     for number, bytes_of in enumerate(corpus.sizes):
@@ -231,7 +242,9 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
-    """Whole lines of about `CHUNK` bytes; a longer line in pieces, unless lines are records."""
+    """Yields a stream in blocks of about `CHUNK` bytes that end at line ends; splits a longer line,
+    but if lines are `records` reads on, and raises `BadSource` above 256 MiB.
+    """
     rest = b""
     while read := stream.read(CHUNK):
         rest += read
@@ -246,8 +259,8 @@ def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
 
 
 def _end(block: bytes, records: bool) -> int:
-    """Where to cut a block, 0 for nowhere yet: behind its last line end; if it has none, and lines are no
-    records, behind its last blank or whole character.
+    """Returns the number of bytes to cut off a block as a piece: up to its last line end, or else,
+    unless lines are records, its last blank or whole character; 0 if there is none.
     """
     end = block.rfind(b"\n") + 1
     if end or records:
@@ -262,7 +275,9 @@ def _end(block: bytes, records: bool) -> int:
 
 
 def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
-    """The texts of lines of JSON from line `first` on, each whole; and how many lines have a blank text or null."""
+    """Returns the text in `field` of each line of JSON, as (text, True), and the number of lines
+    skipped as null or blank; raises `BadSource` with the line, counted from `first`.
+    """
     documents, skipped = [], 0
     for number, line in enumerate(text.split("\n"), first):
         if not line.strip():
@@ -282,7 +297,9 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
 
 
 def _of_parquet(path: Path, field: str) -> Iterator[str]:
-    """The texts in a column of a Parquet file; what is wrong with the file itself is `BadSource`."""
+    """Yields the texts in the column `field` of a Parquet file; raises `BadSource` if its content
+    is wrong, `UserError` if it cannot be read.
+    """
     try:
         yield from parquet_texts(path, field)
     except UserError as error:
@@ -292,7 +309,9 @@ def _of_parquet(path: Path, field: str) -> Iterator[str]:
 
 
 def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:
-    """The texts of a feature of a prepared set; errors speak of the flags of `prepare`, not of a config."""
+    """Yields the texts in the feature `field` of a split of a prepared set; raises `BadSource`,
+    whose message names command flags instead of config fields.
+    """
     from attnlab.data.tfds import Tfds
 
     try:

@@ -55,8 +55,8 @@ class Encoder:
         self._cache: dict[str, list[int]] = {}
 
     def __call__(self, chunk: Chunk) -> Encoded:
-        """The ids of a chunk; raises `BadSource` for text that cannot be read, or that spells the end of a
-        text.
+        """Encodes the documents of a chunk as `Encoded`, with EOS after each document that ends
+        there; raises `BadSource` for text that cannot be read or contains EOS.
         """
         documents, skipped = pieces(self._corpus, chunk)
         texts = [text for text, _ in documents]
@@ -73,8 +73,8 @@ class Encoder:
         return Encoded(flat, ends, ended, self._characters(texts, ended), skipped)
 
     def _check(self, ids: np.ndarray, chunk: Chunk) -> None:
-        """Raise `BadSource` where the end of a text is among ids of ordinary text: readers tell texts apart
-        by it.
+        """Raises `BadSource` if the ids of ordinary text contain the EOS id, as readers separate
+        texts by it.
         """
         if (ids == self._vocabulary.special.eos).any():
             raise BadSource(
@@ -92,8 +92,8 @@ class Encoder:
 def each(
     corpus: Corpus, vocabulary: Path, chunks: Iterator[Chunk], processes: int
 ) -> Generator[tuple[Chunk, Encoded]]:
-    """Every chunk and its ids by a saved vocabulary, in their order; one process works here, more
-    are started.
+    """Yields each chunk with its ids by the vocabulary saved at a path, in the order of the chunks,
+    encoded in this process or in `processes` > 1 child processes.
 
     Raises:
       UserError: see `Encoder`; a process was killed.
@@ -126,6 +126,7 @@ class _Worker:
     """A process that encodes chunks, and the pipe to it."""
 
     def __init__(self, corpus: Corpus, vocabulary: Path) -> None:
+        """Starts a child process that encodes the chunks it receives through a pipe."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
@@ -142,8 +143,8 @@ class _Worker:
             raise self._lost() from error
 
     def give(self) -> Encoded:
-        """The ids of the chunk that it was sent first; raises what went wrong with that, or `UserError` where the
-        process was killed.
+        """Receives and returns the ids of the oldest chunk sent and not yet returned; raises the
+        error that it caused in the child process, or `UserError` if the process was killed.
         """
         try:
             result: Encoded | str | Exception = self._pipe.recv()
@@ -156,7 +157,7 @@ class _Worker:
         return result
 
     def end(self) -> None:
-        """Close the pipe, upon which the process ends; kill it if it does not within 5 s."""
+        """Closes the pipe, upon which the child process ends, and kills it if it runs 5 s later."""
         self._pipe.close()
         self._process.join(timeout=5)
         if self._process.is_alive():
@@ -164,7 +165,9 @@ class _Worker:
             self._process.join()
 
     def _lost(self) -> UserError:
-        """The error for a process that was killed, once it has ended."""
+        """Waits up to 5 s for the killed process to end and returns (does not raise) a `UserError`
+        with its exit code.
+        """
         self._process.join(timeout=5)
         return UserError(
             f"a process that encodes text was killed (exit code {self._process.exitcode}), for want"
@@ -173,15 +176,17 @@ class _Worker:
 
 
 def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
-    """Encode the chunks that come through a pipe, and send back their ids or what is wrong, until the pipe
-    closes.
+    """Runs in the child process: loads the vocabulary, encodes each chunk from the pipe and sends
+    back its ids or the error, until the pipe closes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that feeds this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # this process is one of as many as are wanted
     arrived: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
 
     def receive() -> None:
-        """Always ready, so that neither end waits for the other to read."""
+        """Moves chunks from the pipe into a queue in a thread of its own, so that neither end
+        blocks the other; ends the process when the pipe closes.
+        """
         try:
             while True:
                 arrived.put(pipe.recv())

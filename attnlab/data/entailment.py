@@ -68,7 +68,9 @@ class Entailment(Sized):
     limits = {"clauses": (2, len(ACTIONS) - 1)}
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """The (premise, hypothesis) pairs of `split`, each with its label."""
+        """Draws the examples of `split`: a premise of several clauses and a hypothesis, with the
+        label "entailment", "neutral" or "contradiction".
+        """
         draw = random.Random(f"entailment {self.seed} {split}")
         examples: list[tuple[tuple[str, ...], str]] = []
         for facts in self.apart(split, lambda: self._facts(draw), _premise):
@@ -77,7 +79,9 @@ class Entailment(Sized):
         return examples
 
     def _facts(self, draw: random.Random) -> list[Clause]:
-        """The clauses of a premise."""
+        """Draws the clauses of a premise, with different persons and different actions, each denied
+        with probability 1/2.
+        """
         persons, actions = (
             draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)
         )
@@ -92,7 +96,9 @@ def _premise(facts: list[Clause]) -> str:
 
 
 def _hypothesis(facts: list[Clause], label: str, draw: random.Random) -> Clause:
-    """A clause that stands to the facts as the label says."""
+    """Draws a clause about a person of the premise that the facts imply, contradict or leave open,
+    as the label says.
+    """
     person, action, denied, _ = draw.choice(facts)
     word = draw.randrange(2)
     if label != "neutral":

@@ -64,7 +64,8 @@ class ParallelFiles(SplitFiles):
     target: str = "en"
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The (source, target) lines of `split`.
+        """Reads the two files of `split` and returns line n of each as the pair (source, target);
+        pairs of blank lines are skipped.
 
         Raises:
           UserError: a file is missing, unreadable, damaged, empty or not UTF-8; the two differ in
@@ -115,7 +116,8 @@ class TabFiles(SplitFiles):
         return 2 if self.target else 1
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The (source, target) columns of `split`.
+        """Reads the table of `split` and returns the source and target columns of each line as a
+        pair; pairs of blanks are skipped.
 
         Raises:
           UserError: as for `ParallelFiles`; also a line with too few columns, or a column number
@@ -133,7 +135,8 @@ class TabFiles(SplitFiles):
         )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """The texts of `split`, each with its label.
+        """Reads the table of `split` and returns each line's one or two texts with its label; blank
+        lines are skipped.
 
         Raises:
           UserError: as for `pairs`; also a line where a text or the label is blank.
@@ -159,8 +162,8 @@ class TabFiles(SplitFiles):
         return examples
 
     def _rows(self, split: str, *columns: int) -> tuple[Path, list[tuple[str, ...]]]:
-        """The file of a split, and these columns of all its lines below the header; a blank line
-        has blanks.
+        """Returns the path of the table of `split` and the given columns of each line below the
+        header, blanks for a blank line; raises `UserError` for a line with too few.
         """
         path, needed = self.path(split), max(columns)
         if self.header < 0:
@@ -196,7 +199,8 @@ class TextFiles(SplitFiles):
     test: str = "test.txt"
 
     def texts(self, split: str) -> list[str]:
-        """The lines of `split`.
+        """Reads the file of `split` and returns its lines, or the configured percentage range of
+        them, blank ones included.
 
         Raises:
           UserError: as for `ParallelFiles`; also a part that is none, or without a single word.
@@ -214,7 +218,8 @@ class TextFiles(SplitFiles):
 
 
 def part(split: str, wanted: str) -> tuple[str, int, int]:
-    """A file's name and the share of its lines that is asked for, in percent from and to.
+    """Parses a setting such as "input.txt[90%:95%]" into the file name and the first and last
+    percent of its lines, 0 and 100 if not given.
 
     Raises:
       UserError: no such share.
@@ -232,7 +237,8 @@ def part(split: str, wanted: str) -> tuple[str, int, int]:
 
 
 def find_file(directory: str, name: str) -> Path:
-    """The file `name` in `directory`, plain or with .gz or .xz at its end.
+    """Returns the path of the file `name` in `directory`, or of `name` with .gz or .xz appended,
+    whichever exists first.
 
     Raises:
       UserError: there is none; says what was tried and what lies there under a similar name.
@@ -254,8 +260,8 @@ def find_file(directory: str, name: str) -> Path:
 
 
 def alike(path: Path) -> str:
-    """What lies in the place of a missing file or folder, as the tail of an error message: near
-    names, or all names if they are few.
+    """Returns the end of an error message about a missing path: the most similar names in its
+    folder, or all if they are few, or the number of entries if none is similar.
 
     Where folders on the way to it are missing too, the near names of the first of them.
     """
@@ -272,8 +278,8 @@ def alike(path: Path) -> str:
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:
-    """The lines of a UTF-8 file, unpacked if its name says so, without the characters `strip`
-    (white space) at both ends.
+    """Reads a UTF-8 file, decompressed if its name ends in .gz or .xz, and returns its lines,
+    stripped at both ends of the characters `strip`, or of white space for None.
 
     Raises:
       UserError: unreadable, damaged, empty, or not UTF-8 (with the line).
@@ -288,7 +294,7 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
 
 
 def contents(path: Path) -> bytes:
-    """All bytes of the file, unpacked if its name says so.
+    """Returns all bytes of a file, decompressed if its name ends in .gz or .xz.
 
     Raises:
       UserError: unreadable, damaged, or packed so that a small file would fill the memory.
@@ -311,8 +317,8 @@ def contents(path: Path) -> bytes:
 def unpacked(
     path: Path, damaged: type[UserError] = UserError
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """The bytes of a file as a stream, unpacked if its name says so; and a function that says how many
-    of its own are read.
+    """Opens a file, decompressed if its name ends in .gz or .xz, and yields its stream of bytes and
+    a function that returns how many bytes of the file itself are read.
 
     Raises:
       UserError: unreadable; if it is no whole packed file, of the class `damaged`.
@@ -331,8 +337,8 @@ def unpacked(
 def decoded(
     content: bytes, path: Path, first: int = 1, damaged: type[UserError] = UserError
 ) -> str:
-    """UTF-8 bytes of a file, from its line `first` on, as a text; an error of the class `damaged` with
-    file and line where they are none.
+    """Returns UTF-8 bytes as a str; raises an error of the class `damaged` with the path and line,
+    counted from `first`, if they are not UTF-8.
     """
     try:
         return content.decode()
@@ -347,8 +353,8 @@ def decoded(
 def _without_blanks(
     pairs: Iterable[tuple[str, str]], source: str, target: str, above: int = 0
 ) -> list[tuple[str, str]]:
-    """The pairs with text on both sides; a pair with text on one side is an error, as the files are
-    then most likely shifted.
+    """Returns the pairs with text on both sides, and logs the number of pairs blank on both; raises
+    `UserError` for a pair blank on one side, or if none is left.
 
     Lines are counted from those `above` the pairs on.
     """

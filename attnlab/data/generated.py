@@ -45,6 +45,9 @@ class Sized:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a number of examples below 1, a negative seed, or a field out of
+        its `limits`.
+        """
         for field, least in (("examples", 1), ("valid", 1), ("test", 1), ("seed", 0)):
             if getattr(self, field) < least:
                 raise UserError(
@@ -65,8 +68,8 @@ class Sized:
         different: Callable[[Example], Hashable] | None = None,
         refusal: str = "",
     ) -> Iterator[Example]:
-        """The first `count(split)` examples drawn whose text belongs to the split by its own hash
-        (`split_of`), so that no example is in two splits. The next is drawn when it is asked for.
+        """Draws examples until `count(split)` of them belong to the split by the hash of their text
+        (`split_of`), and yields these one by one, so that no text is in two splits.
 
         Args:
           split: whose examples.
@@ -98,7 +101,9 @@ class Sized:
 
 
 def source_within(of: Part, method: str, purpose: str) -> Any:
-    """The source in the field `of` of another; `UserError` unless it has this method."""
+    """Builds the source that the field `of` of another source names; raises `UserError` unless it
+    has the method `method`.
+    """
     source = made(SOURCES, of)()
     if not callable(getattr(source, method, None)):
         kind = type(source).__name__

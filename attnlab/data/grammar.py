@@ -107,7 +107,8 @@ class Grammar(Sized):
         return [(_source(sentence), _text(target_words(sentence))) for sentence in sentences]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Each target word with the source word that it renders; "the" has no partner,
+        """Returns the (source position, target position) of each pair of words with the same
+        origin; raises `ValueError` unless the target translates the source. "the" has no partner,
         "tomorrow" has two.
         """
         sentence = read_target(pair[1])
@@ -139,7 +140,9 @@ def _draw_clause(draw: random.Random, depth: int) -> Clause:
 
 
 def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
-    """A drawn noun phrase, perhaps with a relative clause."""
+    """Draws a noun phrase with 0 to 2 adjectives and, with probability 0.3 while `depth` is
+    positive, a relative clause.
+    """
     adjectives: tuple[int, ...] = ()
     for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
         left = tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)
@@ -163,7 +166,9 @@ def source_words(sentence: Sentence) -> _Words:
 
 
 def _source_phrase(phrase: Phrase, at: str) -> _Words:
-    """The words of a phrase on the source side; `at` is where it stands in the tree."""
+    """Returns the source words of a noun phrase and its relative clause, each with its origin, a
+    path in the tree that begins with `at`.
+    """
     words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{at}.determiner")]
     words += [
         (ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}")
@@ -187,7 +192,9 @@ def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
 
 
 def target_words(sentence: Sentence) -> _Words:
-    """The target side, word by word."""
+    """Returns the words of a sentence in the target language, in order, each with its origin in the
+    tree.
+    """
     adverb = "" if sentence.adverb is None else ADVERBS[sentence.adverb][1]
     return [
         *((word, "adverb") for word in adverb.split()),
@@ -197,7 +204,9 @@ def target_words(sentence: Sentence) -> _Words:
 
 
 def _target_phrase(phrase: Phrase, at: str) -> _Words:
-    """The words of a phrase on the target side; `at` is where it stands in the tree."""
+    """Returns the target words of a noun phrase and its relative clause, each with its origin, a
+    path in the tree that begins with `at`.
+    """
     determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
     words = [(determiner, f"{at}.determiner")] * bool(determiner)
     words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{at}.noun")]
@@ -214,7 +223,9 @@ def _target_phrase(phrase: Phrase, at: str) -> _Words:
 
 
 def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
-    """The words of a clause on the target side, the verb at its end."""
+    """Returns the target words of a clause (object, verb, mark of the future), each with its
+    origin, the verb in the number `plural` of its subject.
+    """
     object_ = _target_phrase(clause.object, f"{at}.o") if clause.object else []
     return [
         *object_,
@@ -249,7 +260,9 @@ class _Reader:
         self._next = 0
 
     def sentence(self) -> Sentence:
-        """The whole text as a sentence."""
+        """Parses all words as a target sentence and returns its tree; raises `ValueError` with the
+        first word that does not fit.
+        """
         adverbs = [
             i
             for i, (_, target) in enumerate(ADVERBS)
@@ -264,7 +277,9 @@ class _Reader:
         return Sentence(subject, clause, adverbs[0] if adverbs else None)
 
     def _phrase(self) -> Phrase:
-        """The phrase that begins at the next word."""
+        """Parses the noun phrase at the next word, moves behind it and returns it; raises
+        `ValueError` without a noun or if its number differs from the determiner's.
+        """
         determiner = self._accept(DETERMINERS)
         noun = self._accept(NOUNS)
         if noun is None:
@@ -279,7 +294,9 @@ class _Reader:
         return Phrase(determiner[0] if determiner else 0, adjectives, noun[0], plural, relative)
 
     def _clause(self, plural: bool) -> Clause:
-        """The clause that begins at the next word, whose subject is one or many."""
+        """Parses the clause at the next word, whose verb must have the number `plural` of its
+        subject, moves behind it and returns it; raises `ValueError` if there is none.
+        """
         verb = self._accept(INTRANSITIVE, plural)
         if verb is not None:
             return Clause(len(TRANSITIVE) + verb[0], self._accept_word(WILL[1]), None)
@@ -292,8 +309,8 @@ class _Reader:
     def _accept(
         self, table: tuple[tuple[str, str, str, str], ...], plural: bool | None = None
     ) -> tuple[int, bool] | None:
-        """(row, is plural) of the next word in `table`, of the given number if one is given; None
-        leaves the word there.
+        """Returns (row, is plural) of the next word in `table` and moves behind it, if it is there
+        with the number `plural` (any for None); else returns None.
         """
         word = self._words[self._next] if self._next < len(self._words) else ""
         for row, forms in enumerate(table):
@@ -310,7 +327,9 @@ class _Reader:
         return matches
 
     def _misfit(self, wanted: str, back: int = 0) -> ValueError:
-        """The error for the next word, or one before it, where another was wanted."""
+        """Returns (does not raise) a `ValueError` that names the next word, or the one `back` words
+        earlier, and what was expected there.
+        """
         position = self._next - back
         word = self._words[position] if position < len(self._words) else "the end"
         return ValueError(

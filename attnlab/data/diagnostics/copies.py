@@ -86,7 +86,9 @@ class SelectiveCopying(Drawn):
     limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: random words among blanks, then "=" once per word, where the answers are
+        these words in order. See `Drawn.drawn`.
+        """
         blanks = (self.tested or self.blanks) if split == "test" else self.blanks
         symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
         places = range(blanks + self.words)
@@ -136,7 +138,9 @@ class Induction(Drawn):
             within("tested", self.tested, 2)
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: random words with the trigger at a random position and again at the end,
+        where the answer is the word after its first occurrence. See `Drawn.drawn`.
+        """
         length = (self.tested or self.length) if split == "test" else self.length
         words = [f"s{below(draw, self.symbols)}" for _ in range(length)]
         at = below(draw, length - 1)

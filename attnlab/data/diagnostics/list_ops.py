@@ -53,6 +53,7 @@ class ListOps(Drawn):
     limits = {"depth": (1, 50), "most": (2, 100), "shortest": (4,)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `longest` is below `shortest`, besides the checks of `Sized`."""
         super().__post_init__()
         if self.longest < self.shortest:
             raise UserError(
@@ -61,7 +62,10 @@ class ListOps(Drawn):
             )
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: the words of a random expression of allowed length, whose value is the
+        answer at the last word; raises `UserError` after 100,000 failed draws. See
+        `Drawn.drawn`.
+        """
         for _ in range(_TRIES):
             words: list[str] = []
             value = self._tree(draw, 1, words)
@@ -74,7 +78,9 @@ class ListOps(Drawn):
         )
 
     def _tree(self, draw: random.Random, depth: int, words: list[str]) -> int:
-        """Appends the words of a tree, and returns its value; stops early where it is too long."""
+        """Draws an expression at this depth, appends its words to `words` and returns its value;
+        draws only digits beyond the greatest depth or length.
+        """
         if depth > self.depth or draw.random() > _SHARE or len(words) > self.longest:
             digit = below(draw, 10)
             words.append(str(digit))
@@ -95,7 +101,9 @@ class ListOps(Drawn):
 
 
 def applied(operator: str, values: list[int]) -> int:
-    """The value of an operator."""
+    """Returns the value of an operator (MIN, MAX, MED for the median rounded down, SM for the sum
+    modulo 10) applied to the values.
+    """
     of: dict[str, Any] = {
         "MIN": min,
         "MAX": max,

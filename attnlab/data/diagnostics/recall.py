@@ -67,6 +67,9 @@ class MultiQueryRecall(Drawn):
         return self.by
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a power, length, or number of pairs or symbols out of range, for
+        the sizes of training and of the test split.
+        """
         super().__post_init__()
         if not 0.0 < self.power <= 1.0:
             raise UserError(f"config.data.power={self.power} must be above 0 and at most 1")
@@ -87,7 +90,9 @@ class MultiQueryRecall(Drawn):
         return self.tested_length or self.length, self.tested_pairs or self.pairs
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: pairs of different keys and values, then each key once more at a random
+        position, where the answer is its value. See `Drawn.drawn`.
+        """
         length, pairs = self._sizes(split)
         if self.fewest:
             doublings = (pairs // self.fewest).bit_length()
@@ -160,6 +165,9 @@ class SingleQueryRecall(Drawn):
     limits = {"keys": (2,), "values": (2,)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for numbers of pairs or keys, or a distance, out of range, for the
+        sizes of training and of the test split.
+        """
         super().__post_init__()
         for split in ("train", "test"):
             pairs = self._pairs(split)
@@ -172,7 +180,9 @@ class SingleQueryRecall(Drawn):
         return (self.tested or self.pairs) if split == "test" else self.pairs
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: pairs of keys and values, then "?" and a key that has occurred, where the
+        answer is its value. See `Drawn.drawn`.
+        """
         pairs = self._pairs(split)
         of = [below(draw, self.values) for _ in range(self.keys)]
         if self.distance >= 0:
@@ -222,6 +232,9 @@ class Needle(Drawn):
     limits = {"values": (2,)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless the lengths of both training and test are even and the keys
+        suffice.
+        """
         super().__post_init__()
         for length in (self.length, self.tested or self.length):
             within("length", length, 2)
@@ -232,7 +245,9 @@ class Needle(Drawn):
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: one pair of key and value at a random position among blanks or other
+        pairs, then "?" and this key, where the answer is the value. See `Drawn.drawn`.
+        """
         length = (self.tested or self.length) if split == "test" else self.length
         places = length // 2
         at = below(draw, places)

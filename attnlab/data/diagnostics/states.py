@@ -56,7 +56,9 @@ class StateTracking(Drawn):
             within("order", self.order, 2 if self.of != "alternating" else 3, _LARGEST[self.of])
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """See `Drawn.drawn`."""
+        """Draws one row: random elements of the group, where the answer at each is the product of
+        all elements so far. See `Drawn.drawn`.
+        """
         length = (self.tested or self.length) if split == "test" else self.length
         table = products(self.of, 2 if self.of == "parity" else self.order)
         words, answers, state = [], [], 0
@@ -72,8 +74,9 @@ class StateTracking(Drawn):
 
 @functools.cache
 def products(of: Kind, order: int) -> tuple[tuple[int, ...], ...]:
-    """The number of the product x y of elements by number, `[x][y]`; element 0 is the identity.
-    Permutations are composed, (x y)(i) = x(y(i)), and numbered in lexical order.
+    """Returns the multiplication table of the group of this kind and order: entry [x][y] is the
+    number of the product x y, and element 0 is the identity. Permutations are composed, (x y)(i) =
+    x(y(i)), and numbered in lexical order.
     """
     if of in ("parity", "cyclic"):
         return tuple(tuple((x + y) % order for y in range(order)) for x in range(order))

@@ -97,7 +97,9 @@ class AnnotatedData(Pictures[Row]):
         return Learned().with_images(train.images, (*self.ground, *train.classes))
 
     def check_learned(self, given: Boxed | Segmented, split: str) -> None:
-        """`UserError` for a split with images or classes unlike those of training."""
+        """Raises `UserError` if the images of a split differ in shape from those of training, or
+        its classes in names or order.
+        """
         self.learned.check(given.images, self.where(split))
         if (*self.ground, *given.classes) != self.learned.classes:
             raise UserError(

@@ -17,7 +17,8 @@ from attnlab.errors import UserError
 def augmented(
     key: jax.Array, images: jax.Array, crop: int, flip: bool, anywhere: bool = False
 ) -> jax.Array:
-    """Images [B,H,W,C], each changed in its own way, all drawn from the key.
+    """Returns images [B,H,W,C] of the same shape, each randomly cropped, flipped or shifted as the
+    settings say, with randomness from the key.
 
     Args:
       key: of a step.
@@ -48,7 +49,9 @@ def augmented(
 
 
 def check_anywhere(images: np.ndarray) -> None:
-    """`UserError` where `anywhere` would move none of these images [N,H,W,C]."""
+    """Raises `UserError` if the augmentation `anywhere` could move no image [N,H,W,C], because the
+    content of each reaches all four edges.
+    """
     filled = (images != 0).any(axis=3)
     rows, columns = filled.any(axis=2), filled.any(axis=1)
     if all((axis[:, 0] & axis[:, -1]).all() for axis in (rows, columns)):
@@ -59,7 +62,9 @@ def check_anywhere(images: np.ndarray) -> None:
 
 
 def _along(key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
-    """Images [B,H,W,C], each moved along an axis by as much as leaves within it what is not 0."""
+    """Shifts each image [B,H,W,C] along `axis` by a random amount that keeps all its nonzero pixels
+    inside.
+    """
     length = images.shape[axis]
     filled = (images != 0).any(axis=(3 - axis, 3))
     first, behind = filled.argmax(axis=1), filled[:, ::-1].argmax(axis=1)

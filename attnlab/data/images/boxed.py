@@ -50,7 +50,9 @@ class BoxedData(AnnotatedData[Judged]):
         return int((self.labels(split) > 0).sum(axis=1).max())
 
     def checked(self, given: Boxed, split: str) -> Boxed:
-        """See `Dataset.checked`."""
+        """Returns the images and boxes of a split unchanged; raises `UserError` for none, unequal
+        counts, an unknown label, or a box outside its image. See `Dataset.checked`.
+        """
         where, (images, labels, boxes, classes, unlearned) = self.where(split), given
         check_images(images, where)
         if not classes or not any(len(names) for names in labels):
@@ -84,7 +86,10 @@ class BoxedData(AnnotatedData[Judged]):
         return given
 
     def encoded(self, given: Boxed, split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Encodes a split as the columns "image", "boxes" (middle and sides as shares of the
+        image), "labels" (class + 1, 0 for none) and "real", with padding to M objects. See
+        `Dataset.encoded`.
+        """
         self.check_learned(given, split)
         count, most = len(given.images), max(map(len, given.labels))
         numbers = {label: number for number, label in enumerate(given.classes, 1)}
@@ -102,8 +107,8 @@ class BoxedData(AnnotatedData[Judged]):
 
 
 def _judged(given: Boxed) -> list[Judged]:
-    """Of each image the boxes, classes and crowd regions by which answers are judged, as rows of
-    `BoxedData`.
+    """Returns for each image the boxes (as shares of it), class numbers and crowd flags of all its
+    objects, the unlearned ones too, against which predictions are scored.
     """
     numbers = {label: number for number, label in enumerate(given.classes)}
     sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
@@ -123,7 +128,9 @@ def _judged(given: Boxed) -> list[Judged]:
 
 
 def _digest(given: Boxed) -> str:
-    """A hash of the labels and boxes of all images, and of what is not learned."""
+    """Returns the SHA-256 (hex) of the labels and boxes of all images, those of unlearned objects
+    included.
+    """
     content: list[Any] = [
         (list(names), np.asarray(mine, np.float64).tolist())
         for names, mine in zip(given.labels, given.boxes, strict=True)

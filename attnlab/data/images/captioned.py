@@ -32,7 +32,9 @@ class CaptionData(Dataset[str]):
     parts = ("target", "images")
 
     def checked(self, given: Captioned, split: str) -> Captioned:
-        """See `Dataset.checked`."""
+        """Returns the images and captions of a split unchanged; raises `UserError` for bad images,
+        or unless there are as many images as captions. See `Dataset.checked`.
+        """
         images, captions, _ = given
         check_images(images, self.where(split))
         if len(images) != len(captions):
@@ -55,7 +57,9 @@ class CaptionData(Dataset[str]):
         return Split(captions, examples, fingerprint(images, captions), shown)
 
     def about(self, split: str) -> str:
-        """Number and size of the images, and tokens, in a line."""
+        """Returns one line of text about a split: the number and size of its images, its tokens and
+        unknown tokens.
+        """
         ids = self.examples[split].packed("target").ids
         return (
             f"{self.size(split):,} images of {self.learned.size};"
@@ -87,7 +91,9 @@ class CaptionFolder(ImageFiles):
     test: str = "test.tsv"
 
     def captions(self, split: str) -> Captioned:
-        """The images of `split`, each with a caption.
+        """Reads the captions of `split` and their images, one image per caption, read once where
+        several captions share it; without a file for "valid", some of training's images are held
+        out.
 
         Raises:
           UserError: a file that is missing, a line without a name or a caption, an image that is
@@ -111,7 +117,9 @@ class CaptionFolder(ImageFiles):
 
 
 def _lines(path: Path) -> list[tuple[str, str, str]]:
-    """What an error calls the line, name of the image and caption, of every line that is not blank."""
+    """Returns for each line of a captions file that is not blank its location for error messages,
+    its image name and its caption; raises `UserError` if one is missing or all lines are blank.
+    """
     if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
         rows = [
             (where, text_of(record, "file", where), text_of(record, "caption", where))
