@@ -30,7 +30,8 @@ class JsonLines(SplitFiles):
     target: str = "target"
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The (source, target) fields of `split`.
+        """Reads the file of `split` and returns the source and target fields of each JSON line as a
+        pair, white space as single blanks.
 
         Raises:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or

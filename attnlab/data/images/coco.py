@@ -77,8 +77,9 @@ class CocoBoxes(_Coco):
     kind = "instances"
 
     def objects(self, split: str) -> Boxed:
-        """The images of `split` with their objects; the classes are all categories of its file, in the
-        order of their ids.
+        """Reads the images of `split`, resized to side x side, each with the labels and boxes of
+        its objects; crowds and empty boxes are returned apart, as `unlearned`. The classes are all
+        categories of the file, in the order of their ids.
 
         Raises:
           UserError: a file that is missing, damaged or of another form, an id that is not there, an
@@ -100,8 +101,8 @@ class CocoBoxes(_Coco):
         return Boxed(np.stack(images), labels, boxes, classes, unlearned)
 
     def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
-        """An image in the pixels that its boxes count in; `size`: height and width as the
-        annotations tell them, None for none.
+        """Reads an image in the orientation that its annotated `size` (height, width; None if
+        unknown) has, and returns it as uint8 [H,W,C]; raises `UserError` if the size differs.
         """
         with opened(file, str(file)) as image:
             turns = orientation(image) > 4
@@ -135,8 +136,8 @@ class CocoCaptions(_Coco):
     kind = "captions"
 
     def captions(self, split: str) -> Captioned:
-        """The images of `split`, each with a caption, in the order of the images in its file; one
-        with several captions stands there as often.
+        """Reads the images of `split` in the order of the annotation file, each with its caption;
+        an image with several captions is repeated, once per caption.
 
         Raises:
           UserError: a file that is missing, damaged or of another form, an image without a caption,
@@ -156,8 +157,9 @@ Objects = list[tuple[str, list[float], bool]]
 def _annotated(
     path: Path,
 ) -> tuple[dict[Any, str], dict[Any, tuple[Any, Any]], dict[Any, Objects], tuple[str, ...]]:
-    """Of a file: the name of each image, its height and width, its objects (label; column, row,
-    width, height; whether it is a crowd), all by its id, and the labels.
+    """Reads an annotation file and returns, by image id, the file names, the sizes (height, width)
+    and the lists of objects (label, box, whether a crowd), and then all labels in the order of
+    their ids.
     """
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
@@ -178,7 +180,9 @@ def _annotated(
 
 
 def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
-    """Of a file: the name of each image and its captions, both by its id."""
+    """Reads an annotation file and returns the file name and the list of captions of each image,
+    both by image id; raises `UserError` for an image without a caption.
+    """
     images, annotations = _lists(path, ("images", "annotations"))
     names = _names(images, "file_name", f"{path}: image")
     captions: dict[Any, list[str]] = {key: [] for key in names}
@@ -197,7 +201,9 @@ def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
 
 
 def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
-    """The lists of these names in a JSON file; `UserError` for one that is missing, or "images" empty."""
+    """Reads a JSON file and returns its lists of these names, in this order; raises `UserError` for
+    one that is missing, or if "images" is empty.
+    """
     content = parse_json(contents(path), str(path))
     lists = [content.get(name) if isinstance(content, Mapping) else None for name in names]
     for name, entries in zip(names, lists, strict=True):
@@ -210,7 +216,9 @@ def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
 
 
 def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
-    """A field of each entry of a list, by its id; no id may stand there twice."""
+    """Returns a dict from the id of each entry of a list to its `field`; raises `UserError` for an
+    id that is no whole number or occurs twice.
+    """
     by_id: dict[int, str] = {}
     for entry, where in _entries(entries, what):
         key, name = _field(entry, "id", where), str(_field(entry, field, where))
@@ -246,7 +254,9 @@ def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
 
 
 def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
-    """The box of an annotation, four numbers; `UserError` where it is none."""
+    """Returns the "bbox" of an annotation as four floats (column, row, width, height); raises
+    `UserError` if it is something else.
+    """
     box = entry.get("bbox")
     whole = isinstance(box, list) and len(box) == 4
     if not whole or not all(type(side) in (int, float) for side in box or ()):
@@ -257,8 +267,9 @@ def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
 
 
 def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> np.ndarray:
-    """Boxes in an image of height x width pixels as [K,4] in one of side x side: first row, first
-    column, height, width.
+    """Converts boxes from an image of `size` (height, width) to one of side x side pixels and
+    returns them [K,4] as first row, first column, height, width; raises `UserError` for one outside
+    the image.
     """
     height, width = size
     fitted = np.zeros((len(objects), 4))

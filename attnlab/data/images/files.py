@@ -38,7 +38,8 @@ class Idx(HeldOut):
     test_labels: str = "t10k-labels-idx1-ubyte"
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with its label.
+        """Reads the IDX files of `split` and returns its images [N,H,W,C], each with its label;
+        those of "train" and "valid" are separate parts of the training files.
 
         Raises:
           UserError: a file that is missing, damaged or no IDX file of unsigned bytes, or as many
@@ -73,7 +74,8 @@ class Npz(HeldOut):
     file: str = "images.npz"
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with its label.
+        """Reads the arrays of `split` from the .npz file and returns its images [N,H,W,C], each
+        with its label; without x_valid, some of the training images are held out for "valid".
 
         Raises:
           UserError: a file that is missing or damaged, without one of the arrays, with arrays of
@@ -105,7 +107,8 @@ class Npz(HeldOut):
 
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> np.ndarray:
-    """The array of an IDX file of unsigned bytes.
+    """Reads an IDX file of unsigned bytes and returns its array, uint8, with as many axes as `axes`
+    allows.
 
     Args:
       path: of the file.

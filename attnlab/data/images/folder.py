@@ -83,6 +83,9 @@ class ImageFolder(ImageFiles):
     resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless `resize` is empty, (height, width), or with a `side` one
+        number, each from `side` to 4096, besides the checks of `ImageFiles`.
+        """
         super().__post_init__()
         least = max(self.side, 1)
         wrong = not all(least <= side <= 4096 for side in self.resize) or len(self.resize) > 2
@@ -104,7 +107,9 @@ class ImageFolder(ImageFiles):
         return self.fitted(read_image(path, 0, self.grey))
 
     def fitted(self, image: np.ndarray) -> np.ndarray:
-        """An image, uint8 [H,W,C], resized, and the middle of that."""
+        """Resizes an image, uint8 [H,W,C], as the settings say, and returns its centre crop of side
+        x side pixels, or all of it if `side` is 0.
+        """
         size: tuple[int, ...] = self.resize or (self.side, self.side)
         if len(size) == 1:  # the longer side as torchvision and transformers round it
             short = min(image.shape[:2])
@@ -129,7 +134,9 @@ class ImageFolder(ImageFiles):
 
 
 def stacked(images: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
-    """Images with their names as one array [N,H,W,C]; `UserError` where their sizes differ."""
+    """Stacks images given as (name, array) into one array [N,H,W,C]; raises `UserError` if their
+    sizes differ.
+    """
     first, image = images[0]
     for name, other in images:
         if other.shape != image.shape:
@@ -143,8 +150,8 @@ def stacked(images: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
 def read_images(
     names: Iterable[str], shape: Shape, fitted: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> np.ndarray:
-    """Image files by name, `fitted`, and resized to images of training of this shape where they
-    have another one, uint8 [N,H,W,C].
+    """Reads image files, applies `fitted` to each, and returns them uint8 [N,H,W,C], resized to the
+    `shape` of the training images.
 
     Raises:
       UserError: a file that is no image, or images of training that have neither 1 nor 3 channels.
@@ -176,7 +183,9 @@ def check_folder(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The image files of all classes, in the order of their names."""
+    """Returns the image files of all class folders in a folder, sorted by class and name; raises
+    `UserError` for no class folder, or one without images.
+    """
     check_folder(folder)
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
     if not classes:

@@ -61,7 +61,9 @@ class ImageData(Pictures[str]):
     before: Learned | None = None
 
     def checked(self, given: Labelled, split: str) -> Labelled:
-        """See `Dataset.checked`; labels as names."""
+        """Returns the images of a split with their labels as str; raises `UserError` unless they
+        are uint8 [N,H,W,C] with as many labels. See `Dataset.checked`.
+        """
         where, images, labels = self.where(split), given.images, list(map(str, given.labels))
         check_images(images, where)
         if len(images) != len(labels):
@@ -74,7 +76,9 @@ class ImageData(Pictures[str]):
         return self.before is None
 
     def learn(self, given: Mapping[str, Labelled]) -> Learned:
-        """See `Dataset.learn`; at least two classes."""
+        """Computes the classes, at least two, and the shape, mean and deviation of the training
+        images; if `before` is given, takes that instead. See `Dataset.learn`.
+        """
         if self.before is not None:
             shapes = [images.shape[1:] for images, _ in given.values()]
             return dataclasses.replace(self.before, shape=(*shapes, self.before.shape)[0])
@@ -82,7 +86,9 @@ class ImageData(Pictures[str]):
         return Learned().with_images(images, classes_of(labels))
 
     def encoded(self, given: Labelled, split: str) -> Split:
-        """See `Dataset.encoded`; `UserError` for a label that training does not have."""
+        """Encodes a split as the columns "image" and "label" (class number + 1); raises `UserError`
+        for a label unknown from training or another image size. See `Dataset.encoded`.
+        """
         where, images, labels = self.where(split), given.images, list(given.labels)
         self.learned.check(images, where)
         origin = (
@@ -123,6 +129,9 @@ class HeldOut:
     examples: int = 0
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless `held_out` is between 0 and 1, and `seed` and `examples` are
+        not negative.
+        """
         if not 0.0 < self.held_out < 1.0:
             raise UserError(f"config.data.held_out={self.held_out} must be above 0 and below 1")
         for name in ("seed", "examples"):
@@ -130,7 +139,8 @@ class HeldOut:
                 raise UserError(f"config.data.{name}={getattr(self, name)} must be 0 or more")
 
     def rows(self, split: str, count: int) -> np.ndarray:
-        """Which of the `count` training images belong to "train" or to "valid", in their order.
+        """Returns the sorted numbers of those of `count` training images that belong to `split`, of
+        a random division by `seed` into "train" and "valid".
 
         Raises:
           UserError: there are too few for two splits.
@@ -146,8 +156,9 @@ class HeldOut:
         return np.flatnonzero(chosen == (split == "valid"))
 
     def part(self, split: str, given: Sequence[Thing], own: bool) -> list[Thing]:
-        """The things of a split, of all that its file or folder has: every one where validation has its
-        own (`own`), as the test has; else those of `rows`. Of training only `examples`, if not 0.
+        """Returns those of the items `given` that belong to a split: all if it is the test or
+        validation has its own files (`own`), else the `rows` of "train" or "valid"; for "train" a
+        random `examples` of them if that is not 0.
 
         Raises:
           UserError: there are fewer.
@@ -184,7 +195,9 @@ def check_images(images: np.ndarray, where: str) -> None:
 
 
 def classes_of(labels: Iterable[str]) -> list[str]:
-    """The classes of training, in their order; `UserError` where there is nothing to tell apart."""
+    """Returns the distinct labels of the training split, numbers by value before names by alphabet;
+    raises `UserError` if there is only one.
+    """
     classes = sorted({*labels}, key=_in_order)
     if len(classes) < 2:
         raise UserError(

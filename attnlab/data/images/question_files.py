@@ -58,7 +58,8 @@ class EasyVqa(HeldOut):
         return (self.side, self.side, 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
-        """The questions of `split`.
+        """Reads the questions of `split` (from JSON or the packed form) about its share of the
+        images, and returns them with a function that loads these images.
 
         Raises:
           UserError: a file that is missing or damaged, a question in another form, or about an image
@@ -137,7 +138,8 @@ class ImageQuestions(SplitFiles):
         return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
-        """The questions of `split`.
+        """Reads the questions of `split` from a file of JSON lines and returns them with a function
+        that loads the images, each named file once.
 
         Raises:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
@@ -171,7 +173,9 @@ class ImageQuestions(SplitFiles):
     def _boxes(
         self, record: Mapping[str, Any], sides: tuple[int, int], where: str
     ) -> tuple[Box, ...]:
-        """The boxes of a line, in whole pixels of the image as it is read: all that they touch."""
+        """Returns the boxes of a record in whole pixels of the resized image, rounded outwards;
+        raises `UserError` for one that is no box or not within the image.
+        """
         given, height_width = record.get(self.boxes), np.array(sides)
         if not isinstance(given, list) or not all(_is_box(box) for box in given):
             raise UserError(
@@ -203,7 +207,9 @@ def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
 
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:
-    """Question, answer and number of the image, from a JSON list; `UserError` where it has another form."""
+    """Reads a JSON file and returns its (question, answer, image number) rows; raises `UserError`
+    unless it is a list of such rows, not empty.
+    """
     rows = parse_json(contents(path), str(path))
     if not isinstance(rows, list):
         raise UserError(f"{path} has a {type(rows).__name__}; expected a list")
@@ -220,7 +226,9 @@ def _row(row: Any, where: str) -> tuple[str, str, int]:
 
 
 def _table(path: Path) -> list[tuple[str, str, int]]:
-    """Question, answer and number of the image, from the columns of a table."""
+    """Reads a table with the columns question, answer and image_id, and returns its rows as
+    (question, answer, image number); raises `UserError` for another form.
+    """
     (_, header), *rows = tables.split_lines(read_lines(path, "\r"), "tab", "")
     for name in _COLUMNS:
         if header.count(name) != 1:
@@ -237,7 +245,7 @@ def _table(path: Path) -> list[tuple[str, str, int]]:
 
 
 def _check_packed(path: Path, images: np.ndarray, ids: list[Any]) -> None:
-    """`UserError` unless a file has as many images as numbers."""
+    """Raises `UserError` unless the images of a file are uint8 [N,H,W,C] with as many ids."""
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) != len(ids):
         raise UserError(
             f"{path}: images is {images.dtype} {list(images.shape)}, ids has {len(ids):,} numbers;"

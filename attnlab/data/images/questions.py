@@ -68,6 +68,9 @@ class Prior:
     """
 
     def __init__(self, questions: Sequence[Question]) -> None:
+        """Counts the answers in the training questions, and finds the most frequent answer in all
+        and to each question text.
+        """
         self.answers = Counter(question.answer for question in questions)
         of_text: dict[str, Counter[str]] = defaultdict(Counter)
         for question in questions:
@@ -82,7 +85,9 @@ class Prior:
         return self._of_text.get(text, self._best)
 
     def scores(self, questions: Sequence[Question]) -> dict[str, float]:
-        """The accuracy of `asked.guesses`, and of `guess`."""
+        """Returns, by name, the accuracy on these questions of baselines without the image: chance,
+        the most frequent answer, and the most frequent one to the same text.
+        """
         right = sum(row.answer == self.guess(row.text) for row in questions)
         return {
             **guesses(self.answers, [row.answer for row in questions]),
@@ -104,7 +109,10 @@ class QuestionData(Dataset[Question]):
     guessing = True
 
     def checked(self, given: Asked, split: str) -> Asked:
-        """See `Dataset.checked`: something is asked, no text is blank; and images, once they are read."""
+        """Returns the questions of a split unchanged, and its images to be loaded once; raises
+        `UserError` for no question or a blank text, and on loading for images of another form. See
+        `Dataset.checked`.
+        """
         where = self.where(split)
         if not given.questions:
             raise UserError(f"{where} has no question")
@@ -116,6 +124,7 @@ class QuestionData(Dataset[Question]):
                 )
 
         def images() -> np.ndarray:
+            """Loads the images of the split; raises `UserError` unless they are uint8 [N,H,W,C]."""
             images = given.images()
             if images.dtype != np.uint8 or images.ndim != 4:
                 raise UserError(
@@ -150,7 +159,9 @@ class QuestionData(Dataset[Question]):
         return self.examples[split]["label"].block(np.arange(self.size(split)), 1) - 1
 
     def about(self, split: str) -> str:
-        """Questions, images, tokens and guesses, in a line."""
+        """Returns one line of text about a split: the numbers of questions, images, tokens, unknown
+        tokens and answers, and the accuracy of each guess.
+        """
         questions, special = self.rows[split], self.vocabulary.special
         ids = self.examples[split].packed("question").ids
         scores = self.prior.scores(questions)
@@ -165,8 +176,8 @@ class QuestionData(Dataset[Question]):
 def encode(
     learned: Learned, images: np.ndarray, questions: Sequence[Question], where: str
 ) -> Examples:
-    """The columns of a split; answers that the training split does not have share one number
-    beyond its own, and are logged.
+    """Encodes questions as the columns "image" (stored once per image), "question" (ids) and
+    "label" (answer number; answers unknown from training share one extra number, and are logged).
 
     Raises:
       UserError: images of another size, a question about one that is not there, or no answer that
@@ -188,9 +199,9 @@ def encode(
 
 
 def together(examples: Examples, about: np.ndarray, each: int) -> Examples:
-    """Questions about one image side by side: rows of up to Q of them, the image once, "question"
-    as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and what a row lacks
-    is padding.
+    """Groups questions by their image into rows of up to `each` = Q of them, with "image" once per
+    row, "question" as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and
+    shorter rows are padded.
 
     Args:
       examples: of questions, as `encode` gives them.

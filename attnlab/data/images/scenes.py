@@ -65,6 +65,9 @@ class Scenes(Painted):
     held_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a setting out of range, objects too large for the grid, or an
+        unknown or complete set of `held_out` pairs, besides the checks of `Painted`.
+        """
         super().__post_init__()
         within("grid", self.grid, 1, 16)
         within("most", self.most, 1, self.grid**2)
@@ -85,7 +88,8 @@ class Scenes(Painted):
             raise UserError("config.data.held_out has every pair; training needs one")
 
     def scenes(self, split: str) -> list[Scene]:
-        """What the images of `split` show, objects in reading order.
+        """Draws the scenes of `split`, whose objects are in reading order, such that no scene is in
+        two splits.
 
         Raises:
           UserError: the objects do not find room beside each other, or there are too few different
@@ -99,7 +103,9 @@ class Scenes(Painted):
         return list(self.apart(split, lambda: self._drawn(draw, split), repr, refusal=refusal))
 
     def captions(self, split: str) -> Captioned:
-        """The images of `split`, each with its caption and what its words are about."""
+        """Draws the images of `split`, each with its caption, and with the object that each word of
+        it is about and the pixels of each object.
+        """
         scenes = self.scenes(split)
         captions = [self.caption(scene) for scene in scenes]
         objects = np.zeros((len(scenes), self.side, self.side), np.uint8)
@@ -113,7 +119,7 @@ class Scenes(Painted):
         )
 
     def objects(self, split: str) -> Boxed:
-        """The images of `split`, each with the labels and the boxes of all of its objects."""
+        """Draws the images of `split`, each with the labels and the boxes of all its objects."""
         scenes = self.scenes(split)
         return Boxed(
             self.pictures(split, scenes),
@@ -123,7 +129,9 @@ class Scenes(Painted):
         )
 
     def masks(self, split: str) -> Segmented:
-        """The images of `split`, each with the class of every pixel."""
+        """Draws the images of `split`, each with a mask that has the class number of every pixel, 0
+        for the ground.
+        """
         scenes = self.scenes(split)
         numbers = {label: number for number, label in enumerate(self.labels, 1)}
         masks = np.zeros((len(scenes), self.side, self.side), np.int32)
@@ -133,7 +141,9 @@ class Scenes(Painted):
         return Segmented(self.pictures(split, scenes), masks, self.labels)
 
     def caption(self, scene: Scene) -> list[tuple[str, int]]:
-        """The words of a caption, each with the number of the object that it is about, or -1."""
+        """Returns the words of a scene's caption, each with the number of the object it describes,
+        or -1 for words between objects.
+        """
         things = scene.things
         between = ["and"]
         if self.relations and len(things) == 2:
@@ -151,7 +161,9 @@ class Scenes(Painted):
         return row, column, int(rows.max()) - row + 1, int(columns.max()) - column + 1
 
     def _drawn(self, draw: random.Random, split: str) -> Scene:
-        """A scene drawn for a split, whatever its hash; `UserError` where the objects find no room."""
+        """Draws a scene of random objects in random grid cells that do not touch, for "test" with a
+        held-out pair; raises `UserError` after 1000 failed placements.
+        """
         count = self.fewest + below(draw, self.most - self.fewest + 1)
         kinds = [self._allowed(draw) for _ in range(count)]
         if self.held_out and split == "test":
@@ -189,7 +201,9 @@ class Scenes(Painted):
         return range(first, min(middle + self.jitter, self.side - 1 - radius) + 1)
 
     def _apart(self, things: tuple[Thing, ...]) -> bool:
-        """Whether at least a pixel lies between the squares around any two objects."""
+        """Returns whether between the bounding squares of any two objects there is at least one
+        pixel.
+        """
         return all(
             max(abs(thing.row - other.row), abs(thing.column - other.column))
             > self.radius(thing.size) + self.radius(other.size) + 1

@@ -49,6 +49,9 @@ class MaskFolder(ImageFiles):
     classes: tuple[str, ...] = ("object",)
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `classes` is empty, or has a name twice or the name "ground",
+        besides the checks of `ImageFiles`.
+        """
         super().__post_init__()
         if not self.classes:
             raise UserError(
@@ -60,7 +63,8 @@ class MaskFolder(ImageFiles):
             )
 
     def masks(self, split: str) -> Segmented:
-        """The images of `split`, each with the class of every pixel, -1 where it is left open.
+        """Reads the images of `split` and their masks, the class of every pixel (0 for the ground,
+        -1 for unlabelled ones); without a folder "valid", part of training is held out.
 
         Raises:
           UserError: no such folder or no image in it, an image without a mask or of another size, a
@@ -74,8 +78,8 @@ class MaskFolder(ImageFiles):
         )
 
     def _mask(self, image: Path, path: Path) -> np.ndarray:
-        """The mask of an image, int32 [side,side], -1 where it is left open; `UserError` unless it fits the
-        image and the classes.
+        """Reads the mask of an image, resized, as int32 [side,side] with -1 at unlabelled pixels;
+        raises `UserError` unless it has the image's size, one channel and only known classes.
         """
         with opened(image, str(image)) as picture:
             check_upright(picture, str(image))
@@ -112,7 +116,9 @@ class SegmentedData(AnnotatedData[int]):
         return super().about(split) + " of pixels"
 
     def checked(self, given: Segmented, split: str) -> Segmented:
-        """See `Dataset.checked`."""
+        """Returns the images and masks of a split unchanged; raises `UserError` unless the masks
+        are [N,H,W] with valid class numbers and a labelled pixel. See `Dataset.checked`.
+        """
         where, (images, masks, classes) = self.where(split), given
         check_images(images, where)
         if masks.shape != images.shape[:3]:
@@ -132,7 +138,10 @@ class SegmentedData(AnnotatedData[int]):
         return given
 
     def encoded(self, given: Segmented, split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Encodes a split as the columns "image" and "mask" (uint8, class number + 1, 0 for
+        unlabelled pixels); raises `UserError` if classes or sizes differ from training. See
+        `Dataset.encoded`.
+        """
         self.check_learned(given, split)
         images, masks = given.images, np.ascontiguousarray(given.masks, np.int32)
         digest = hashlib.sha256(masks.tobytes()).hexdigest()

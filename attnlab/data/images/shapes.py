@@ -58,7 +58,7 @@ class Scene(NamedTuple):
 
 @functools.cache
 def check_size(images: int, side: int) -> None:
-    """`UserError` for more images of side x side pixels than fit into memory."""
+    """Raises `UserError` if so many RGB images of side x side pixels take more than 32 GiB."""
     if (size := images * side**2 * 3) > _BYTES:
         raise UserError(
             f"config.data: {images:,} images of {side} x {side} x 3 take {size / 2**30:,.0f} GiB;"
@@ -67,8 +67,8 @@ def check_size(images: int, side: int) -> None:
 
 
 def stamp(shape: str, radius: int) -> np.ndarray:
-    """The pixels of a shape, bool [2r+1,2r+1] with its middle in the middle, by whole numbers
-    alone.
+    """Returns the mask of a centred circle, square, triangle or star, bool [2r+1,2r+1] for `radius`
+    r, computed in integers only.
     """
     y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
     match shape:
@@ -131,7 +131,9 @@ class Painted(Sized):
         raise NotImplementedError
 
     def pictures(self, split: str, scenes: Sequence[Scene]) -> np.ndarray:
-        """The images uint8 [N,side,side,3] of N scenes, the first of `split`, with noise."""
+        """Renders N scenes, the first N of `split`, as images uint8 [N,side,side,3] with pixel
+        noise that the seed and the split determine.
+        """
         draw = random.Random(f"noise of {self.called} {self.seed} {split}")
         images = np.empty((len(scenes), *self.shape), np.uint8)
         for image, scene in zip(images, scenes, strict=True):
@@ -150,7 +152,7 @@ class Painted(Sized):
         return image
 
     def mask(self, thing: Thing) -> np.ndarray:
-        """The pixels of an object, bool [side,side]."""
+        """Returns the mask of the pixels that an object covers in its image, bool [side,side]."""
         radius, mask = self.radius(thing.size), np.zeros((self.side, self.side), bool)
         rows = slice(thing.row - radius, thing.row + radius + 1)
         columns = slice(thing.column - radius, thing.column + radius + 1)
@@ -168,7 +170,9 @@ class Painted(Sized):
         return size, colour, SHAPES[below(draw, len(SHAPES))]
 
     def _noisy(self, draw: random.Random, image: np.ndarray) -> np.ndarray:
-        """An image with drawn noise on every number, itself where there is none."""
+        """Returns an image with a uniform random integer in -noise to noise added to every number,
+        clipped to 0 to 255; unchanged if `noise` is 0.
+        """
         if not self.noise:
             return image
         raw = np.frombuffer(draw.randbytes(image.size), np.uint8).reshape(image.shape)

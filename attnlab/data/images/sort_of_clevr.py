@@ -110,6 +110,9 @@ class SortOfClevr(Sized):
     limits = {"radius": (2, 64), "non_relational": (0, _OF_GROUP), "relational": (0, _OF_GROUP)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a side out of range, no question at all, or images too many for
+        memory, besides the checks of `Sized`.
+        """
         super().__post_init__()
         within("side", self.side, 10 * self.radius, 1024)
         if not self.non_relational + self.relational:
@@ -125,7 +128,9 @@ class SortOfClevr(Sized):
         return self.side, self.side, 3
 
     def visual_questions(self, split: str) -> Asked:
-        """The questions of `split`, those about an image together."""
+        """Draws the scenes of `split` and questions about each, and returns the questions, those
+        about one image in a row, with a function that renders the images.
+        """
         draw = random.Random(f"questions of sort of clevr {self.seed} {split}")
         scenes = self.scenes(split)
         questions = [
@@ -141,7 +146,9 @@ class SortOfClevr(Sized):
         return list(self.apart(split, lambda: self._drawn(draw), repr))
 
     def question(self, image: int, scene: Scene, colour: str, kind: str) -> Question:
-        """What is asked of the object of this colour, answered; `image` is the scene's number."""
+        """Returns the question of this kind about the object of this colour in a scene, with its
+        answer and the boxes that show it; `image` is the scene's number.
+        """
         group, template = KINDS[kind]
         (thing,) = (candidate for candidate in scene if candidate.colour == colour)
         answer, seen = self._answered(scene, thing, kind)
@@ -149,7 +156,7 @@ class SortOfClevr(Sized):
         return Question(image, template.format(colour), answer, group, kind, boxes)
 
     def painted(self, scene: Scene) -> np.ndarray:
-        """A scene as [side,side,3] uint8."""
+        """Renders a scene as an image, uint8 [side,side,3]."""
         image = np.full(self.shape, GROUND, np.uint8)
         for thing in scene:
             top, left, height, width = self.box(thing)
@@ -163,7 +170,9 @@ class SortOfClevr(Sized):
         return thing.row - self.radius, thing.column - self.radius, size, size
 
     def _answered(self, scene: Scene, thing: Thing, kind: str) -> tuple[str, Scene]:
-        """The answer, and the objects that show it, the one asked for first."""
+        """Returns the answer to a question of this kind about `thing`, and the objects that it
+        depends on, `thing` first.
+        """
         others = tuple(other for other in scene if other is not thing)
         match kind:
             case "shape":
@@ -180,8 +189,8 @@ class SortOfClevr(Sized):
         return extreme.shape, (thing, extreme)
 
     def _drawn(self, draw: random.Random) -> Scene:
-        """A scene, every place as likely; () where no place is left for an object, or it is not clear
-        which others are closest or farthest.
+        """Draws a scene of six objects at uniform places that do not overlap; returns () if one
+        finds no place or the shape of a closest or farthest object is ambiguous.
         """
         things: list[Thing] = []
         for colour in COLOURS:
@@ -199,7 +208,9 @@ class SortOfClevr(Sized):
         return tuple(things) if _is_clear(tuple(things)) else ()
 
     def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
-        """Colour and kind of the questions about an image, drawn without repetition; the relational ones last."""
+        """Draws the (colour, kind) of the questions about one image, without repetition, as many of
+        each group as configured, the relational ones last.
+        """
         questions = []
         for group, number in (
             (NON_RELATIONAL, self.non_relational),
@@ -220,7 +231,9 @@ def _yes(holds: bool) -> str:
 
 
 def _is_clear(scene: Scene) -> bool:
-    """Whether no object has two of different shapes as its closest ones, or as its farthest."""
+    """Returns whether for each object the closest others all have one shape, and the farthest
+    others too.
+    """
     for thing in scene:
         others = [(thing.squared(other), other.shape) for other in scene if other is not thing]
         for end in (min(others)[0], max(others)[0]):

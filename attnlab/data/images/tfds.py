@@ -78,8 +78,8 @@ class TfdsImages(Prepared, ImageFiles):
     def _with_texts(
         self, split: str, field: str, of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
-        """Images with a text each, of those that `of` makes of a feature; one with several stands there as
-        often, and those without are skipped, which is logged.
+        """Reads the images of `split` with the texts that `of` makes of their feature `field`, one
+        image per text; images without a text are skipped, and their number is logged.
         """
         images, texts, skipped = [], [], 0
         for name, image, value in self._each(split, field):
@@ -94,7 +94,9 @@ class TfdsImages(Prepared, ImageFiles):
         return stacked(images), texts
 
     def _each(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
-        """The images of `split`, each with what an error calls it and a feature."""
+        """Yields each image of `split`, decoded and resized, as its name for error messages, its
+        array and its feature `field`.
+        """
         self._check()
         own, rows = bool(self.valid), []
         of = "train" if split == "valid" and not own else split
@@ -110,7 +112,9 @@ class TfdsImages(Prepared, ImageFiles):
             yield name, array, value
 
     def _check(self) -> None:
-        """`UserError` where the feature of the images is none, or has other channels."""
+        """Raises `UserError` if the configured image feature is not a top-level one of uint8 images
+        with 3 channels (or 1, with `grey`); an unknown name passes here.
+        """
         import tensorflow_datasets as tfds
 
         feature = features_of(open_builder(self.dataset, self.directory)).get(self.image)

@@ -57,7 +57,8 @@ class Translated:
         return None if inside is None else (self.side, self.side, inside[2])
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with its label.
+        """Reads the images of `split` from the other source and returns each, with its label, at a
+        random place of a side x side black image with random clutter.
 
         Raises:
           UserError: as `of` does; images that are larger than `side`, or smaller than a piece.
