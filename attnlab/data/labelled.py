@@ -39,7 +39,10 @@ class LabelledTexts(Dataset[Labelled]):
     answer: Callable[[str], Any] | None = None
 
     def learn(self, given: Mapping[str, Sequence[Labelled]]) -> Learned:
-        """See `Dataset.learn`; the classes, where labels are some, and how many texts an example has."""
+        """Learns the vocabulary, the number of texts an example has (1 or 2) and the classes
+        (unless labels are numbers) from training; raises `UserError` unless all have as many texts.
+        See `Dataset.learn`.
+        """
         if not self.settings.shared:
             raise UserError(
                 "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary"
@@ -73,8 +76,8 @@ class LabelledTexts(Dataset[Labelled]):
         return Split(given, examples, fingerprint_of_texts(rows, counted=True))
 
     def about(self, split: str) -> str:
-        """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs,
-        in a line.
+        """Returns one line of text about a split: the numbers of examples, tokens and unknown
+        tokens, and how often each label occurs.
         """
         sides = self.examples[split].sequences
         tokens = sum(len(side.ids) for side in sides)
@@ -89,8 +92,8 @@ class LabelledTexts(Dataset[Labelled]):
 
 
 def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
-    """Rows to ids and class numbers; labels that the training split does not have share one number
-    beyond its own, and are logged.
+    """Encodes labelled texts as the columns "source" (and "target" for pairs), ids, and "label"
+    (class number; labels unknown from training share one extra number, and are logged).
 
     Raises:
       UserError: an example with more or fewer texts than those of training; such a label in the
@@ -109,8 +112,8 @@ def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
 def answered(
     learned: Learned, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]
 ) -> Examples:
-    """Rows to ids and to what `answer` makes of their labels, numbers or arrays of one shape, as
-    float32.
+    """Encodes labelled texts as ids and "label" float32, the numbers or equally shaped arrays that
+    `answer` returns for the labels.
 
     Raises:
       UserError: an example with more or fewer texts than those of training, a label that `answer`
@@ -136,7 +139,9 @@ def answered(
 
 
 def _numbers(label: str, answer: Any) -> np.ndarray:
-    """What a label means, as float32; `UserError` unless it is finite numbers, in float32 too."""
+    """Converts the answer that a label stands for to a float32 array; raises `UserError` unless all
+    its numbers are finite.
+    """
     try:
         with np.errstate(over="ignore"):
             numbers = np.asarray(answer, np.float32)
@@ -148,7 +153,9 @@ def _numbers(label: str, answer: Any) -> np.ndarray:
 
 
 def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None:
-    """Raise `UserError` unless every example has as many texts as those of training."""
+    """Raises `UserError` if an example of a split has another number of texts than those of
+    training.
+    """
     for number in {len(texts) for texts, _ in rows} - {learned.sentences}:
         advice = (
             "name as many columns or features in config.data.source and config.data.target as in"

@@ -48,8 +48,8 @@ class VocabularySettings(TwoVocabularies):
 
     @property
     def of_one(self) -> dict[str, Any]:
-        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`;
-        the source's where there are two.
+        """Returns the settings of the one vocabulary, or of the source's if there are two, as
+        arguments of `Vocabulary.train` (and `settings` of a trained vocabulary).
         """
         return {
             "kind": self.kind,
@@ -111,7 +111,9 @@ class Learned:
         return cls(source=vocabulary, target=vocabulary, **more)
 
     def with_images(self, images: np.ndarray, classes: Sequence[str] = ()) -> Learned:
-        """The same with classes, size, mean and deviation of the images [N,H,W,C] of training."""
+        """Returns a copy with these classes and the shape, mean and deviation of the training
+        images [N,H,W,C].
+        """
         mean, deviation = moments(images)
         shape = images.shape[1:]
         return dataclasses.replace(
@@ -145,8 +147,8 @@ class Learned:
     def numbers(
         self, labels: Sequence[str], things: str, refused: tuple[str, str], strict: bool = False
     ) -> np.ndarray:
-        """The number of each label, [N] int32, from 1; labels that training does not have share one
-        beyond its own, and are logged.
+        """Returns the class number of each label, [N] int32 from 1; labels unknown from training
+        all get the number after the last class, which is logged, or if `strict` are an error.
 
         Args:
           labels: of a split.
@@ -179,7 +181,9 @@ class Learned:
         return (images.astype(np.float32) / 255 - mean) / deviation
 
     def save(self, workdir: Path) -> None:
-        """Write all that is known into `<workdir>/vocabulary/`, each file whole or not at all."""
+        """Writes the vocabularies, classes and image statistics that are known as JSON files into
+        `<workdir>/vocabulary/`, each file atomically.
+        """
         folder = workdir / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         if self.target is not None and self.source is self.target:
@@ -199,7 +203,8 @@ class Learned:
     def load(
         cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
     ) -> Learned:
-        """What a run has learned, as `save` wrote it.
+        """Loads these parts of what a run has learned from the files that `save` wrote into
+        `workdir`, and checks their checksums and vocabulary settings.
 
         Args:
           workdir: of a run.
@@ -232,7 +237,7 @@ class Learned:
 
 
 def has_learned(workdir: Path, parts: Sequence[str]) -> bool:
-    """Whether a run has all files of these parts, see `Learned.load`."""
+    """Returns whether a run's folder has the files of all these parts; see `Learned.load`."""
     return all(
         has_vocabularies(workdir)
         if part == "vocabularies"
@@ -252,7 +257,8 @@ def has_vocabularies(workdir: str | Path) -> bool:
 def load_vocabularies(
     workdir: str | Path, settings: VocabularySettings | None = None
 ) -> tuple[Vocabulary, Vocabulary]:
-    """The (source, target) vocabularies saved in `workdir`; one object twice where they are shared.
+    """Loads and returns the (source, target) vocabularies saved in `workdir`, the same object twice
+    if they are shared.
 
     Raises:
       UserError: missing, damaged, or of other settings than `settings`, if those are given.
@@ -271,9 +277,9 @@ def load_vocabularies(
 
 
 def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
-    """A vocabulary that no text is needed for: that of the run whose weights another begins with,
-    so that ids mean the same, or the tokenizer in a file. None where one has to be learned; it is
-    logged where the settings ask for another one than that of the run.
+    """Returns a vocabulary that needs no training text: that of the run `begun` if it has the same
+    settings, else the tokenizer in the configured file, else None. Of a run whose vocabulary has
+    other settings this is logged.
 
     Raises:
       UserError: a tokenizer that cannot be read.
@@ -293,7 +299,9 @@ def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vo
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
-    """Raise `UserError` unless the saved vocabularies are the ones that the config asks for."""
+    """Raises `UserError`, which lists the differences, unless the saved vocabularies have the
+    settings of the config.
+    """
     wanted = {
         **settings.of_one,
         "shared": settings.shared,
@@ -312,7 +320,9 @@ def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, fold
 
 
 def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel of images [N,H,W,C], exact but for the last rounding."""
+    """Returns the mean and the standard deviation (1 where it is 0) of each channel of images
+    [N,H,W,C], with 255 scaled to 1, exact but for the last rounding.
+    """
     channels, values = images.shape[-1], np.arange(256) / 255
     counts = np.zeros((channels, 256))
     for begin in range(0, len(images), PART):

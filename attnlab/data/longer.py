@@ -32,8 +32,9 @@ _DONE = {
 
 
 def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[Any, list[str]]:
-    """The data of a run, its long examples treated by `batch.longer`; and for each split that has
-    some a line that counts them. Windows are only counted here: batches cut them.
+    """Returns the data with examples longer than `batch.max_length` left out or cut as
+    `batch.longer` says, and for each affected split a line with their number. Windows are only
+    counted here: batches cut them.
 
     Args:
       data: an object of the class `loads` of a task; it is not changed.
@@ -75,7 +76,9 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
 
 
 def _without(data: Any, split: str, longer: np.ndarray) -> Any:
-    """The data without some examples of a split, and with another fingerprint of it."""
+    """Returns a copy of the data without the examples numbered `longer` of a split, whose
+    fingerprint changes; raises `UserError` if none is left.
+    """
     whole: Split = data.stored(split)
     left = np.delete(np.arange(len(whole.examples)), longer)
     if not len(left):

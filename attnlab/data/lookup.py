@@ -47,6 +47,9 @@ class Lookup(Sized):
     limits = {"values": (2, len(string.digits))}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for numbers of pairs and keys out of order or too few possible texts,
+        besides the checks of `Sized`.
+        """
         super().__post_init__()
         if not 1 <= self.pairs <= self.keys <= len(string.ascii_lowercase):
             limits = f"config.data.pairs={self.pairs} and config.data.keys={self.keys}"
@@ -61,10 +64,15 @@ class Lookup(Sized):
             )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """The texts of `split`, each with its label."""
+        """Draws the texts of `split`, pairs of a letter and a digit and then one of the letters,
+        each with the label that is this letter's digit.
+        """
         draw = random.Random(f"lookup {self.seed} {split}")
 
         def drawn() -> tuple[tuple[str, ...], str]:
+            """Draws a text and its label; outside of training the last letter is that of the pair
+            `tested` says.
+            """
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
             values = [string.digits[below(draw, self.values)] for _ in keys]
             asked = below(draw, self.pairs)

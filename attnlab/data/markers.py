@@ -57,7 +57,9 @@ class Markers(Sized):
         return list(self.apart(split, lambda: self._drawn(draw), lambda example: example[0][0]))
 
     def _drawn(self, draw: random.Random) -> tuple[tuple[str, ...], str]:
-        """A text with its label, whatever its split."""
+        """Draws a text of random syllables with two numbers at random positions, and its label,
+        their sum modulo `numbers`.
+        """
         length = self.shortest + below(draw, self.longest - self.shortest + 1)
         words = [SYLLABLES[below(draw, self.words)] for _ in range(length)]
         places = draw.sample(range(length), 2)

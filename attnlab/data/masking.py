@@ -51,7 +51,7 @@ class Masking:
 
     @property
     def mask(self) -> int:
-        """The id that hides a token.
+        """Returns the id of the mask token, the vocabulary's first reserved id.
 
         Raises:
           UserError: the vocabulary has none.
@@ -64,8 +64,9 @@ class Masking:
         return self.special.reserved[0]
 
     def __call__(self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray) -> Batch:
-        """ "source" [b,T], what is read; "places" [b,P], where tokens are to be told, in order; and
-        "target" [b,P], these tokens, padding where there are fewer; all int32.
+        """Masks random tokens of rows [b,T] and returns "source" [b,T], the corrupted rows,
+        "places" [b,P], the ascending positions to predict, and "target" [b,P], the original tokens
+        there, padded, all int32.
 
         Args:
           tokens: [b,T].
@@ -116,6 +117,9 @@ class Masked(Batches):
     """
 
     def __init__(self, batches: Batches, masking: Masking, seed: int, first: int) -> None:
+        """Stores the batches and the masking, and takes over the batches' note, counts and shapes,
+        one column wider.
+        """
         self._batches, self._masking, self._seed, self._first = batches, masking, seed, first
         fields: dict[str, Any] = vars(batches)
         self.shapes = tuple((rows, width + 1) for rows, width in fields["shapes"])
@@ -130,9 +134,9 @@ class Masked(Batches):
 
 
 def begun(batch: Batch, special: Special) -> Batch:
-    """The texts of a batch ("target" [b,T]), a BOS before each row: "source" [b,1+T], and the
-    "segments" or "types" of its tokens, the BOS in the first; a row of padding stays one. The
-    "relation" of pairs [b] is kept.
+    """Prepends BOS to each row of the texts "target" [b,T] of a batch (PAD to a row of padding) and
+    returns them as "source" [b,1+T], with "segments" or "types" extended alike and "relation" [b],
+    if present.
     """
     texts = batch["target"]
     first = np.where(texts[:, :1] == special.pad, special.pad, special.bos).astype(np.int32)
@@ -145,7 +149,8 @@ def begun(batch: Batch, special: Special) -> Batch:
 
 
 def draws(key: tuple[int, ...], rows: np.ndarray, width: int) -> np.ndarray:
-    """Numbers from [0, 1), [b,width] float64: a function of the key, the row and the column.
+    """Returns pseudorandom numbers in [0, 1), [b,width] float64, each a function of the key, its
+    row's number and its column only.
 
     SplitMix64 (G. Steele et al., "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014),
     with a stream for each row.

@@ -61,6 +61,9 @@ class SentencePairs(ProcessBatches):
         seed: int | None = None,
         **shared: Any,
     ) -> None:
+        """Divides the sentences into documents and chunks that fill a row, and computes the steps
+        of an epoch and the `note`; raises `UserError` for rows too short or too few sentences.
+        """
         super().__init__(ids, size=size, length=length, **shared)
         if length < 4:
             raise UserError(
@@ -90,7 +93,10 @@ class SentencePairs(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "target" and "types" [b,T], "relation" [b], all int32."""
+        """Returns this process's pairs of segments of the batch of `step` (from 0): "target" and
+        "types" [b,T], and "relation" [b] (0 if the second segment follows the first, else 1),
+        int32.
+        """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         chunk = number * self._size + self._rows
         real = chunk < len(self._begin)
@@ -109,7 +115,9 @@ class SentencePairs(ProcessBatches):
         return {"target": target, "types": types, "relation": relation}
 
     def _chunks(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first sentence of each chunk, and the one behind its last."""
+        """Divides the sentences into chunks that end when they fill a row or at the end of a
+        document, and returns the first sentence of each and the one after its last.
+        """
         begins: list[int] = []
         ends: list[int] = []
         held = 0
@@ -124,8 +132,9 @@ class SentencePairs(ProcessBatches):
         return np.array(begins, np.int64), np.array(ends, np.int64)
 
     def _pair(self, chunk: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """The two segments of a row, cut to fit, and how they are related; `drawn`: five numbers
-        from [0, 1).
+        """Returns the two segments of a chunk's row, cut to fit, and 0 if the second follows the
+        first, or 1 if it is from elsewhere; `drawn` has the five random numbers in [0, 1) that
+        decide.
         """
         begin, end = int(self._begin[chunk]), int(self._end[chunk])
         cut = begin + 1 + int(drawn[0] * (end - begin - 1))
@@ -141,7 +150,9 @@ class SentencePairs(ProcessBatches):
         return _cut(left, first, drawn[3]), _cut(right, second, drawn[4]), relation
 
     def _elsewhere(self, begin: int, end: int, drawn: float) -> int:
-        """A sentence outside a chunk, in another document where there is one."""
+        """Returns the number of the sentence that `drawn` in [0, 1) selects from the other
+        documents, or, if there is none, outside of the chunk and the sentence after it.
+        """
         document = self._document[begin]
         low = int(np.searchsorted(self._document, document, "left"))
         high = int(np.searchsorted(self._document, document, "right"))

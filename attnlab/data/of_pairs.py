@@ -75,8 +75,8 @@ class OfLength:
     parts: ClassVar = {"of": SOURCES}
 
     def pairs(self, split: str) -> list[Pair]:
-        """The pairs of `split`; raises `UserError` as `of` does, for limits that hold nothing, and
-        where no pair is left.
+        """Returns the pairs of `split` of the other source whose source text has `shortest` to
+        `longest` words; raises `UserError` for impossible limits or if no pair is left.
         """
         limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
         if not 1 <= self.shortest <= self.longest:
@@ -119,8 +119,9 @@ class Joined:
     parts: ClassVar = {"of": SOURCES}
 
     def pairs(self, split: str) -> list[Pair]:
-        """The pairs of `split`; raises `UserError` as `of` does, and for `most` or `copies` below
-        1, or too many copies.
+        """Returns the pairs of `split` of the other source; for "train", shuffles them and joins
+        runs of random length 1 to `most`, `copies` times. Raises `UserError` as `of` does, and for
+        `most` or `copies` below 1, or too many copies.
         """
         if min(self.most, self.copies) < 1:
             raise UserError(

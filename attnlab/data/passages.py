@@ -81,7 +81,9 @@ def cut(text: str) -> list[tuple[int, int]]:
 
 
 def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) -> list[Read]:
-    """Questions and passages as ids, and where the units of a passage stand in it."""
+    """Encodes questions and passages as ids, and returns with each passage the unit (word or piece)
+    of every id and the characters of every unit.
+    """
     passages = [question.passage for question in questions]
     if units == "pieces":
         asked = vocabulary.encode_stream(question.question for question in questions)
@@ -100,8 +102,8 @@ def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) ->
 def _of_words(
     vocabulary: Vocabulary, texts: Sequence[str]
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The ids of every word of every text, each cut as it is behind a blank if one is there, the
-    numbers of these words, and their places; a word that has no piece is unknown.
+    """Encodes each text word by word and returns for each its ids, the number (from 1) of the word
+    that each id belongs to, and the characters [U,2] of the words.
     """
     places = [cut(text) for text in texts]
     every = vocabulary.encode_words(
@@ -117,8 +119,8 @@ def _of_words(
 
 
 def _whole(text: str, places: np.ndarray) -> np.ndarray:
-    """Places [U,2] without blanks at their ends; what no piece stands for, such as an accent that
-    the vocabulary has put on the letter before, belongs to the piece before.
+    """Returns the character ranges [U,2] of a text's pieces without white space at their ends,
+    extended over characters of no piece (such as an accent) up to the next piece.
     """
     following = np.append(places[1:, 0], len(text))
     trimmed = []
@@ -148,7 +150,9 @@ def to_examples(
     questions: Sequence[Question],
     windows: Windows | None,
 ) -> Examples:
-    """The columns of `encode` of what `read` gave."""
+    """Builds the columns of `encode` from encoded questions and passages, one row per question, or
+    one per window of its passage if there are `windows`.
+    """
     special = vocabulary.special
     source, types, words, spans, owners = [], [], [], [], []
     for owner, (row, question) in enumerate(zip(rows, questions, strict=True)):
@@ -189,11 +193,14 @@ def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
 def unreachable(
     rows: Sequence[Read], questions: Sequence[Question], windows: Windows | None
 ) -> float:
-    """The share of the questions with an answer whose best stretch of at most `MOST` tokens, in a
-    row, is none of the answers, as the evaluation of SQuAD compares texts.
+    """Returns the share of the answerable questions for which no span of at most `MOST` tokens in
+    one row gives a correct answer, in the text normalisation of SQuAD's evaluation.
     """
 
     def reached(row: Read, passage: str, text: str, begin: int) -> bool:
+        """Returns whether the pieces that cover an answer are few enough, give its text and lie
+        within one window.
+        """
         span = _span(row, text, begin)
         if span is None or span[1] - span[0] >= MOST:
             return False
@@ -225,8 +232,8 @@ def normal(text: str) -> list[str]:
 def located(
     vocabulary: Vocabulary, texts: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The ids of each text, [length] int32, as the vocabulary encodes it, and the characters
-    [length,2] of the text that each stands for: where they begin and end.
+    """Encodes each text and yields its ids, [length] int32, and for each id the range of characters
+    [length,2] of the text that it encodes.
     """
     whole = _ALL if vocabulary.settings["kind"] in ("char", TOKENIZER) else _UNITS
     units = {text: [(match.start(), match[0]) for match in whole.finditer(text)] for text in texts}

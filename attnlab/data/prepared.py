@@ -47,8 +47,9 @@ class Prepared:
     test: str = "test"
 
     def each(self, split: str, *fields: str, rows: Rows | None = None) -> Iterator[tuple[Any, ...]]:
-        """The features that these fields name, of the records of `split`. Numbers of classes come
-        as their names, images as the bytes of their files, all else as the library gives it.
+        """Yields from each record of `split`, or those that `rows` selects, a tuple of the features
+        that the settings named `fields` name. Numbers of classes come as their names, images as the
+        bytes of their files, all else as the library gives it.
 
         Args:
           split: a field that names one.
@@ -82,7 +83,9 @@ class Prepared:
         return f"dataset {self.dataset!r}" if self.dataset else f"the dataset in {self.directory}"
 
     def _records(self, builder: Any, split: str) -> Any:
-        """Random access to the records of `split`; `UserError` where there is none, with what to do."""
+        """Returns the records of `split` with random access; raises `UserError`, which says what to
+        do, if the split does not exist or the dataset is not prepared.
+        """
         expression = getattr(self, split)
         try:
             return builder.as_data_source(split=expression, decoders=_undecoded(builder))
@@ -119,8 +122,8 @@ class Prepared:
 
 
 def open_builder(dataset: str, directory: str) -> Any:
-    """The library's builder of `dataset`, or of the prepared version in the folder `directory`.
-    Needs no network.
+    """Returns the TFDS builder of the prepared version in the folder `directory`, or else of the
+    dataset named `dataset` there. Needs no network.
 
     Raises:
       UserError: no such dataset, config or version, or code that imports what is not there.
@@ -148,8 +151,8 @@ def open_builder(dataset: str, directory: str) -> Any:
 
 
 def _check_name(dataset: str, directory: str) -> None:
-    """Refuse what the library would look up on the network, for half a minute: names with a
-    namespace.
+    """Raises `UserError` for no name or one that is not name[/config][:version], such as one with a
+    namespace, which the library would look up on the network.
     """
     if not dataset:
         where = f"; {directory} is none, it has no dataset_info.json" if directory else ""
@@ -165,7 +168,9 @@ def _check_name(dataset: str, directory: str) -> None:
 
 
 def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
-    """The builder of a registered dataset, importing the older ones if it takes that."""
+    """Returns the builder of a registered dataset, after importing older subpackages if its name is
+    not found; raises `UserError` for an unknown name or config.
+    """
     import tensorflow_datasets as tfds
 
     try:
@@ -192,8 +197,8 @@ def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
 
 
 def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
-    """The builder of a dataset; where its code needs TensorFlow, which is not here, that of the files
-    that were prepared.
+    """Returns the builder of a dataset from its code, or, if that needs TensorFlow, which is
+    missing, a read-only one from the prepared files; raises `UserError` if there are none.
     """
     import tensorflow_datasets as tfds
 
@@ -211,7 +216,9 @@ def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
 
 
 def unprepared(title: str, where: str, dataset: str, directory: str) -> UserError:
-    """The error for a dataset that is not prepared, with the command that prepares it."""
+    """Returns (does not raise) a `UserError` for a dataset that is not prepared, with the command
+    that prepares it.
+    """
     to = f" --directory {directory}" if directory else ""
     command = (
         f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {dataset or 'NAME'}{to}"
@@ -220,9 +227,14 @@ def unprepared(title: str, where: str, dataset: str, directory: str) -> UserErro
 
 
 def features_of(builder: Any) -> dict[str, Any]:
-    """The features of a dataset by name, those within others too: "captions.text"."""
+    """Returns all features of a dataset by name, nested ones with dotted names such as
+    "captions.text".
+    """
 
     def below(features: Any, before: str) -> Iterator[tuple[str, Any]]:
+        """Yields the (dotted name, feature) pairs of these features and, recursively, of those
+        inside them.
+        """
         for name, feature in features.items():
             yield before + name, feature
             inside = getattr(feature, "feature", feature)  # of what it is a sequence
@@ -233,8 +245,8 @@ def features_of(builder: Any) -> dict[str, Any]:
 
 
 def _undecoded(builder: Any) -> dict[str, Any] | None:
-    """The decoders that make the library give images as bytes, None where there are no images: whoever
-    needs one decodes it.
+    """Returns decoder settings, by feature, with which the library leaves images as encoded bytes;
+    None if the dataset has no image feature.
     """
     import tensorflow_datasets as tfds
 
@@ -247,7 +259,9 @@ def _undecoded(builder: Any) -> dict[str, Any] | None:
 
 
 def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[str, Any]]:
-    """These records in their order; `UserError` where their files are damaged."""
+    """Yields the records with the numbers `rows`, in this order; raises `UserError` if their files
+    are damaged.
+    """
     for i in rows:
         try:
             yield records[i]
@@ -274,7 +288,9 @@ def _named(value: Any, feature: Any) -> Any:
 
 
 def as_text(value: Any, feature: str) -> str:
-    """A text feature as str; the data source gives bytes."""
+    """Decodes the value of a text feature to a str without white space at its ends; raises
+    `UserError` if it is no text or not UTF-8.
+    """
     if isinstance(value, bytes):
         try:
             value = value.decode()

@@ -69,7 +69,9 @@ class Asked:
     length: int = LENGTH
 
     def plan(self, source: dict[str, Any]) -> dict[str, Any]:
-        """The content of `plan.json`, given what `Corpus.fingerprint` says."""
+        """Returns the content of `plan.json`, a dict of the format, the corpus's fingerprint
+        `source`, the vocabulary's hash or settings, and the shard length.
+        """
         chosen = self.vocabulary
         if isinstance(chosen, Vocabulary):
             wanted: dict[str, Any] = {"sha256": digest(chosen)}
@@ -115,7 +117,8 @@ def prepare(
     tell: Callable[[Preparation], None],
     note: Callable[[str], None],
 ) -> Index:
-    """Make the shards of a corpus, or what is missing of them.
+    """Encodes a corpus into shards and an index in `folder` and returns the index; continues an
+    interrupted call, and only checks the files if all is done.
 
     Args:
       folder: where; new, empty, or one that an earlier call has left.
@@ -163,7 +166,8 @@ def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
 
 
 def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
-    """The index of a folder that has all that is asked for; None if there is work to do.
+    """Checks a complete folder against the plan and its hashes and returns its index; returns None
+    if it is empty or unfinished with the same plan.
 
     Raises:
       UserError: a folder of something else.
@@ -190,7 +194,9 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
 
 
 def _compare(folder: Path, here: dict[str, Any], plan: dict[str, Any]) -> None:
-    """Raise `UserError` for a folder whose plan or index says that another command has made it."""
+    """Raises `UserError`, which names what differs, if a folder's plan or index has another format,
+    source, shard length or vocabulary than `plan`.
+    """
     wanted, has = dict(plan["vocabulary"]), dict(here.get("vocabulary", {}))
     same_vocabulary = all(
         has.get(name, has.get("settings", {}).get(name)) == value for name, value in wanted.items()
@@ -216,7 +222,9 @@ def _vocabulary(
     first: Vocabulary | None,
     note: Callable[[str], None],
 ) -> Vocabulary:
-    """The vocabulary that the folder has; a new folder gets it now, and its plan."""
+    """Returns the vocabulary saved in the folder; in a folder without a plan saves the given or
+    learned one, and the plan, first.
+    """
     chosen, path = asked.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
         vocabulary = chosen if isinstance(chosen, Vocabulary) else first
@@ -229,7 +237,7 @@ def _vocabulary(
 
 
 def _remove(folder: Path, whole: bool) -> None:
-    """Take away what was written, the folder too if it is ours."""
+    """Deletes the folder if `whole`, else only the files in it that preparation writes."""
     if whole:
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -248,6 +256,9 @@ class _Writing:
     def __init__(
         self, folder: Path, asked: Asked, vocabulary: Vocabulary, source: dict[str, Any]
     ) -> None:
+        """Stores the job and starts at the beginning of the text with an empty shard, whose ids are
+        uint16 or, for more than 65,536 pieces, uint32.
+        """
         self.folder, self.asked, self.vocabulary, self.source = folder, asked, vocabulary, source
         self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self.shards: list[Shard] = []
@@ -259,7 +270,9 @@ class _Writing:
     def run(
         self, processes: int, tell: Callable[[Preparation], None], note: Callable[[str], None]
     ) -> Index:
-        """Encode and write the shards that are not there yet, then the index, which is returned."""
+        """Encodes the text that no finished shard contains, writes the remaining shards and the
+        index, and returns the index; raises `BadSource` if there is no document.
+        """
         self._go_on(note)
         chunks = _from(self.asked.corpus.chunks(), self.place.chunk)
         work = encoding.each(self.asked.corpus, self.folder / VOCABULARY, chunks, processes)
@@ -275,7 +288,9 @@ class _Writing:
         return self._end()
 
     def _go_on(self, note: Callable[[str], None]) -> None:
-        """Take over the shards that are whole, up to the first that is not, and where the text goes on."""
+        """Finds the shards that an earlier run finished and whose hashes match, up to the first
+        other one, and sets the place in the text to continue from.
+        """
         while True:
             number = len(self.shards)
             try:
@@ -291,8 +306,8 @@ class _Writing:
             note(f"{len(self.shards)} shards are there, each is as its hash says")
 
     def _add(self, number: int, encoded: Encoded) -> None:
-        """Add the ids of a chunk, from where the first shard that is made here begins, and write each shard
-        that is full.
+        """Appends the ids and document ends of a chunk to the current shard, without those that
+        earlier shards contain, and writes each shard that becomes full.
         """
         at = self.place.ids if number == self.place.chunk else 0
         begin = self.place
@@ -320,8 +335,8 @@ class _Writing:
         self.place = after
 
     def _write(self) -> None:
-        """Write the shard that is full, or the last one, with the record of where the next one begins; and
-        begin an empty one.
+        """Writes the current shard's ids and document ends, and a record of its hashes and where
+        the next begins, and starts an empty shard.
         """
         number, ids = len(self.shards), self.ids[: self.filled]
         documents = np.concatenate(self.documents)
@@ -340,7 +355,9 @@ class _Writing:
         self.filled, self.documents = 0, []
 
     def _end(self) -> Index:
-        """Write the index and return it, and take away what only the making needed."""
+        """Writes the index file, deletes the plan and the records of the shards, and returns the
+        index.
+        """
         special = self.vocabulary.special
         asked = self.asked.vocabulary
         index = Index(
@@ -371,7 +388,9 @@ def _from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
 
 
 def advice(folder: Path) -> str:
-    """How to read a folder, as the split that its name says, else for training."""
+    """Returns the command-line arguments that read a prepared folder, as the split that its name
+    says or else "train", in a sentence.
+    """
     split = folder.name if folder.name in SPLITS else "train"
     where = {"": "shards", ".directory": folder.parent}
     where |= {} if folder.name == split else {f".{split}": folder.name}

@@ -36,7 +36,8 @@ class Squad(SplitFiles):
     test: str = "test.json"
 
     def questions(self, split: str) -> list[Question]:
-        """The questions of `split`, in SQuAD 2 (Rajpurkar et al. 2018) those without an answer too.
+        """Reads the questions of `split` from a file in the form of SQuAD, each with its passage
+        and answers; in SQuAD 2 (Rajpurkar et al. 2018) those without an answer too.
 
         Raises:
           UserError: no such file, one that is no JSON of this form, or an answer that does not
@@ -96,7 +97,9 @@ class Deeds(Sized):
     absent: float = 0.0
 
     def questions(self, split: str) -> list[Question]:
-        """The questions of `split`; `UserError` for impossible settings."""
+        """Draws the questions of `split`, each with its made-up passage and answer, such that no
+        passage is in two splits; raises `UserError` for impossible settings.
+        """
         most = len(_NAMES) - bool(self.absent)
         if not (1 <= self.clauses <= most and 0 <= self.absent <= 1):
             raise UserError(
@@ -110,7 +113,9 @@ class Deeds(Sized):
         return list(drawn)
 
     def _drawn(self, draw: random.Random) -> Question:
-        """A passage with a question, drawn as the class says."""
+        """Draws a passage of random clauses and a question about the object of one subject, with
+        its answer, or with none at the rate `absent`.
+        """
         who = draw.sample(_NAMES, self.clauses)
         asked, text, answer = draw.randrange(self.clauses), "", ("", 0)
         for number, name in enumerate(who):
@@ -145,7 +150,9 @@ class Questions(Dataset[Question]):
     bound: float = 1.0
 
     def checked(self, given: Sequence[Question], split: str) -> Sequence[Question]:
-        """See `Dataset.checked`: all questions, or those that have an answer."""
+        """Returns the questions of a split that have an answer, or all if `unanswerable`; raises
+        `UserError` if there is none. See `Dataset.checked`.
+        """
         chosen = given if self.unanswerable else [row for row in given if row.answers]
         if not chosen:
             raise UserError(
@@ -159,8 +166,9 @@ class Questions(Dataset[Question]):
         return (text for row in train for text in (row.question, row.passage))
 
     def encoded(self, given: Sequence[Question], split: str) -> Split:
-        """See `Dataset.encoded`; `UserError` for a larger share of answers that cannot be reached than
-        the `bound`.
+        """Encodes the questions and passages of a split; raises `UserError` if, except in the test
+        split, a larger share than `bound` has no answer that can be given. See
+        `Dataset.encoded`.
         """
         units = self.units
         passages = read(self.vocabulary, given, units)
@@ -177,7 +185,9 @@ class Questions(Dataset[Question]):
         return Split(given, examples, fingerprint, missed)
 
     def about(self, split: str) -> str:
-        """Questions and tokens in a line, and how many windows there are if more."""
+        """Returns one line of text about a split: the numbers of questions, windows (if more),
+        tokens and unknown tokens, and the share of unreachable answers.
+        """
         examples = self.examples[split]
         ids = examples.packed("source").ids
         unknown = self.vocabulary.special.unknown(ids)
