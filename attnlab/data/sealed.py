@@ -32,7 +32,8 @@ def read_sealed(
     words: tuple[str, str] = ("is", "its"),
     remedy: str = "put back a good copy",
 ) -> dict[str, Any]:
-    """The JSON object of this kind in a file that has its `digest_of` as "sha256", without that.
+    """Reads a JSON file with fields of the type `kind` and a SHA-256 of its content, checks the
+    hash and returns the object without it.
 
     Args:
       path: of the file.

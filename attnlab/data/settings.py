@@ -57,7 +57,9 @@ class TwoVocabularies(PairVocabulary):
     )
 
     def check(self) -> None:
-        """Raise `UserError` for one vocabulary of two kinds of pieces."""
+        """Raises `UserError` if one vocabulary is shared but the target has another kind of
+        pieces.
+        """
         if self.shared and self.target_kind not in ("", self.kind):
             raise UserError(
                 f"config.vocabulary.kind={self.kind!r} and target_kind={self.target_kind!r}: a"
@@ -120,8 +122,8 @@ class Buckets(Batch):
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Raise `UserError` unless bucket lengths are whole numbers, at least 1, each longer than the one
-        before.
+        """Raises `UserError` unless the bucket widths are strictly increasing whole numbers of at
+        least 1, and not empty.
         """
         counts = self.buckets and all(
             type(length) is int and 1 <= length <= LONGEST for length in self.buckets
@@ -219,7 +221,9 @@ class Masking(Node):
     )
 
     def check(self) -> None:
-        """Raise `UserError` for shares that are more than everything together."""
+        """Raises `UserError` if `hidden` and `random`, the shares of masked and of random tokens,
+        add up to more than 1.
+        """
         if self.hidden + self.random > 1.0:
             raise UserError(
                 f"config.masking.hidden={self.hidden} and random={self.random}: together they are"

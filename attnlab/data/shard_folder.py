@@ -105,7 +105,8 @@ def digest(vocabulary: Vocabulary) -> str:
 
 
 def opened(folder: Path) -> Index:
-    """The index of a folder whose files are all there, and of the right length.
+    """Reads and returns the index of a folder of shards, after checking its checksum and that all
+    shard files exist with the right size.
 
     Raises:
       UserError: they are not, or there is no such folder.
@@ -144,8 +145,8 @@ def opened(folder: Path) -> Index:
 def check_content(
     folder: Path, index: Index, numbers: Iterable[int], pieces: int, always: bool = False
 ) -> None:
-    """Hold the files of these shards against the hashes of the index, and what is in them against
-    what ids and documents can be.
+    """Checks the files of these shards against the hashes in the index, and that their ids and
+    document ends are valid.
 
     Files that have passed are remembered in the user's `cache_folder` by size, time of their last
     change in ns, and inode, and are not read again until one of these differs.
@@ -193,8 +194,8 @@ def check_content(
 
 
 def _check_values(folder: Path, index: Index, number: int, pieces: int) -> None:
-    """`UserError` for a shard with ids that are no piece, or documents that do not follow one
-    another.
+    """Raises `UserError` if a shard has an id not below `pieces`, or document ends that do not
+    increase within its ids.
     """
     tokens, documents = (folder / name for name in names(number))
     largest = int(mapped(tokens, np.dtype(index.dtype).newbyteorder("<")).max(initial=0))
@@ -212,7 +213,9 @@ def _check_values(folder: Path, index: Index, number: int, pieces: int) -> None:
 
 
 def hashes(folder: Path, number: int) -> tuple[str, str]:
-    """SHA-256 of the files of a shard; "" for what is not there."""
+    """Returns the SHA-256 (hex) of the two files of a shard, ids and documents, with "" for a file
+    that does not exist.
+    """
     digests = []
     for name in names(number):
         try:
@@ -225,7 +228,9 @@ def hashes(folder: Path, number: int) -> tuple[str, str]:
 
 
 def mapped(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
-    """A file as an array; an empty one cannot be mapped."""
+    """Maps a file into memory as a read-only array of `dtype` and returns it; an empty file, which
+    cannot be mapped, gives an empty array.
+    """
     if not path.stat().st_size:
         return np.zeros(0, dtype)
     try:

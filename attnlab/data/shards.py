@@ -59,7 +59,9 @@ class Ids:
         return self._size
 
     def __getitem__(self, at: Any) -> Any:
-        """As of an array: a number, a slice of step 1, or an array of numbers of any shape."""
+        """Reads the ids at a position, a slice of step 1, or an array of positions of any shape, as
+        NumPy indexing does; raises `IndexError` out of range.
+        """
         if isinstance(at, slice):
             begin, end, step = at.indices(self._size)
             if step != 1:
@@ -76,7 +78,9 @@ class Ids:
         return ids[()]
 
     def windows(self, begin: np.ndarray, width: int) -> np.ndarray:
-        """The ids from `begin` [b] on, [b,width] int32; 0 outside of the stretch."""
+        """Returns for each b the `width` consecutive ids from position `begin[b]` on, [b,width]
+        int32, with 0 at positions outside of the stretch.
+        """
         ids = np.zeros((len(begin), width), np.int32)
         for row, first in enumerate(begin.tolist()):
             low, high = max(first, 0), min(first + width, self._size)
@@ -85,7 +89,9 @@ class Ids:
         return ids
 
     def _stretch(self, begin: int, end: int) -> np.ndarray:
-        """The ids from `begin` to `end` of the stretch, [N] int32, read over as many files as it takes."""
+        """Reads the ids from position `begin` up to `end` of this stretch, [end - begin] int32,
+        from as many shard files as needed.
+        """
         ids, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
         while filled < len(ids):
             number, within = divmod(at + filled, self._length)
@@ -95,7 +101,7 @@ class Ids:
         return ids
 
     def _file(self, number: int) -> np.ndarray:
-        """The ids of a shard, whose file is opened once."""
+        """Returns the ids of shard `number` as a memory-mapped array, opened at the first use."""
         file = self._files[number]
         if file is None:  # a thread that fetches ahead may do the same
             file = self._files[number] = mapped(
@@ -115,6 +121,9 @@ class Stored(Packed):
     """
 
     def __init__(self, folder: Path, index: Index, first: int, last: int) -> None:
+        """Maps the document ends of all shards and finds the ids from document `first` up to
+        `last`.
+        """
         self._ends = [
             mapped(folder / names(number)[1], ENDS).reshape(-1, 2)
             for number in range(len(index.shards))
@@ -135,7 +144,9 @@ class Stored(Packed):
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:  # type: ignore[override]
-        """See `Packed`; 8 bytes a document."""
+        """Reads where each document begins among these ids, and the end of the last, [D+1] int64.
+        See `Packed`; 8 bytes a document.
+        """
         ends = np.concatenate(
             [[self.begin], *(part + at for at, part in self._of_documents(0, np.int64))]
         )
@@ -154,7 +165,9 @@ class Stored(Packed):
             yield number * self._length, ends[low:high, column].astype(dtype)
 
     def _offset(self, number: int) -> int:
-        """The ids before document `number` of the folder."""
+        """Returns the number of ids in the folder before its document `number`, which is where that
+        begins.
+        """
         if number == 0:
             return 0
         shard = int(np.searchsorted(self._before, number, side="left")) - 1
@@ -220,8 +233,10 @@ class Shards(SplitFiles):
     def loaded(
         self, settings: VocabularySettings, vocabulary: Vocabulary | None, splits: Sequence[str]
     ) -> Texts:
-        """The splits, each held against the hashes of its folder (the test split in any case, the
-        others where they may have changed, see `check_content`); see `attnlab.data.text.Texts.loaded_by`.
+        """Opens the folders of the splits as data that is read from disk; raises an error if a
+        folder has another vocabulary or a file a changed hash. The test split is checked in any
+        case, the others where they may have changed, see `check_content`; see
+        `attnlab.data.text.Texts.loaded_by`.
 
         Args:
           settings: of the config; the folders have a vocabulary of their own.
@@ -261,7 +276,9 @@ class Shards(SplitFiles):
         )
 
     def _part(self, split: str) -> tuple[Path, Index, int, int]:
-        """The folder of a split, its index, and which documents are asked for."""
+        """Returns the folder of a split, its index, and the first document of the configured part
+        and the one after its last; raises `UserError` if there is none.
+        """
         name, begin, end = part(split, getattr(self, split))
         folder = expanded(self.directory) / name
         try:
@@ -285,7 +302,9 @@ def in_parts(ids: Any) -> Iterator[np.ndarray]:
 
 
 def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
-    """What `Texts.counts` says; of a whole folder without looking."""
+    """Returns the numbers of texts, tokens, unknown tokens and characters of the stored documents,
+    from the index for a whole folder, else by reading them.
+    """
     if len(stored) == index.total("documents"):
         unknown, characters = index.total("unknown"), index.total("characters")
     else:

@@ -85,7 +85,8 @@ class Spelling(Sized):
             raise UserError(f"config.data.syllables={self.syllables} must be 1 or more")
 
     def pairs(self, split: str) -> list[Pair]:
-        """The (word, phonemes) texts of `split`.
+        """Draws the examples of `split`, different made-up words, each with its phonemes, such that
+        no word is in two splits.
 
         Raises:
           UserError: more words are wanted than so few syllables have.
@@ -114,7 +115,10 @@ class Spelling(Sized):
         return list(pairs.items())
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Every phoneme with every letter of what it is written by; silent letters with none."""
+        """Returns the (letter, phoneme) positions of each phoneme and the letters that a rule
+        writes it with; raises `ValueError` if the numbers of phonemes differ. Silent letters have
+        no link.
+        """
         links: set[tuple[int, int]] = set()
         start = sound = 0
         for letters, phonemes in pronounce(pair[0]):
@@ -128,7 +132,8 @@ class Spelling(Sized):
 
 
 def pronounce(word: str) -> list[tuple[str, list[str]]]:
-    """A word cut into what the rules take at once, each with its phonemes.
+    """Cuts a word from left to right into groups of letters, each by the first rule that matches
+    there, and returns each group with its phonemes.
 
     Raises:
       ValueError: a letter that no rule knows.

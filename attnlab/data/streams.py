@@ -60,6 +60,9 @@ class Lanes(ProcessBatches):
     """
 
     def __init__(self, ids: np.ndarray, *, size: int, length: int, **shared: Any) -> None:
+        """Divides the ids into one lane per row, and computes the steps of an epoch, the batch
+        shape and the `note`.
+        """
         super().__init__(ids, size=size, length=length, **shared)
         self._columns = -(-len(ids) // size)
         self._begin = self._rows * self._columns
@@ -70,8 +73,9 @@ class Lanes(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "source" and "target" [b,T], "fresh" [b] (1 at the first
-        step of an epoch), all int32.
+        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
+        each lane: "source" and "target" [b,T], "fresh" [b] (1 at the first step of an epoch), all
+        int32.
         """
         number = int(step) % self.batches_per_epoch
         column = np.arange(number * self._length, (number + 1) * self._length)
@@ -98,6 +102,9 @@ class Turns(ProcessBatches):
     """
 
     def __init__(self, ids: Packed, *, size: int, length: int, **shared: Any) -> None:
+        """Assigns each text to the lane that is free first, and tabulates for each row and step
+        which ids to read; computes the steps of an epoch and the `note`.
+        """
         super().__init__(ids, size=size, length=length, **shared)
         self._ids = ids.ids
         steps = -(-ids.lengths // length)
@@ -122,7 +129,9 @@ class Turns(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step`; see `Lanes`, but that "fresh" is 1 where a text begins."""
+        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
+        each lane's text, as `Lanes` does, but "fresh" is 1 where a text begins.
+        """
         number = int(step) % self.batches_per_epoch
         place = self._begin[:, number, None] + np.arange(self._length)
         real = place < self._end[:, number, None]
@@ -134,8 +143,8 @@ class Turns(ProcessBatches):
 
 
 def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The lane and the first step of each text, given how many steps it takes; and the steps of the
-    longest lane.
+    """Assigns each text, given its number of steps, to the lane that is free first, and returns the
+    lane and the first step of each, and the steps of the longest lane.
     """
     free = [(0, lane) for lane in range(size)]
     placed = []
@@ -155,8 +164,9 @@ def _taken(
     beside: Mapping[str, np.ndarray],
     pad: int,
 ) -> Batch:
-    """The ids at `place` as targets and those before them as sources, `first` where that is not
-    `NONE`; padding where not `real`.
+    """Returns a batch with the ids at the positions `place` as "target" and the id before each (or
+    `first` where that is not `NONE`) as "source", padded where not `real`, and the columns
+    `beside`.
     """
     place = np.where(real, place, 0)
     before = np.where(first != NONE, first, ids[place - 1])
@@ -188,6 +198,9 @@ class Apart(TrainBatches):
         special: Special = OURS,
         **options: Any,
     ) -> None:
+        """Makes each text an example (BOS before it in the source), or several windows with
+        `windows`, in buckets of widths up to `max_length`.
+        """
         super().__init__(
             begun(ids, special, max_length if windows else None),
             size=size,
@@ -207,9 +220,9 @@ class Apart(TrainBatches):
 def lanes(
     texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **options: Any
 ) -> Lanes | Turns | Blocks:
-    """The lanes of texts that are "joined" (as those of "crops" are scored) or read "in_turn", or
-    the blocks of those "packed";
-    `beside` has numbers for each of the ids, to go with the targets.
+    """Returns the batches of running text that the mode `texts` names: `Lanes` for "joined" and
+    "crops", `Blocks` for "packed", else `Turns`. `beside` has numbers for each of the ids, to go
+    with the targets.
     """
     numbers = {name: column.ids for name, column in (beside or {}).items()}
     if texts == "packed":

@@ -42,7 +42,9 @@ class TaggedTexts(Dataset[Sentence]):
     parts = ("vocabularies", "labels")
 
     def check_all(self, given: Mapping[str, Sequence[Sentence]]) -> None:
-        """See `Dataset.check_all`: all sentences have trees, or none."""
+        """Raises `UserError` if some sentences of the splits have trees and others have none. See
+        `Dataset.check_all`.
+        """
         if len({row.heads is None for sentences in given.values() for row in sentences}) > 1:
             raise UserError(
                 f"config.data={self.name}: some sentences have trees and some have none; take trees"
@@ -50,7 +52,9 @@ class TaggedTexts(Dataset[Sentence]):
             )
 
     def learn(self, given: Mapping[str, Sequence[Sentence]]) -> Learned:
-        """See `Dataset.learn`; at least two tags."""
+        """Learns the vocabulary and the sorted tags of the training sentences; raises `UserError`
+        for fewer than two tags. See `Dataset.learn`.
+        """
         tags = sorted({tag for sentence in given["train"] for tag in sentence.tags})
         if len(tags) < 2:
             raise UserError(
@@ -69,8 +73,8 @@ class TaggedTexts(Dataset[Sentence]):
         return Split(given, encode(self.learned, given), fingerprint_of_rows(given))
 
     def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
-        """The same with sentences of at most `length` tokens in a split: of longer ones the first
-        words that fit as a whole, heads beyond them as `ROOT`; and how many words are lost.
+        """Returns the data with each longer sentence of a split shortened to the first words that
+        fit into `length` tokens (heads beyond them become `ROOT`), and the number of words lost.
 
         Raises:
           UserError: not even the first word of a sentence fits.
@@ -92,7 +96,9 @@ class TaggedTexts(Dataset[Sentence]):
         return self.with_splits({split: self.encoded(rows, split)}), lost
 
     def about(self, split: str) -> str:
-        """Sentences, words, and how many of them are unknown, in a line."""
+        """Returns one line of text about a split: the numbers of sentences, words, unknown pieces
+        and tags, and whether there are trees.
+        """
         words = sum(len(sentence.words) for sentence in self.rows[split])
         unknown = self.vocabulary.special.unknown(self.examples[split].packed("source").ids)
         trees = ", with trees" if self.rows[split][0].heads is not None else ""
@@ -103,7 +109,9 @@ class TaggedTexts(Dataset[Sentence]):
 
 
 def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
-    """Sentences as columns "source", "target" and, where there are trees, "heads"; see above."""
+    """Encodes sentences as the columns "source" (piece ids), "target" (each word's tag number at
+    its first piece, else 0) and, if there are trees, "heads" (position of the head).
+    """
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
     cut = pieces(learned.vocabulary, [sentence.words for sentence in sentences])
     special = learned.vocabulary.special

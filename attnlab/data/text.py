@@ -31,7 +31,9 @@ class Texts(Dataset[str]):
 
     @classmethod
     def of_config(cls, data: Mapping[str, Any]) -> Any:
-        """See `Dataset.of_config`."""
+        """Builds the data source that a config node names; raises `UserError` unless it has a
+        method `texts` or `loaded`. See `Dataset.of_config`.
+        """
         source = build(SOURCES, data, "config.data")()
         if not (any(callable(getattr(source, method, None)) for method in ("loaded", "texts"))):
             raise UserError(
@@ -48,7 +50,9 @@ class Texts(Dataset[str]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """See `Dataset.loaded_by`: sources whose texts are ids already."""
+        """Returns the splits of a source that stores ids already, with the vocabulary of the run or
+        the config's tokenizer; None for any other source. See `Dataset.loaded_by`.
+        """
         if not callable(getattr(source, "loaded", None)):
             return None
         if workdir is not None and cls.saved(Path(workdir)):
@@ -63,7 +67,10 @@ class Texts(Dataset[str]):
         return train
 
     def encoded(self, given: Sequence[str], split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Encodes texts as the column "ids", EOS at the end of each, and, if the source has
+        `recalled`, the column "recalled" (1 at ids that earlier ones determine). See
+        `Dataset.encoded`.
+        """
         columns = {"ids": self.vocabulary.packed(given)}
         if hasattr(self.source, "recalled"):
             columns["recalled"] = self._recalled(given, columns["ids"])
@@ -71,7 +78,9 @@ class Texts(Dataset[str]):
         return Split(given, Examples(**columns), fingerprint)
 
     def _recalled(self, texts: Sequence[str], ids: Packed) -> Packed:
-        """What `source.recalled` says of the words of each text, by ids."""
+        """Returns `source.recalled` of each text, with a 0 for its EOS, as a column beside the ids;
+        raises `UserError` unless each word is one id.
+        """
         marks = Packed(np.asarray([*self.source.recalled(text), False], np.int32) for text in texts)
         if not np.array_equal(marks.lengths, ids.lengths):
             raise UserError(
@@ -87,7 +96,7 @@ class Texts(Dataset[str]):
 
     @property
     def recalled(self) -> dict[str, Packed]:
-        """What can be recalled of each split, if the source tells it."""
+        """Returns the column "recalled" of each split that has it."""
         return {
             split: examples.packed("recalled")
             for split, examples in self.examples.items()
@@ -95,8 +104,8 @@ class Texts(Dataset[str]):
         }
 
     def counts(self, split: str) -> dict[str, int]:
-        """Texts, tokens (every EOS is one), unknown ones, and characters as the vocabulary sees
-        them (every end of a text is one).
+        """Returns the numbers of texts, tokens (EOS included), unknown tokens and characters
+        (normalized, one more for each end of a text) of a split.
         """
         ids = self.ids[split].ids
         if split not in self._spelt:
@@ -109,7 +118,9 @@ class Texts(Dataset[str]):
         }
 
     def characters(self, split: str) -> np.ndarray:
-        """The characters of each text [N] as the vocabulary sees them, its end one of them."""
+        """Returns the number of characters of each normalized text of a split, [N], its end counted
+        as one.
+        """
         if self.vocabulary.settings["kind"] == "char":
             return self.ids[split].lengths
         return np.array(
@@ -121,7 +132,9 @@ class Texts(Dataset[str]):
         return not self.vocabulary.special.unknown(self.ids[split].ids)
 
     def about(self, split: str) -> str:
-        """The size of a split in words."""
+        """Returns one line of text about a split: the numbers of texts and tokens, and the share of
+        unknown tokens.
+        """
         counts = self.counts(split)
         return (
             f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"

@@ -75,7 +75,8 @@ class Tfds(Prepared):
         return (text for (text,) in self._read(split, "source"))
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """The texts of `split`, each with its label. Never downloads.
+        """Reads the records of `split` and returns the one or two texts of each with its label;
+        skips records without a text or label, and never downloads. Never downloads.
 
         Raises:
           UserError: as for `pairs`; also a feature that is no label.
@@ -94,8 +95,8 @@ class Tfds(Prepared):
     def _complete(
         self, split: str, fields: Sequence[str], wanted: str, things: str, lacking: str
     ) -> list[tuple[str, ...]]:
-        """The texts of the records that have all of these fields; `UserError` if none has, and logged
-        how many have not.
+        """Returns the texts in `fields` of those records of `split` that have all of them, and logs
+        how many have not; raises `UserError` if none has.
         """
         read = list(self._read(split, *fields))
         complete = [texts for texts in read if all(texts)]
@@ -113,7 +114,8 @@ class Tfds(Prepared):
 
 
 def prepare(dataset: str, directory: str) -> Path:
-    """Download a named dataset and write it as array_record; the folder of the prepared version.
+    """Downloads a named dataset, writes it as array_record and returns the folder of the prepared
+    version.
 
     Raises:
       UserError: TensorFlow is not installed, unknown name, no network, or no room.
@@ -141,7 +143,9 @@ def prepare(dataset: str, directory: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command of this module's docstring; 0, or 2 after one line about what to mend."""
+    """Runs the command that prepares the dataset named in `arguments`: prints its folder and
+    returns 0, or prints a one-line error and returns 2.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m attnlab.data.tfds",
         description="Prepare a dataset, to be read without TensorFlow.",

@@ -83,6 +83,9 @@ class Adopted(Vocabulary):
         chat: Mapping[str, Any],
         guarded: bool = True,
     ) -> None:
+        """Builds the tokenizer from its file's content; raises `UserError` if it has more ids than
+        `size`, the number of rows of the model's table.
+        """
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
         tokenizer = _made(json.dumps(self.content))
         super().__init__(tokenizer, settings)
@@ -96,7 +99,8 @@ class Adopted(Vocabulary):
 
     @classmethod
     def adopt(cls, file: str | Path, settings: dict[str, Any]) -> Adopted:
-        """The tokenizer in a file, or in the folder of a pretrained model.
+        """Reads a tokenizer.json, given by its path or its folder, with the special ids, size and
+        chat template that the model's files beside it name.
 
         Special ids are those that the files beside it say; the size is the model's, where there is
         one.
@@ -131,7 +135,7 @@ class Adopted(Vocabulary):
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
-        """The tokenizer whose `to_json` a run has kept."""
+        """Rebuilds the tokenizer from what `to_json` returned, as a run has saved it."""
         special: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in saved["special"].items()
@@ -140,7 +144,9 @@ class Adopted(Vocabulary):
         return cls(saved["content"], settings, Special(**special), saved["size"], *more)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Vocabulary.to_json`."""
+        """Returns the tokenizer file's content, the special ids, the size and, if present, the chat
+        template, as a dict for JSON. See `Vocabulary.to_json`.
+        """
         names = ("pad", "bos", "eos", "unk")
         special = {
             name: list(value) if isinstance(value, tuple) else value
@@ -162,7 +168,9 @@ class Adopted(Vocabulary):
         end: Iterable[int] = (),
         cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
-        """See `Vocabulary.encode_stream`; each text as a whole, for pieces may reach over blanks."""
+        """Yields the ids of each text, [length] int32, and `end` after them, encoded as a whole as
+        pieces may span blanks; a `Prompt` keeps its own ids. See `Vocabulary.encode_stream`.
+        """
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):
             every = self._encoder.encode_batch_fast(chunk, add_special_tokens=False)
@@ -171,7 +179,9 @@ class Adopted(Vocabulary):
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str) -> list[int]:
-        """The ids of a text in which special tokens stand by their names."""
+        """Encodes a text in which the names of special tokens, such as "</s>", mean these tokens,
+        and returns its ids.
+        """
         self._tokenizer.encode_special_tokens = False
         try:
             return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -179,8 +189,8 @@ class Adopted(Vocabulary):
             self._tokenizer.encode_special_tokens = True
 
     def spelt(self, rendered: str, mark: str) -> list[int]:
-        """The ids of a text in which special tokens stand by their names, except for those in marks
-        (`marked`); a mark that has lost the other is left out.
+        """Encodes a rendered chat, in which names of special tokens mean these tokens, except
+        between two marks, where they are ordinary text; a mark without its partner is left out.
 
         What stands behind a mark is cut as if it stood behind the end of a line, so that no blank
         is put before it, as `transformers` does it.
@@ -203,7 +213,9 @@ class Adopted(Vocabulary):
         return str(self._tokenizer.decode(self._written(ids), skip_special_tokens=False))
 
     def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
-        """See `Vocabulary.continued`; blanks are the tokenizer's own."""
+        """Returns a text, whose ids are `prompt`, followed by the text that the tokenizer decodes
+        for the ids `more` after it. See `Vocabulary.continued`.
+        """
         before, after = list(map(int, prompt)), self._written(more)
         whole, part = (
             str(self._tokenizer.decode(ids, skip_special_tokens=False))
@@ -229,7 +241,7 @@ class Adopted(Vocabulary):
 
     @functools.cached_property
     def _specials(self) -> dict[int, str]:
-        """The pieces of all special ids."""
+        """Returns the pieces of all special ids, by id, without ids that have no piece."""
         special = self.special
         ids = {special.pad, special.bos, special.unk, special.forced, *special.ending}
         ids |= {*special.reserved, *special.front}
@@ -245,7 +257,9 @@ class Adopted(Vocabulary):
 
     @functools.cached_property
     def _encoder(self) -> Tokenizer:
-        """The tokenizer with names for the pieces of special ids that no text spells."""
+        """Returns the tokenizer that encodes ordinary text: a copy with special pieces renamed if
+        its own vocabulary contains them, so that no text can spell one.
+        """
         vocabulary, pieces = self.content["model"].get("vocab", {}), {*self._specials.values()}
         texts = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}
         added = self.content.get("added_tokens") or ()
@@ -269,7 +283,9 @@ class Adopted(Vocabulary):
 
 
 def _made(text: str) -> Tokenizer:
-    """A tokenizer by the text of its file, for which all that is read is ordinary text."""
+    """Builds a tokenizer from its file's text, without truncation and padding, that encodes names
+    of special tokens as ordinary text; `UserError` if the library cannot read it.
+    """
     try:
         tokenizer = Tokenizer.from_str(text)
     # the library raises a bare Exception where it cannot read another version's file
@@ -293,7 +309,9 @@ def _beside(path: Path, name: str) -> dict[str, Any]:
 
 
 def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
-    """What `Adopted.chat` has; `UserError` where there are two templates, or one that is no text."""
+    """Returns the chat template and the named special tokens beside a tokenizer, {} for no
+    template; raises `UserError` for two different templates or one that is no text.
+    """
     template, file = names.get("chat_template"), path.parent / TEMPLATE
     if isinstance(template, list):  # one for each purpose
         every = [entry.get("template") for entry in template if entry.get("name") == "default"]
@@ -317,8 +335,8 @@ def _token(names: Mapping[str, Any], name: str) -> str | None:
 
 
 def _ids_at(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> list[int]:
-    """The ids at a key, in the first of these files that has it, [] where none has; `UserError` for what
-    is no id.
+    """Returns the ids at `key` in the first of the given files that has it, [] if none has; raises
+    `UserError` for a value that is no id below `size`.
     """
     for name, content in places:
         if (value := content.get(key)) is None:
@@ -336,7 +354,8 @@ def _ids_at(size: int, key: str, *places: tuple[Path, Mapping[str, Any]]) -> lis
 def _special(
     path: Path, tokenizer: Tokenizer, model: Mapping[str, Any], names: Mapping[str, Any], size: int
 ) -> Special:
-    """The ids that are no text: the model's word counts, else the tokenizer's.
+    """Returns the special ids of a tokenizer, from the model's config files where they say, else
+    from the tokenizer's; raises `UserError` if nothing says which id ends a text.
 
     What begins a text is what ends it, where nothing else does (GPT-2, Qwen); BERT calls the two
     "cls" and "sep". Its mask is reserved, as are T5's sentinels. An end that pads too would be taken

@@ -124,6 +124,7 @@ class Vocabulary:
     special = OURS
 
     def __init__(self, tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
+        """Stores the tokenizer and its pieces, and adds the reserved ids after them."""
         tokenizer.encode_special_tokens = True  # not part of the library's own file, hence set here
         self._tokenizer = tokenizer
         self.settings = settings
@@ -145,9 +146,9 @@ class Vocabulary:
         file: str = "",
         reserved: int = 0,
     ) -> Vocabulary:
-        """Learn a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
-        from `texts`; of kind "tokenizer" the one in `file`, whatever the texts. `reserved` ids that
-        are no text come on top.
+        """Learns a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
+        from `texts`, or for kind "tokenizer" reads the one in `file`. `reserved` ids that are no
+        text come on top.
 
         Deterministic: equal texts in equal order give equal files, byte for byte.
 
@@ -189,9 +190,9 @@ class Vocabulary:
         end: Sequence[int] = (),
         cache: dict[str, list[int]] | None = None,
     ) -> Iterator[np.ndarray]:
-        """The ids of each text, [length] int32, with the ids `end` appended; works in chunks and
-        keeps none of them. A caller with more texts to come may pass the same `cache`, {} at first,
-        in which the ids of words are kept.
+        """Encodes texts in chunks and yields the ids of each, [length] int32, with the ids `end`
+        appended, without storing all of them. A caller with more texts to come may pass the same
+        `cache`, {} at first, in which the ids of words are kept.
 
         No piece reaches over a blank, so a word has the same ids wherever it stands: the library
         sees each word once, which is several times faster than handing it every text. Characters
@@ -240,8 +241,8 @@ class Vocabulary:
         return list(self.encode_stream(texts))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`: stops at the first EOS, skips PAD and BOS; an unknown piece reads
-        "<unk>".
+        """Returns the text that the ids spell up to the first EOS, without PAD and BOS, and with
+        "<unk>" for an unknown piece.
         """
         word, special = self.settings["kind"] in ("word", "spaced"), self.special
         pieces = []
@@ -282,8 +283,8 @@ class Vocabulary:
         return content
 
     def save(self, path: str | Path) -> None:
-        """Write everything needed to `load` as one JSON file with its SHA-256; the file appears
-        whole or not at all.
+        """Writes the vocabulary atomically as one JSON file with its SHA-256, from which `load`
+        restores it.
 
         Raises:
           UserError: the folder cannot be written.
@@ -300,7 +301,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """The vocabulary saved at `path`.
+        """Loads the vocabulary saved at `path` and returns it, after checking its SHA-256.
 
         Raises:
           UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped
@@ -323,7 +324,9 @@ class Vocabulary:
 def _learned(
     texts: Iterable[str], kind: str, size: int, min_frequency: int, lowercase: bool
 ) -> Tokenizer:
-    """A tokenizer with the pieces of the texts; `UserError` where they do not fit or are none."""
+    """Trains a tokenizer of this kind on the texts and returns it; raises `UserError` if `size`
+    cannot hold all characters or no piece is frequent enough.
+    """
     tokenizer = _untrained(kind, lowercase)
     trainer = (trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer)(
         vocab_size=size,
@@ -348,7 +351,9 @@ def _learned(
 
 
 def _untrained(kind: str, lowercase: bool) -> Tokenizer:
-    """The library's tokenizer for `kind`, still without pieces."""
+    """Returns a tokenizer of this kind without pieces, with its normalization, its cutting into
+    words or characters, and its decoder set.
+    """
     tokenizer = Tokenizer(
         (models.BPE if kind == "bpe" else models.WordLevel)(unk_token=SPECIAL[UNK])
     )

@@ -62,7 +62,8 @@ _warned: set[str] = set()  # folders
 
 @contextlib.contextmanager
 def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
-    """An image file while it is read.
+    """Opens an image file of a known format, with one picture, for use in a `with` statement and
+    yields the Pillow image; turns every error in reading it into `UserError`.
 
     Args:
       file: where it is, or its bytes.
@@ -102,7 +103,8 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
 
 
 def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.ndarray:
-    """An open image as uint8 [H,W,C], turned as its EXIF orientation says if it is to be `upright`.
+    """Returns the pixels of an open image, uint8 [H,W,1] if `grey`, else [H,W,3], turned by its
+    EXIF orientation if `upright`; transparency is dropped with a warning.
 
     Raises:
       UserError: damaged, or of a mode that is refused; by `name`.
@@ -138,8 +140,8 @@ def orientation(image: Image) -> int:
 
 
 def check_upright(image: Image, name: str) -> None:
-    """`UserError` for an image that is to be turned: places in it are told by row and column, and
-    nobody knows whether before or after.
+    """Raises `UserError` if an image has an EXIF orientation that turns it, as annotated positions
+    may count before or after turning.
     """
     if (number := orientation(image)) != 1:
         raise UserError(
@@ -151,8 +153,8 @@ def check_upright(image: Image, name: str) -> None:
 def resized(
     image: np.ndarray, side: int | tuple[int, int], resample: str = "bilinear"
 ) -> np.ndarray:
-    """An image, uint8 [H,W,C] with 1 or 3 channels, as side x side pixels or height x width ones,
-    by a filter of Pillow; as it is if `side` is 0.
+    """Resizes an image, uint8 [H,W,C] with 1 or 3 channels, to side x side pixels, or to (height,
+    width) if `side` is a pair, with a Pillow filter; returns it unchanged if `side` is 0.
     """
     from PIL import Image
 
@@ -178,7 +180,7 @@ def _tag(image: Image, tag: int, other: int) -> int:
 
 
 def _tell_of_transparency(name: str) -> None:
-    """Warn that transparent pixels are read as opaque, once for all images of a folder."""
+    """Logs a warning that transparent pixels are read as opaque, only once per folder of images."""
     folder = name.rpartition("/")[0]
     if folder not in _warned:
         _warned.add(folder)

@@ -33,7 +33,8 @@ def parse_json(text: str | bytes, where: str) -> Any:
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """The value in a file, an object unless `kind` is another type.
+    """Reads a JSON file and returns its value; raises `UserError` unless it is of the type `kind`,
+    by default an object.
 
     Raises:
       UserError: unreadable, no JSON, or a value of another kind.

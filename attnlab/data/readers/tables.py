@@ -28,7 +28,8 @@ class Row(NamedTuple):
 
 
 def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]:
-    """The cells of each line.
+    """Splits each line of a table into cells at the separator ("auto": tabs if any line has one,
+    else blanks) and returns them with line numbers, no cells for a blank line.
 
     Args:
       lines: of the file.
@@ -53,9 +54,9 @@ def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]
 
 
 def without_comments(rows: Iterable[Row], tag: int, where: str) -> list[Row]:
-    """The rows without comments: before the first word of a sentence, and beginning with "#", with
-    another number of cells than a word has, or a tag that no word has ("#" may be a word). Their
-    number is logged.
+    """Returns the rows of words and blank lines without comments: rows before the first word of a
+    sentence that begin with "#" and have not the width, or no tag, of a word ("#" may be a word).
+    Their number is logged.
 
     Args:
       rows: words, and blank lines between sentences.
@@ -80,7 +81,9 @@ def without_comments(rows: Iterable[Row], tag: int, where: str) -> list[Row]:
 
 
 def check_widths(rows: Iterable[Row], where: str) -> None:
-    """`UserError` for a row with more or fewer cells than the first; blank lines are passed over."""
+    """Raises `UserError` for the first row whose number of cells differs from that of the first
+    row; ignores blank lines.
+    """
     first: Row | None = None
     for row in rows:
         first = first or (row if row.cells else None)
@@ -96,7 +99,7 @@ KINDS = ("string", "large_string", "string_view")
 
 
 def parquet_texts(path: Path, field: str) -> Iterator[str]:
-    """The texts in a column of a Parquet file, "" for null.
+    """Yields the texts in the column `field` of a Parquet file, read in batches, with "" for null.
 
     Raises:
       UserError: no such column, two of that name, one that holds no text, a damaged file, or
