@@ -94,7 +94,8 @@ class AskedTexts(Dataset[Row]):
 
 def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
     """Encodes rows as the columns "source" (BOS, then the word ids) and "target" (the answer's id
-    at each word that has an answer, padding elsewhere), one id a word.
+    at each word that has an answer, padding elsewhere); raises `UserError` if a word is not one
+    token.
 
     Raises:
       UserError: a word that the vocabulary cuts into several pieces.

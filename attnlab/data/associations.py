@@ -45,8 +45,8 @@ class Associations(Sized):
     limits = {"keys": (1, len(string.ascii_lowercase)), "values": (1, len(string.digits))}
 
     def __post_init__(self) -> None:
-        """Raises `UserError` unless `length` and `tested` are even and large enough, besides the
-        checks of `Sized`.
+        """Raises `UserError` unless `length` is an even number from 2 and `tested` one from 0,
+        besides the checks of `Sized`.
         """
         super().__post_init__()
         for field, least in (("length", 2), ("tested", 0)):

@@ -33,7 +33,8 @@ def prompts(
     vocabulary: Vocabulary, lines: Sequence[str], kind: Literal["special", "user", "messages"]
 ) -> list[str]:
     """Encodes each line that is not blank as a `Prompt`, with special tokens by name or through the
-    model's chat template, as `kind` says; blank lines are returned unchanged.
+    model's chat template, as `kind` says, and returns blank lines unchanged; `UserError` if that
+    fails.
 
     Args:
       vocabulary: a tokenizer from elsewhere.

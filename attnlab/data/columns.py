@@ -55,7 +55,9 @@ class Packed(Sequence[np.ndarray]):
     """
 
     def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]], pad: int = 0) -> None:
-        """Copies all sequences into one flat array of ids, and records where each begins."""
+        """Copies all sequences end to end into one flat array of ids, and records where each
+        begins.
+        """
         flat, ends = array("i"), array("q", [0])
         for sequence in sequences:
             flat.frombytes(np.asarray(sequence, np.int32).tobytes())
@@ -336,8 +338,8 @@ IDS = Declared("int32", ("T",))
 
 
 def check(declared: Mapping[str, Declared], batch: Mapping[str, np.ndarray], where: str) -> None:
-    """Checks that a batch has every declared column that is not optional, with the declared dtype
-    and axes, and no undeclared one.
+    """Raises `UserError` unless a batch has every declared column that is not optional, with the
+    declared dtype and axes, and no undeclared one.
 
     Raises:
       UserError: a column that is missing, that nobody has declared, or that is something else.

@@ -121,8 +121,8 @@ class Columns(SplitFiles):
         ]
 
     def _rows(self, path: Path) -> list[Row]:
-        """Reads a file as rows of cells, blank lines included, without comments and -DOCSTART-
-        lines; raises `UserError` if rows differ in width (both not for the separator "any").
+        """Reads a file as rows of cells, blank lines included, without -DOCSTART- lines; unless the
+        separator is "any", also drops comments and raises `UserError` if rows differ in width.
         """
         rows = tables.split_lines(read_lines(path, "\r"), self.separator, "config.data.separator")
         rows = [row for row in rows if not (row.cells and row.cells[0].startswith("-DOCSTART-"))]

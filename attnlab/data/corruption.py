@@ -52,7 +52,7 @@ class Spans:
 
     def raw(self, source: int) -> int:
         """Returns the largest number of tokens of a text whose corrupted source has at most
-        `source` tokens.
+        `source` tokens; raises `UserError` if there is none.
 
         Raises:
           UserError: there is none, since even that of two tokens is longer.

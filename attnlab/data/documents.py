@@ -148,8 +148,8 @@ class Corpus:
 
 
 def find(named: Sequence[str]) -> tuple[Path, ...]:
-    """Returns the files that the paths and glob patterns in `named` match, in their order and
-    within a pattern sorted by path.
+    """Returns the files that the paths and glob patterns in `named` match, in their order, those of
+    a pattern sorted; raises `UserError` if one matches nothing or a file is named twice.
 
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.

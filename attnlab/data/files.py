@@ -64,8 +64,8 @@ class ParallelFiles(SplitFiles):
     target: str = "en"
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """Reads the two files of `split` and returns line n of each as the pair (source, target);
-        pairs of blank lines are skipped.
+        """Reads the two files of `split` and returns line n of each as a pair, without pairs of
+        blank lines; raises `UserError` if their numbers of lines differ or one side alone is blank.
 
         Raises:
           UserError: a file is missing, unreadable, damaged, empty or not UTF-8; the two differ in
@@ -117,7 +117,7 @@ class TabFiles(SplitFiles):
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """Reads the table of `split` and returns the source and target columns of each line as a
-        pair; pairs of blanks are skipped.
+        pair, without pairs of blanks; raises `UserError` if one side alone is blank.
 
         Raises:
           UserError: as for `ParallelFiles`; also a line with too few columns, or a column number
@@ -135,8 +135,8 @@ class TabFiles(SplitFiles):
         )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Reads the table of `split` and returns each line's one or two texts with its label; blank
-        lines are skipped.
+        """Reads the table of `split` and returns each line's one or two texts with its label,
+        without blank lines; raises `UserError` if only some of these columns are blank.
 
         Raises:
           UserError: as for `pairs`; also a line where a text or the label is blank.
@@ -200,7 +200,7 @@ class TextFiles(SplitFiles):
 
     def texts(self, split: str) -> list[str]:
         """Reads the file of `split` and returns its lines, or the configured percentage range of
-        them, blank ones included.
+        them, blank ones included; raises `UserError` if all are blank.
 
         Raises:
           UserError: as for `ParallelFiles`; also a part that is none, or without a single word.
@@ -219,7 +219,7 @@ class TextFiles(SplitFiles):
 
 def part(split: str, wanted: str) -> tuple[str, int, int]:
     """Parses a setting such as "input.txt[90%:95%]" into the file name and the first and last
-    percent of its lines, 0 and 100 if not given.
+    percent of its lines (0 and 100 if not given); raises `UserError` for an impossible range.
 
     Raises:
       UserError: no such share.
@@ -238,7 +238,7 @@ def part(split: str, wanted: str) -> tuple[str, int, int]:
 
 def find_file(directory: str, name: str) -> Path:
     """Returns the path of the file `name` in `directory`, or of `name` with .gz or .xz appended,
-    whichever exists first.
+    whichever exists first; raises `UserError` with similar names if none does.
 
     Raises:
       UserError: there is none; says what was tried and what lies there under a similar name.
@@ -278,8 +278,9 @@ def alike(path: Path) -> str:
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:
-    """Reads a UTF-8 file, decompressed if its name ends in .gz or .xz, and returns its lines,
-    stripped at both ends of the characters `strip`, or of white space for None.
+    """Reads a UTF-8 file, decompressed if its name ends in .gz or .xz, and returns its lines
+    without the characters `strip` (None: white space) at both ends; raises `UserError` if it is
+    empty or damaged.
 
     Raises:
       UserError: unreadable, damaged, empty, or not UTF-8 (with the line).
@@ -294,7 +295,8 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
 
 
 def contents(path: Path) -> bytes:
-    """Returns all bytes of a file, decompressed if its name ends in .gz or .xz.
+    """Returns all bytes of a file, decompressed if its name ends in .gz or .xz; raises `UserError`
+    if it is damaged or would decompress to an extreme size.
 
     Raises:
       UserError: unreadable, damaged, or packed so that a small file would fill the memory.
@@ -318,7 +320,8 @@ def unpacked(
     path: Path, damaged: type[UserError] = UserError
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
     """Opens a file, decompressed if its name ends in .gz or .xz, and yields its stream of bytes and
-    a function that returns how many bytes of the file itself are read.
+    a function that returns how many bytes of the file itself are read; raises `damaged` if it is
+    damaged.
 
     Raises:
       UserError: unreadable; if it is no whole packed file, of the class `damaged`.

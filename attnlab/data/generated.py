@@ -68,8 +68,9 @@ class Sized:
         different: Callable[[Example], Hashable] | None = None,
         refusal: str = "",
     ) -> Iterator[Example]:
-        """Draws examples until `count(split)` of them belong to the split by the hash of their text
-        (`split_of`), and yields these one by one, so that no text is in two splits.
+        """Draws examples and yields those that belong to `split` by the hash of their text and
+        repeat none under `different`, up to `count(split)`; raises `UserError` if too few are
+        found.
 
         Args:
           split: whose examples.

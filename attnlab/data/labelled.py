@@ -39,8 +39,8 @@ class LabelledTexts(Dataset[Labelled]):
     answer: Callable[[str], Any] | None = None
 
     def learn(self, given: Mapping[str, Sequence[Labelled]]) -> Learned:
-        """Learns the vocabulary, the number of texts an example has (1 or 2) and the classes
-        (unless labels are numbers) from training; raises `UserError` unless all have as many texts.
+        """Learns from the training split the vocabulary, the classes (unless labels are numbers)
+        and whether an example has 1 or 2 texts; raises `UserError` for mixed examples or one class.
         See `Dataset.learn`.
         """
         if not self.settings.shared:
@@ -113,7 +113,7 @@ def answered(
     learned: Learned, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]
 ) -> Examples:
     """Encodes labelled texts as ids and "label" float32, the numbers or equally shaped arrays that
-    `answer` returns for the labels.
+    `answer` returns for the labels; raises `UserError` for any other answer.
 
     Raises:
       UserError: an example with more or fewer texts than those of training, a label that `answer`

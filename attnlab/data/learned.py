@@ -148,7 +148,8 @@ class Learned:
         self, labels: Sequence[str], things: str, refused: tuple[str, str], strict: bool = False
     ) -> np.ndarray:
         """Returns the class number of each label, [N] int32 from 1; labels unknown from training
-        all get the number after the last class, which is logged, or if `strict` are an error.
+        share the number after the last, which is logged, or raise `UserError` if `strict` or all
+        are unknown.
 
         Args:
           labels: of a split.
@@ -204,7 +205,7 @@ class Learned:
         cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
     ) -> Learned:
         """Loads these parts of what a run has learned from the files that `save` wrote into
-        `workdir`, and checks their checksums and vocabulary settings.
+        `workdir`; raises `UserError` if a checksum or the vocabulary settings do not match.
 
         Args:
           workdir: of a run.

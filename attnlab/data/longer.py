@@ -33,8 +33,8 @@ _DONE = {
 
 def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[Any, list[str]]:
     """Returns the data with examples longer than `batch.max_length` left out or cut as
-    `batch.longer` says, and for each affected split a line with their number. Windows are only
-    counted here: batches cut them.
+    `batch.longer` says ("refuse" raises `UserError`), and for each affected split a line with their
+    number. Windows are only counted here: batches cut them.
 
     Args:
       data: an object of the class `loads` of a task; it is not changed.

@@ -51,7 +51,8 @@ class Masking:
 
     @property
     def mask(self) -> int:
-        """Returns the id of the mask token, the vocabulary's first reserved id.
+        """Returns the id of the mask token, the vocabulary's first reserved id; raises `UserError`
+        if it has none.
 
         Raises:
           UserError: the vocabulary has none.

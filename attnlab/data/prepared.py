@@ -48,8 +48,9 @@ class Prepared:
 
     def each(self, split: str, *fields: str, rows: Rows | None = None) -> Iterator[tuple[Any, ...]]:
         """Yields from each record of `split`, or those that `rows` selects, a tuple of the features
-        that the settings named `fields` name. Numbers of classes come as their names, images as the
-        bytes of their files, all else as the library gives it.
+        that the settings named `fields` name, with classes as names and images as encoded bytes.
+        Numbers of classes come as their names, images as the bytes of their files, all else as the
+        library gives it.
 
         Args:
           split: a field that names one.
@@ -123,7 +124,7 @@ class Prepared:
 
 def open_builder(dataset: str, directory: str) -> Any:
     """Returns the TFDS builder of the prepared version in the folder `directory`, or else of the
-    dataset named `dataset` there. Needs no network.
+    dataset named `dataset` there; raises `UserError` if there is none. Needs no network.
 
     Raises:
       UserError: no such dataset, config or version, or code that imports what is not there.

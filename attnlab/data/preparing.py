@@ -118,7 +118,8 @@ def prepare(
     note: Callable[[str], None],
 ) -> Index:
     """Encodes a corpus into shards and an index in `folder` and returns the index; continues an
-    interrupted call, and only checks the files if all is done.
+    unfinished folder, only checks a finished one, and raises `UserError` for another job's folder
+    or one in use.
 
     Args:
       folder: where; new, empty, or one that an earlier call has left.
@@ -166,8 +167,9 @@ def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
 
 
 def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
-    """Checks a complete folder against the plan and its hashes and returns its index; returns None
-    if it is empty or unfinished with the same plan.
+    """Returns the index of a finished folder after checking it against the plan and its hashes,
+    None for an empty or unfinished one; raises `UserError` if its plan differs or it has other
+    files.
 
     Raises:
       UserError: a folder of something else.

@@ -37,7 +37,8 @@ class Squad(SplitFiles):
 
     def questions(self, split: str) -> list[Question]:
         """Reads the questions of `split` from a file in the form of SQuAD, each with its passage
-        and answers; in SQuAD 2 (Rajpurkar et al. 2018) those without an answer too.
+        and answers (maybe none); raises `UserError` if an answer does not stand at its position.
+        Those without an answer are of SQuAD 2 (Rajpurkar et al. 2018).
 
         Raises:
           UserError: no such file, one that is no JSON of this form, or an answer that does not
@@ -113,8 +114,9 @@ class Deeds(Sized):
         return list(drawn)
 
     def _drawn(self, draw: random.Random) -> Question:
-        """Draws a passage of random clauses and a question about the object of one subject, with
-        its answer, or with none at the rate `absent`.
+        """Draws a passage of random clauses and a question about the object of one of its subjects,
+        with its answer, or, with probability `absent`, about somebody who is no subject, without
+        one.
         """
         who = draw.sample(_NAMES, self.clauses)
         asked, text, answer = draw.randrange(self.clauses), "", ("", 0)

@@ -32,8 +32,8 @@ def read_sealed(
     words: tuple[str, str] = ("is", "its"),
     remedy: str = "put back a good copy",
 ) -> dict[str, Any]:
-    """Reads a JSON file with fields of the type `kind` and a SHA-256 of its content, checks the
-    hash and returns the object without it.
+    """Reads a JSON file with fields of the type `kind` and returns the object without its "sha256";
+    raises `UserError` if that is not the hash of the rest or the file is missing.
 
     Args:
       path: of the file.

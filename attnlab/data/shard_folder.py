@@ -105,8 +105,8 @@ def digest(vocabulary: Vocabulary) -> str:
 
 
 def opened(folder: Path) -> Index:
-    """Reads and returns the index of a folder of shards, after checking its checksum and that all
-    shard files exist with the right size.
+    """Reads and returns the index of a folder of shards; raises `UserError` unless its checksum is
+    right and all shard files exist with the right size.
 
     Raises:
       UserError: they are not, or there is no such folder.
@@ -145,8 +145,8 @@ def opened(folder: Path) -> Index:
 def check_content(
     folder: Path, index: Index, numbers: Iterable[int], pieces: int, always: bool = False
 ) -> None:
-    """Checks the files of these shards against the hashes in the index, and that their ids and
-    document ends are valid.
+    """Checks the hashes, ids and document ends in the files of these shards, except in files that
+    passed before and are unchanged since (unless `always`); raises `Changed` or `UserError`.
 
     Files that have passed are remembered in the user's `cache_folder` by size, time of their last
     change in ns, and inode, and are not read again until one of these differs.

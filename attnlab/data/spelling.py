@@ -86,7 +86,7 @@ class Spelling(Sized):
 
     def pairs(self, split: str) -> list[Pair]:
         """Draws the examples of `split`, different made-up words, each with its phonemes, such that
-        no word is in two splits.
+        no word is in two splits; raises `UserError` if too few exist.
 
         Raises:
           UserError: more words are wanted than so few syllables have.
@@ -133,7 +133,7 @@ class Spelling(Sized):
 
 def pronounce(word: str) -> list[tuple[str, list[str]]]:
     """Cuts a word from left to right into groups of letters, each by the first rule that matches
-    there, and returns each group with its phonemes.
+    there, and returns each with its phonemes; raises `ValueError` if no rule matches.
 
     Raises:
       ValueError: a letter that no rule knows.

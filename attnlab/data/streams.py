@@ -60,8 +60,8 @@ class Lanes(ProcessBatches):
     """
 
     def __init__(self, ids: np.ndarray, *, size: int, length: int, **shared: Any) -> None:
-        """Divides the ids into one lane per row, and computes the steps of an epoch, the batch
-        shape and the `note`.
+        """Divides the stream of ids into one lane per row of a batch, and computes the steps of an
+        epoch, the batch shape and the `note`.
         """
         super().__init__(ids, size=size, length=length, **shared)
         self._columns = -(-len(ids) // size)

@@ -73,8 +73,9 @@ class TaggedTexts(Dataset[Sentence]):
         return Split(given, encode(self.learned, given), fingerprint_of_rows(given))
 
     def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
-        """Returns the data with each longer sentence of a split shortened to the first words that
-        fit into `length` tokens (heads beyond them become `ROOT`), and the number of words lost.
+        """Returns the data with each longer sentence of a split cut to the first words that fit
+        into `length` tokens (heads beyond become `ROOT`), and the number of words lost; `UserError`
+        if none fits.
 
         Raises:
           UserError: not even the first word of a sentence fits.

@@ -115,7 +115,7 @@ class Tfds(Prepared):
 
 def prepare(dataset: str, directory: str) -> Path:
     """Downloads a named dataset, writes it as array_record and returns the folder of the prepared
-    version.
+    version; raises `UserError` without TensorFlow or if that fails.
 
     Raises:
       UserError: TensorFlow is not installed, unknown name, no network, or no room.

@@ -100,7 +100,7 @@ class Adopted(Vocabulary):
     @classmethod
     def adopt(cls, file: str | Path, settings: dict[str, Any]) -> Adopted:
         """Reads a tokenizer.json, given by its path or its folder, with the special ids, size and
-        chat template that the model's files beside it name.
+        chat template that the files beside it name; raises `UserError` if these do not fit.
 
         Special ids are those that the files beside it say; the size is the model's, where there is
         one.
@@ -257,8 +257,9 @@ class Adopted(Vocabulary):
 
     @functools.cached_property
     def _encoder(self) -> Tokenizer:
-        """Returns the tokenizer that encodes ordinary text: a copy with special pieces renamed if
-        its own vocabulary contains them, so that no text can spell one.
+        """Returns the tokenizer for ordinary text: a copy with its special pieces renamed if the
+        vocabulary contains them as text, so that no text can spell one, else the tokenizer
+        itself.
         """
         vocabulary, pieces = self.content["model"].get("vocab", {}), {*self._specials.values()}
         texts = {*vocabulary} if isinstance(vocabulary, dict) else {word for word, _ in vocabulary}

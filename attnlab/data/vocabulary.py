@@ -301,7 +301,8 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """Loads the vocabulary saved at `path` and returns it, after checking its SHA-256.
+        """Loads the vocabulary saved at `path` and returns it; raises `UserError` if the file is
+        missing or its SHA-256 does not match.
 
         Raises:
           UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped

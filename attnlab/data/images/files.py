@@ -107,8 +107,8 @@ class Npz(HeldOut):
 
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> np.ndarray:
-    """Reads an IDX file of unsigned bytes and returns its array, uint8, with as many axes as `axes`
-    allows.
+    """Reads an IDX file of unsigned bytes and returns its array, uint8; raises `UserError` unless
+    its type is right, its number of axes is in `axes` and its length fits.
 
     Args:
       path: of the file.

@@ -151,7 +151,7 @@ def read_images(
     names: Iterable[str], shape: Shape, fitted: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> np.ndarray:
     """Reads image files, applies `fitted` to each, and returns them uint8 [N,H,W,C], resized to the
-    `shape` of the training images.
+    `shape` of the training images; raises `UserError` unless that has 1 or 3 channels.
 
     Raises:
       UserError: a file that is no image, or images of training that have neither 1 nor 3 channels.

@@ -139,8 +139,8 @@ class HeldOut:
                 raise UserError(f"config.data.{name}={getattr(self, name)} must be 0 or more")
 
     def rows(self, split: str, count: int) -> np.ndarray:
-        """Returns the sorted numbers of those of `count` training images that belong to `split`, of
-        a random division by `seed` into "train" and "valid".
+        """Returns the sorted numbers of those of `count` training images that a random division by
+        `seed` puts into `split`, "train" or "valid"; raises `UserError` if either would be empty.
 
         Raises:
           UserError: there are too few for two splits.

@@ -79,7 +79,8 @@ class TfdsImages(Prepared, ImageFiles):
         self, split: str, field: str, of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
         """Reads the images of `split` with the texts that `of` makes of their feature `field`, one
-        image per text; images without a text are skipped, and their number is logged.
+        image per text; skips and counts in the log images without one, and raises `UserError` if
+        all are.
         """
         images, texts, skipped = [], [], 0
         for name, image, value in self._each(split, field):

@@ -58,7 +58,8 @@ class Translated:
 
     def images(self, split: str) -> Labelled:
         """Reads the images of `split` from the other source and returns each, with its label, at a
-        random place of a side x side black image with random clutter.
+        random place of a side x side black image with random clutter; raises `UserError` if one
+        does not fit.
 
         Raises:
           UserError: as `of` does; images that are larger than `side`, or smaller than a piece.

@@ -28,8 +28,9 @@ class Row(NamedTuple):
 
 
 def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]:
-    """Splits each line of a table into cells at the separator ("auto": tabs if any line has one,
-    else blanks) and returns them with line numbers, no cells for a blank line.
+    """Splits each line into cells at the separator ("auto": tabs if any line has one, else blanks)
+    and returns rows with line numbers, no cells for a blank line; `UserError` for an invalid
+    separator.
 
     Args:
       lines: of the file.
@@ -54,9 +55,9 @@ def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]
 
 
 def without_comments(rows: Iterable[Row], tag: int, where: str) -> list[Row]:
-    """Returns the rows of words and blank lines without comments: rows before the first word of a
-    sentence that begin with "#" and have not the width, or no tag, of a word ("#" may be a word).
-    Their number is logged.
+    """Returns the rows without comments, which stand before the first word of a sentence, begin
+    with "#" and lack the number of cells or a tag that words have; logs their number. ("#" may be a
+    word.)
 
     Args:
       rows: words, and blank lines between sentences.
@@ -99,7 +100,8 @@ KINDS = ("string", "large_string", "string_view")
 
 
 def parquet_texts(path: Path, field: str) -> Iterator[str]:
-    """Yields the texts in the column `field` of a Parquet file, read in batches, with "" for null.
+    """Yields the texts in the column `field` of a Parquet file, with "" for null; raises
+    `UserError` if there is no such column of texts or the file is damaged.
 
     Raises:
       UserError: no such column, two of that name, one that holds no text, a damaged file, or
