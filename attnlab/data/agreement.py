@@ -32,7 +32,9 @@ class Agreement(Sized):
     depth: int = 1
 
     def tagged(self, split: str) -> list[Sentence]:
-        """The sentences of `split`."""
+        """Draws the sentences of `split`, each with its tags and heads, all different and none in
+        two splits.
+        """
         draw = random.Random(f"agreement {self.seed} {split}")
         drawn = self.apart(split, lambda: of(grammar.drawn(draw, self.depth)), _text, _text)
         return list(drawn)

@@ -74,7 +74,9 @@ class AskedTexts(Dataset[Row]):
         return Counter(_answers(train))
 
     def encoded(self, given: Sequence[Row], split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Encodes the rows of a split as columns, with its fingerprint and the accuracy of the
+        baselines. See `Dataset.encoded`.
+        """
         more: Callable[..., Mapping[str, float]] = getattr(self.source, "guesses", lambda rows: {})
         baselines = {**guesses(self.prior, _answers(given)), **more(given)}
         columns = encode(self.vocabulary, given)
@@ -122,8 +124,8 @@ def _answers(rows: Sequence[Row]) -> list[str]:
 
 
 def guesses(answers: Counter[str], asked: Sequence[str]) -> dict[str, float]:
-    """The accuracy on the answers `asked` for of a uniform guess among all `answers` of the training
-    split, "chance", and of its most frequent answer, "majority".
+    """Returns the accuracy on the answers `asked` of two baselines: "chance", a uniform guess among
+    all `answers` of the training split, and "majority", its most frequent answer.
     """
     return {
         CHANCE: sum(answer in answers for answer in asked) / len(answers) / len(asked),

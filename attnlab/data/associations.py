@@ -57,7 +57,9 @@ class Associations(Sized):
                 )
 
     def texts(self, split: str) -> list[str]:
-        """The texts of `split`."""
+        """Draws the texts of `split`, alternately keys and values, in "test" of `tested` words if
+        that is set.
+        """
         draw = random.Random(f"associations {self.seed} {SPLITS.index(split)}")
         length = (self.tested or self.length) if split == "test" else self.length
         return [self._text(draw, length) for _ in range(self.count(split))]
@@ -74,6 +76,9 @@ class Associations(Sized):
         return mask
 
     def _text(self, draw: random.Random, length: int) -> str:
+        """Draws the value of every key, and then a text of `length` words, random keys each with
+        its value.
+        """
         values = [string.digits[below(draw, self.values)] for _ in range(self.keys)]
         keys = [below(draw, self.keys) for _ in range(length // 2)]
         return " ".join(f"{string.ascii_lowercase[key]} {values[key]}" for key in keys)

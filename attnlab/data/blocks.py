@@ -73,7 +73,9 @@ class ProcessBatches:
         self._rows = np.arange(process_index * share, (process_index + 1) * share)
 
     def _set_epoch(self, steps: int) -> None:
-        """Sets the number of steps of an epoch, and the shapes that they have; `UserError` for none."""
+        """Sets the number of steps of an epoch and the one shape of their batches; raises
+        `UserError` for 0 steps.
+        """
         if not steps:
             raise UserError("config.data has no text to read")
         self.batches_per_epoch = steps
@@ -236,7 +238,9 @@ def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """The finalizer of MurmurHash3 on uint64: every bit of x changes about half of the result's."""
+    """Returns uint64 numbers mixed by the finalizer of MurmurHash3: every bit of x changes about
+    half of the result's.
+    """
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)
     return x ^ (x >> np.uint64(33))

@@ -93,19 +93,21 @@ class Packed(Sequence[np.ndarray]):
 
     @property
     def lengths(self) -> np.ndarray:
-        """[N] int64."""
+        """Returns the length of each sequence, [N] int64."""
         lengths: np.ndarray = np.diff(self.offsets)
         return lengths
 
     @classmethod
     def of(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> Packed:
-        """The sequences of attributes that are there; nothing is copied."""
+        """Makes a `Packed` from a flat array of ids and its offsets without copying them."""
         made = Packed((), pad)
         made.ids, made.offsets = ids, offsets
         return made
 
     def windows(self, width: int) -> Packed:
-        """The same numbers as sequences of at most `width`: each is cut into as many as it takes."""
+        """Returns the same numbers as sequences of at most `width`, each longer one cut into
+        several consecutive ones.
+        """
         counts = -(-self.lengths // width)
         number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         begins = np.repeat(self.offsets[:-1], counts) + width * number
@@ -150,7 +152,9 @@ class Fixed:
         return len(self.values)
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
+        """Returns the arrays with numbers `rows` [b] as [b,...], with zeros for a row of -1,
+        whatever the `width` of the batch.
+        """
         block: np.ndarray = self.values[self._at(rows)]
         block[rows < 0] = 0
         return block
@@ -176,7 +180,7 @@ class Shared(Fixed):
         return len(self.index)
 
     def _at(self, rows: np.ndarray) -> np.ndarray:
-        """See `Fixed`."""
+        """Returns for each row the position of its array, several rows sharing one. See `Fixed`."""
         places: np.ndarray = self.index[rows]
         return places
 
@@ -208,7 +212,9 @@ class SideBySide:
         return longest
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """Rows [b] as [b,...] or [b,Q,...], each as the other column has it."""
+        """Returns for each row of `rows` [b] its examples of the inner column, as [b,...] or
+        [b,Q,...], only padding for a row of -1.
+        """
         index = np.where((rows < 0).reshape(-1, *[1] * (self.index.ndim - 1)), -1, self.index[rows])
         flat = self.column.block(index.reshape(-1), width)
         return flat.reshape(*index.shape, *flat.shape[1:])
@@ -246,7 +252,7 @@ class Examples:
         return self.columns[name]
 
     def packed(self, name: str) -> Packed:
-        """A column of sequences.
+        """Returns the column `name`, which must be a `Packed` of sequences.
 
         Raises:
           TypeError: it is of another kind.
@@ -263,15 +269,17 @@ class Examples:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How much of the width each example takes: its longest column, ends of texts included;
-        [N], ones where no column has a length.
+        """Returns the length of each example, that of its longest column, ends of texts included,
+        [N]; ones where no column has a length.
         """
         widths = [column.lengths for column in self.columns.values() if column.lengths is not None]
         longer: np.ndarray = np.max(widths, axis=0) if widths else np.ones(len(self), np.int64)
         return longer
 
     def cut(self, width: int) -> Examples:
-        """The examples with their sequences cut, see `Packed.cut`."""
+        """Returns the examples with all sequences shortened to at most `width`; see
+        `Packed.cut`.
+        """
         columns = self.columns.items()
         cut = {name: column.cut(width) for name, column in columns if isinstance(column, Packed)}
         return Examples(**self.columns | cut)
@@ -294,7 +302,9 @@ class Examples:
 
 
 def _column(values: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]) -> Column:
-    """The column of what `Examples` is given."""
+    """Wraps an array as a `Fixed` column and a list of sequences as a `Packed` one; returns a
+    column unchanged.
+    """
     if isinstance(values, np.ndarray):
         return Fixed(values)
     return values if hasattr(values, "block") else Packed(values)  # type: ignore[arg-type,return-value]

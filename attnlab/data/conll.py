@@ -46,7 +46,8 @@ class Conllu(SplitFiles):
     trees: bool = True
 
     def tagged(self, split: str) -> list[Sentence]:
-        """The sentences of `split`.
+        """Reads the file of `split` and returns its sentences, each with words, tags and, with
+        `trees`, heads.
 
         Raises:
           UserError: a file is missing, unreadable, damaged, not UTF-8, or has no sentence; a line

@@ -99,6 +99,7 @@ class Copying(Sized):
         return frozenset(zip(places, range(len(source)), strict=True))
 
     def _ordered(self, items: list[Any]) -> list[Any]:
+        """Returns the items in the configured order: the same, reversed or sorted."""
         if self.order == "sorted":
             return sorted(items)
         return items if self.order == "same" else items[::-1]

@@ -41,12 +41,16 @@ class Spans:
     span: float = 3.0
 
     def noise(self, length: int) -> tuple[int, int]:
-        """The tokens of noise of a text of so many tokens, at least 2, and their spans."""
+        """Returns the number of noise tokens in a text of `length` tokens, at least 2, and the
+        number of spans that they form.
+        """
         noise = min(max(round(length * self.density), 1), length - 1)
         return noise, min(max(round(noise / self.span), 1), noise, length - noise)
 
     def lengths(self, length: int) -> tuple[int, int]:
-        """The tokens of source and target of a text of so many, EOS counted."""
+        """Returns the numbers of tokens, EOS included, of the source and the target of a text of
+        `length` tokens.
+        """
         noise, spans = self.noise(length)
         return length - noise + spans + 1, noise + spans + 1
 
@@ -80,14 +84,16 @@ class Spans:
             )
 
     def marks(self, length: int, rng: np.random.Generator) -> np.ndarray:
-        """Which tokens of a text are noise, [n] bool."""
+        """Draws which tokens of a text of n = `length` tokens are noise, [n] bool."""
         noise, spans = self.noise(length)
         clean = _divided(length - noise, spans, rng)
         both = np.stack([clean, _divided(noise, spans, rng)], axis=1).reshape(-1)
         return np.repeat(np.arange(2 * spans) % 2 == 1, both)
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target of a text [n] of at least 2 tokens, int32."""
+        """Corrupts a text [n] of at least 2 tokens at random and returns its source and its target,
+        int32.
+        """
         noise = self.marks(len(ids), rng)
         return self._replaced(ids, noise), self._replaced(ids, ~noise)
 
@@ -143,13 +149,17 @@ class Corrupted(Batches):
         self.note, self.batches_per_epoch = blocks.note, fields["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "source" and "target"."""
+        """Returns the batch of `step` (from 0), "source" and "target", with noise drawn from (seed,
+        step, row).
+        """
         texts = self._blocks(step)["target"]
         keys = [(self._seed, int(step), self._first + row) for row in range(len(texts))]
         return self._spans.columns(texts, keys, self._raw)
 
 
 def _divided(count: int, parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Lengths of so many parts, none empty, all divisions equally likely, [parts]."""
+    """Draws the lengths of `parts` parts, none empty, that add up to `count`, [parts]; all
+    divisions are equally likely.
+    """
     ends = np.sort(rng.permutation(count - 1)[: parts - 1]) + 1
     return np.diff(np.concatenate([[0], ends, [count]])).astype(np.int64)

@@ -96,7 +96,9 @@ class Dataset(Generic[Row]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """The data of a source that loads them itself; None for any other."""
+        """Returns the data of a source that loads its splits itself; None (as here) for any other
+        source.
+        """
         return None
 
     def checked(self, given: Any, split: str) -> Any:
@@ -112,7 +114,9 @@ class Dataset(Generic[Row]):
         return True
 
     def learn(self, given: Mapping[str, Any]) -> Learned:
-        """What the training split tells, of what was `given`; `learned` has an inherited vocabulary."""
+        """Trains the vocabulary on the training texts, unless one is inherited, and returns what is
+        learned.
+        """
         train = self.texts_of(given["train"])
         vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.of_one)
         return Learned.of_vocabulary(vocabulary)
@@ -212,7 +216,7 @@ class Dataset(Generic[Row]):
         return dataclasses.replace(self, **changed)
 
     def stored(self, split: str) -> Split:
-        """A split that was read."""
+        """Returns the rows, examples, fingerprint and `beside` of a loaded split."""
         parts = self.rows, self.examples, self.fingerprints, self.beside
         return Split(*(part.get(split) for part in parts))  # type: ignore[arg-type]
 
@@ -253,7 +257,9 @@ class Dataset(Generic[Row]):
 
 
 def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str:
-    """SHA-256 (hex) of rows in their order; and of how they are read, if that is to be told."""
+    """Returns the SHA-256 (hex) of rows in their order, after the text `first`, which may say how
+    they are read.
+    """
     digest = hashlib.sha256(first.encode())
     for row in rows:
         digest.update(repr(tuple(row)).encode())

@@ -102,7 +102,9 @@ class Dates(Sized):
 
 
 def _pair(day: int, style: float, case: float) -> Pair:
-    """The date with ordinal `day`, its style and case chosen by two numbers in [0, 1)."""
+    """Returns the (written date, ISO date) of the day with this ordinal; two numbers in [0, 1)
+    select the style and whether it is lower case.
+    """
     date = datetime.date.fromordinal(day)
     styles = FORMATS if date.year in CENTURY else FORMATS[:-1]
     text = "".join(part for _, part in _written(date, styles[int(style * len(styles))]))

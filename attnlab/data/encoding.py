@@ -50,6 +50,9 @@ class Encoder:
     """Chunks of a corpus to ids."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary) -> None:
+        """Stores the corpus and the vocabulary; ids are uint16, or uint32 for more than 65,536
+        pieces.
+        """
         self._corpus, self._vocabulary = corpus, vocabulary
         self._dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self._cache: dict[str, list[int]] = {}
@@ -83,7 +86,9 @@ class Encoder:
             )
 
     def _characters(self, texts: list[str], ended: np.ndarray) -> np.ndarray:
-        """What is cut behind a blank has one more, unless blanks are kept."""
+        """Returns the number of normalized characters of each text, plus one for its end or for the
+        blank that it is cut behind, unless blanks are characters.
+        """
         lengths = np.array([len(self._vocabulary.normalize(text)) for text in texts], np.int64)
         with_blanks = self._vocabulary.settings["kind"] in ("char", TOKENIZER)
         return lengths + (ended if with_blanks else 1)
@@ -136,7 +141,7 @@ class _Worker:
         theirs.close()
 
     def take(self, chunk: Chunk) -> None:
-        """Send the process a chunk; `UserError` where it was killed."""
+        """Sends the child process a chunk; raises `UserError` if the process was killed."""
         try:
             self._pipe.send(chunk)
         except OSError as error:

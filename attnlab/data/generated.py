@@ -113,7 +113,7 @@ def source_within(of: Part, method: str, purpose: str) -> Any:
 
 
 def within(where: str, value: int, least: int, most: int | None = None) -> None:
-    """Refuses a setting out of range.
+    """Raises `UserError` if the setting `where` has a value below `least` or above `most`.
 
     Raises:
       UserError: `value` is below `least` or above `most`.
@@ -129,7 +129,7 @@ def below(draw: random.Random, limit: int) -> int:
 
 
 def split_of(source: str) -> str:
-    """The split that a source text belongs to by its own hash: 90 % are for training, 5 % for
-    validation, 5 % for the test.
+    """Returns the split that a text belongs to by its hash: "train" for 90 %, "valid" and "test"
+    for 5 % each.
     """
     return {0: "valid", 1: "test"}.get(hashlib.sha256(source.encode()).digest()[0] % 20, "train")

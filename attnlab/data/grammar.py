@@ -101,7 +101,7 @@ class Grammar(Sized):
     depth: int = 1
 
     def pairs(self, split: str) -> list[Pair]:
-        """The (source, target) texts of `split`."""
+        """Draws the (source, target) texts of `split`, all different and none in two splits."""
         draw = random.Random(f"grammar {self.seed} {split}")
         sentences = self.apart(split, lambda: drawn(draw, self.depth), _source, _source)
         return [(_source(sentence), _text(target_words(sentence))) for sentence in sentences]
@@ -126,13 +126,15 @@ def _pick(draw: random.Random, items: tuple[int, ...]) -> int:
 
 
 def drawn(draw: random.Random, depth: int) -> Sentence:
-    """A sentence whose relative clauses nest `depth` deep at most."""
+    """Draws a sentence (a tree) whose relative clauses nest at most `depth` deep, with an adverb
+    with probability 0.4.
+    """
     adverb = below(draw, len(ADVERBS)) if draw.random() < 0.4 else None
     return Sentence(_draw_phrase(draw, depth), _draw_clause(draw, depth), adverb)
 
 
 def _draw_clause(draw: random.Random, depth: int) -> Clause:
-    """A drawn verb, with an object if it is transitive."""
+    """Draws a verb, whether it is in the future, and an object if the verb is transitive."""
     verb = below(draw, len(VERBS))
     return Clause(
         verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None
@@ -158,7 +160,9 @@ def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
 
 
 def source_words(sentence: Sentence) -> _Words:
-    """The source side, word by word."""
+    """Returns the words of a sentence in the source language, in order, each with its origin in the
+    tree.
+    """
     words = _source_phrase(sentence.subject, "s") + _source_clause(
         sentence.clause, sentence.subject.plural, "p"
     )
@@ -184,7 +188,9 @@ def _source_phrase(phrase: Phrase, at: str) -> _Words:
 
 
 def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
-    """The words of a clause on the source side, whose subject is one or many."""
+    """Returns the source words of a clause ("will", verb, object), each with its origin, the verb
+    in the number `plural` of its subject.
+    """
     will = [(WILL[0], f"{at}.will")] * clause.future
     form = plural or clause.future  # the plural form is the bare verb
     verb = (VERBS[clause.verb][form], f"{at}.verb")
@@ -243,8 +249,8 @@ def _text(words: _Words) -> str:
 
 
 def read_target(text: str) -> Sentence:
-    """What a target sentence says: the way back, which shows that nothing is lost and checks every
-    agreement.
+    """Parses a text of the target language and returns its sentence, the inverse of `target_words`,
+    which shows that nothing is lost and checks every agreement.
 
     Raises:
       ValueError: not a sentence of the target language, with the word that does not fit.
@@ -321,7 +327,7 @@ class _Reader:
         return None
 
     def _accept_word(self, word: str) -> bool:
-        """Whether the next word is this one, which is then passed."""
+        """Returns whether the next word is this one, and moves behind it if so."""
         matches = self._words[self._next : self._next + 1] == [word]
         self._next += matches
         return matches

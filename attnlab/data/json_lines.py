@@ -48,8 +48,8 @@ class JsonLines(SplitFiles):
 
 
 def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The JSON object of every line of a file that is not blank, each with what an error calls the line;
-    `UserError` for a line that holds none.
+    """Yields the JSON object of every line of a file that is not blank, with the line's name for
+    error messages; raises `UserError` for a line that is no object.
     """
     for number, line in enumerate(read_lines(path), 1):
         if line:
@@ -58,7 +58,7 @@ def objects_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def object_of(line: str, where: str) -> dict[str, Any]:
-    """The JSON object of a line; `UserError` where there is none."""
+    """Parses a line as a JSON object and returns it; raises `UserError` if it is none."""
     record = parse_json(line, where)
     if not isinstance(record, dict):
         raise UserError(f"{where}: {type(record).__name__}, expected an object")
@@ -66,8 +66,8 @@ def object_of(line: str, where: str) -> dict[str, Any]:
 
 
 def text_of(record: dict[str, Any], field: str, where: str) -> str:
-    """The text in a field of the object of a line, white space as single blanks; `UserError` where there
-    is none.
+    """Returns the text in a field of a record, white space as single blanks; raises `UserError` if
+    it is missing, blank or no text.
     """
     value = field_of(record, field, where)
     if not isinstance(value, str) or not value.strip():
@@ -76,7 +76,9 @@ def text_of(record: dict[str, Any], field: str, where: str) -> str:
 
 
 def field_of(record: dict[str, Any], field: str, where: str) -> Any:
-    """What is in a field of the object of a line; `UserError` where it has no such field."""
+    """Returns the value of a field of a record; raises `UserError`, with near names, if there is
+    none.
+    """
     if field not in record:
         raise UserError(f"{where}: no field {field!r}; {nearest(field, record)}")
     return record[field]

@@ -69,7 +69,9 @@ class LabelledTexts(Dataset[Labelled]):
         return (text for texts, _ in train for text in texts)
 
     def encoded(self, given: Sequence[Labelled], split: str) -> Split:
-        """See `Dataset.encoded`, `encode` and `answered`."""
+        """Encodes the labelled texts of a split as columns, by `encode` or, where labels are
+        numbers, by `answered`, with its fingerprint. See `Dataset.encoded`.
+        """
         columns = encode if self.answer is None else functools.partial(answered, answer=self.answer)
         rows = ((*texts, label) for texts, label in given)
         examples = columns(self.learned, given, split)
@@ -168,14 +170,16 @@ def _check_texts(learned: Learned, rows: Sequence[Labelled], split: str) -> None
 
 
 def unlabelled(learned: Learned, texts: Sequence[Sequence[str]]) -> Examples:
-    """The ids of the first texts ("source") and, of pairs, of the second ones ("target"), EOS at
+    """Encodes texts as the column "source", and the second texts of pairs as "target", with EOS at
     the end of each.
     """
     return Examples(**_sides(learned, texts))
 
 
 def _sides(learned: Learned, texts: Sequence[Sequence[str]]) -> dict[str, Packed]:
-    """The columns of `unlabelled`."""
+    """Encodes texts, or pairs of them, and returns the columns "source" and, for pairs, "target".
+    See `unlabelled`.
+    """
     return {
         name: learned.vocabulary.packed(each[side] for each in texts)
         for side, name in enumerate(SIDES[: learned.sentences])

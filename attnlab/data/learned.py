@@ -39,7 +39,7 @@ class VocabularySettings(TwoVocabularies):
 
     @classmethod
     def read(cls, node: Mapping[str, Any] | Node) -> VocabularySettings:
-        """The settings in a config node; what it leaves out has its default.
+        """Returns the settings in a config node, with defaults for what it leaves out.
 
         Raises:
           UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
@@ -122,14 +122,18 @@ class Learned:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of the target, or of all texts."""
+        """Returns the vocabulary of the target, or of all texts; raises `AttributeError` if there
+        is none.
+        """
         if self.target is None:
             raise AttributeError("these data have no vocabulary")
         return self.target
 
     @property
     def both(self) -> tuple[Vocabulary, Vocabulary]:
-        """Those of source and target; one object twice where they are shared."""
+        """Returns the vocabularies of source and target, the same object twice if they are
+        shared.
+        """
         assert self.source is not None
         return self.source, self.vocabulary
 
@@ -139,7 +143,7 @@ class Learned:
         return " x ".join(map(str, self.shape))
 
     def check(self, images: np.ndarray, where: str) -> None:
-        """`UserError` unless the images of a split have the size of those of training."""
+        """Raises `UserError` unless the images have the shape of the training images."""
         if images.shape[1:] != self.shape:
             mine = " x ".join(map(str, images.shape[1:]))
             raise UserError(f"{where} has images of {mine}, the training split of {self.size}")
@@ -177,7 +181,9 @@ class Learned:
         return np.array([numbers.get(label, len(numbers) + 1) for label in labels], np.int32)
 
     def normalised(self, images: Any) -> Any:
-        """Images [N,H,W,C], NumPy's or JAX's, as float32: (x / 255 - mean) / deviation."""
+        """Computes (x / 255 - mean) / deviation, float32, of images x [N,H,W,C] (NumPy's or JAX's)
+        by channel.
+        """
         mean, deviation = (np.asarray(values, np.float32) for values in (self.mean, self.deviation))
         return (images.astype(np.float32) / 255 - mean) / deviation
 
@@ -248,7 +254,7 @@ def has_learned(workdir: Path, parts: Sequence[str]) -> bool:
 
 
 def has_vocabularies(workdir: str | Path) -> bool:
-    """Whether a run has saved its vocabularies in `workdir`, all of them."""
+    """Returns whether a run has saved its vocabularies in `workdir`: the shared one, or both."""
     folder = Path(workdir) / _FOLDER
     return (folder / "shared.json").exists() or all(
         (folder / f"{side}.json").exists() for side in SIDES

@@ -84,6 +84,6 @@ class Lookup(Sized):
         return list(self.apart(split, drawn, lambda example: example[0][0]))
 
     def evidence(self, text: str) -> frozenset[int]:
-        """The place of the pair that is asked for."""
+        """Returns the position of the pair whose key is the last word of the text."""
         *pairs, asked = text.split()
         return frozenset(place for place, pair in enumerate(pairs) if pair[0] == asked)

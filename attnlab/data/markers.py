@@ -46,13 +46,14 @@ class Markers(Sized):
     limits = {"numbers": (2, 100), "words": (2, len(SYLLABLES))}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless 4 <= `shortest` <= `longest`, besides the checks of `Sized`."""
         super().__post_init__()
         if not 4 <= self.shortest <= self.longest:
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits}: expected 4 <= shortest <= longest")
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """The texts of `split`, each with its label."""
+        """Draws the texts of `split`, each with its label, such that no text is in two splits."""
         draw = random.Random(f"markers {self.seed} {split}")
         return list(self.apart(split, lambda: self._drawn(draw), lambda example: example[0][0]))
 

@@ -97,7 +97,7 @@ class Masking:
         return {name: column.astype(np.int32) for name, column in batch.items()}
 
     def _wanted(self, lengths: np.ndarray) -> np.ndarray:
-        """How many tokens of rows of these lengths are to be told, if they have as many."""
+        """Returns the number of tokens to mask in rows of these lengths, if they have as many."""
         wanted = np.maximum(1, np.rint(self.rate * lengths))
         return np.minimum(wanted, self.most) if self.most else wanted
 
@@ -128,7 +128,9 @@ class Masked(Batches):
         self.batches_per_epoch: int = fields["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
-        """The batch of a step: what `Masking` makes of it, and what `begun` keeps."""
+        """Returns the batch of `step`: its texts after a BOS, masked anew by (seed, step, row) as
+        `Masking` does, with the further columns of `begun`.
+        """
         whole = begun(self._batches(step), self._masking.special)
         rows = self._first + np.arange(len(whole["source"]))
         return whole | self._masking(whole["source"], (self._seed, int(step)), rows)
@@ -167,7 +169,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """The finalizer of SplitMix64: every bit of x changes about half of the result's."""
+    """Returns uint64 numbers mixed by the finalizer of SplitMix64: every bit of x changes about
+    half of the result's.
+    """
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -162,7 +162,9 @@ class SentencePairs(ProcessBatches):
         return number if number < low else number + high - low
 
     def _filling(self, start: int, wanted: int) -> int:
-        """Behind the sentences from `start` on that have `wanted` tokens, or end their document."""
+        """Returns the end (exclusive) of the run of sentences from `start` on that has `wanted`
+        tokens or ends with its document.
+        """
         stop = int(np.searchsorted(self._document, self._document[start], "right"))
         held = np.cumsum(self._long[start : min(stop, start + max(wanted, 1))])
         return start + min(len(held), int(np.searchsorted(held, wanted)) + 1)
@@ -173,6 +175,8 @@ class SentencePairs(ProcessBatches):
 
 
 def _cut(tokens: np.ndarray, length: int, drawn: float) -> np.ndarray:
-    """So many of the tokens; of those that are too many any number is at the front."""
+    """Returns `length` consecutive ones of the tokens; `drawn` in [0, 1) decides how many of the
+    others are cut off at the front.
+    """
     front = int(drawn * (len(tokens) - length + 1))
     return tokens[front : front + length]

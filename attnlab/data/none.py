@@ -13,7 +13,7 @@ class NoData:
     """Nothing: whatever reads it is told what to add."""
 
     def texts(self, split: str) -> NoReturn:
-        """Raises `UserError`."""
+        """Raises `UserError`, which says how to name data."""
         raise UserError(
             f"this run names no data, so there is no {split} split; add --config.data=text"
             " --config.data.directory=FOLDER (of pairs --config.data=table)"

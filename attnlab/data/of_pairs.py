@@ -32,7 +32,9 @@ class OneSide:
     parts: ClassVar = {"of": SOURCES}
 
     def texts(self, split: str) -> list[str]:
-        """The texts of `split`; raises `UserError` as `of` does, and where `of` has no pairs."""
+        """Returns the source or the target texts of `split` of the other source; raises `UserError`
+        as that does, or if it has no pairs.
+        """
         pairs = pairs_of(self.of, split, "of which one side could be taken")
         return [pair[self.side == "target"] for pair in pairs]
 
@@ -53,7 +55,9 @@ class Prefixed:
     parts: ClassVar = {"of": SOURCES}
 
     def pairs(self, split: str) -> list[Pair]:
-        """The pairs of `split`; raises `UserError` as `of` does, and where `of` has no pairs."""
+        """Returns the pairs of `split` of the other source, with `prefix` before each source text;
+        raises `UserError` as that does, or if it has no pairs.
+        """
         pairs = pairs_of(self.of, split, "whose sources could get a prefix")
         return [(self.prefix + text, target) for text, target in pairs]
 
@@ -148,6 +152,8 @@ class Joined:
 
 
 def pairs_of(of: Part, split: str, purpose: str) -> list[Pair]:
-    """The pairs of a split of the source in the field `of` of another; `UserError` where it has none."""
+    """Returns the pairs of a split of the source that the field `of` names; raises `UserError` if
+    that has no pairs.
+    """
     pairs: list[Pair] = source_within(of, "pairs", purpose).pairs(split)
     return pairs

@@ -68,8 +68,8 @@ class Windows:
     question: int
 
     def begins(self, length: int, room: int) -> range:
-        """Where the windows of `room` tokens begin in a passage of `length`; the last is the first
-        that reaches its end.
+        """Returns the first positions of the windows of `room` tokens in a passage of `length`; the
+        last is the first that reaches its end.
         """
         further = -(-max(length - room, 0) // self.stride)
         return range(0, (further + 1) * self.stride, self.stride)
@@ -138,8 +138,8 @@ def encode(
     windows: Windows | None = None,
     units: Units = "words",
 ) -> Examples:
-    """Questions as columns "source", "types", "words", "span" and "question"; see above. Passages
-    are whole if there are no `windows`.
+    """Encodes questions with their passages as the columns "source", "types", "words", "span" and
+    "question", see above. Passages are whole if there are no `windows`.
     """
     return to_examples(vocabulary, read(vocabulary, questions, units), questions, windows)
 
@@ -183,7 +183,9 @@ def _asked_of(row: Read, windows: Windows | None) -> np.ndarray:
 
 
 def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
-    """The first and the last piece of an answer, among the passage's; None where it touches none."""
+    """Returns the positions, in the passage's ids, of the first and the last piece of an answer
+    that begins at character `begin`; None if no piece covers it.
+    """
     touched = (row.places[:, 0] < begin + len(text)) & (row.places[:, 1] > begin)
     inside = np.flatnonzero(touched) + 1
     places = np.flatnonzero(np.isin(row.numbers, inside[[0, -1]])) if len(inside) else inside
@@ -222,8 +224,8 @@ def unreachable(
 
 
 def normal(text: str) -> list[str]:
-    """The words of a text in lower case, without signs and articles, as the evaluation of SQuAD has
-    them.
+    """Returns the words of a text in lower case, without punctuation and articles, as the
+    evaluation of SQuAD compares them.
     """
     plain = "".join(sign for sign in text.lower() if sign not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", plain).split()

@@ -75,7 +75,9 @@ class Prepared:
             yield tuple(_named(_within(record, name), features[name]) for name in names)
 
     def nothing(self, split: str, wanted: str) -> UserError:
-        """The error for a split that has none of what is wanted."""
+        """Returns (does not raise) a `UserError` for a split that has no record of what is
+        wanted.
+        """
         where = f"config.data.{split}={getattr(self, split)!r}"
         return UserError(f"{where}: {self.title()} has no {wanted} there")
 
@@ -280,8 +282,8 @@ def _within(record: Mapping[str, Any], name: str) -> Any:
 
 
 def _named(value: Any, feature: Any) -> Any:
-    """The name of a class where a feature numbers classes, "" for a number below 0 (what has no
-    label); else the value.
+    """Returns the class name of a number where the feature has class names ("" for a number below
+    0, no label); any other value unchanged.
     """
     if not hasattr(feature, "int2str") or np.ndim(value):
         return value

@@ -160,7 +160,7 @@ def prepare(
 
 
 def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
-    """A vocabulary learned from a sample of the corpus, which is noted."""
+    """Trains a vocabulary on a sample of the corpus and returns it, after a line to `note`."""
     assert isinstance(asked.vocabulary, dict)
     note(f"learning the vocabulary from at most {asked.sample} MiB of text")
     return Vocabulary.train(sample(asked.corpus, asked.sample * 2**20), **asked.vocabulary)

@@ -76,7 +76,7 @@ def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def _of(entry: Mapping[str, Any], field: str, kind: type = str) -> Any:
-    """A field of an object of SQuAD; `TypeError` where it is of another kind."""
+    """Returns a field of a JSON object; raises `TypeError` unless it is of type `kind`."""
     if type(value := entry[field]) is not kind:
         raise TypeError(f"{field} is {str(value)[:40]!r}")
     return value

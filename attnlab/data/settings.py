@@ -106,7 +106,9 @@ class Buckets(Batch):
     buckets: tuple[int, ...] = setting("the widths of batches in tokens, increasing")
 
     def positions(self, parts: int) -> int:
-        """See `AnyBatch`; each part has a row."""
+        """Returns the largest number of positions (rows x width) of a batch; of a size in tokens at
+        least one row for each part. See `AnyBatch`.
+        """
         if self.unit == "tokens":
             return max(self.size, parts * self.max_length)
         return super().positions(parts)
@@ -117,7 +119,7 @@ class Buckets(Batch):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `batching.TrainBatches` that these settings are."""
+        """Returns these settings as arguments of `batching.TrainBatches`."""
         names = ("size", "unit", "buckets", "max_length")
         return {name: getattr(self, name) for name in names}
 

@@ -51,6 +51,7 @@ class Ids:
     dtype = np.dtype(np.int32)
 
     def __init__(self, folder: Path, index: Index, begin: int, end: int) -> None:
+        """Stores the folder and the stretch of ids to read; no file is opened yet."""
         self._folder, self._dtype, self._length = folder, np.dtype(index.dtype), index.length
         self._begin, self._size = begin, end - begin
         self._files: list[np.ndarray | None] = [None] * len(index.shards)
@@ -159,7 +160,9 @@ class Stored(Packed):
         return np.concatenate([part for _, part in self._of_documents(1, np.int64)])
 
     def _of_documents(self, column: int, dtype: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Shard by shard: the number of ids before it, and a column for these documents."""
+        """Yields for each shard the number of ids before it and one column (0: ends, 1: characters)
+        for these documents in it.
+        """
         for number, ends in enumerate(self._ends):
             low, high = np.clip(self._range - self._before[number], 0, len(ends)).tolist()
             yield number * self._length, ends[low:high, column].astype(dtype)
@@ -189,6 +192,7 @@ class Decoded(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Decodes document `index` to its text, or for a slice those of its documents."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self._vocabulary.decode(self._ids[index])
@@ -198,7 +202,9 @@ class StoredTexts(Texts):
     """`Texts` whose ids are on disk, and whose texts are made from them; `beside` has the counts."""
 
     def about(self, split: str) -> str:
-        """See `Texts.about`; and the vocabulary, which the config does not decide."""
+        """Returns one line of text about a split: its size, and the kind and size of the shards'
+        vocabulary, which the config does not decide. See `Texts.about`.
+        """
         kind = self.vocabulary.settings["kind"]
         return f"{super().about(split)}, the shards' vocabulary: {kind}, {self.vocabulary.size:,}"
 
@@ -207,7 +213,9 @@ class StoredTexts(Texts):
         return dict(self.beside[split])
 
     def characters(self, split: str) -> np.ndarray:
-        """See `Texts.characters`."""
+        """Returns the number of characters of each document of a split, as stored. See
+        `Texts.characters`.
+        """
         stored = self.ids[split]
         assert isinstance(stored, Stored)
         return stored.characters
@@ -296,7 +304,9 @@ class Shards(SplitFiles):
 
 
 def in_parts(ids: Any) -> Iterator[np.ndarray]:
-    """An array [N], or what can be sliced like one, in parts that fit in memory."""
+    """Yields an array [N], or what can be sliced like one, in consecutive parts of at most
+    `AT_ONCE`.
+    """
     for begin in range(0, len(ids), AT_ONCE):
         yield ids[begin : begin + AT_ONCE]
 

@@ -80,6 +80,7 @@ class Spelling(Sized):
     syllables: int = 3
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `syllables` is below 1, besides the checks of `Sized`."""
         super().__post_init__()
         if self.syllables < 1:
             raise UserError(f"config.data.syllables={self.syllables} must be 1 or more")
@@ -151,8 +152,8 @@ def pronounce(word: str) -> list[tuple[str, list[str]]]:
 
 
 def _word(draw: random.Random, most: int) -> str:
-    """One to `most` syllables, each of an onset, a nucleus and a coda; one word in four ends in
-    "e".
+    """Draws a word of one to `most` syllables, each of an onset, a nucleus and a coda; one word in
+    four gets an "e" at its end.
     """
     count = 1 + below(draw, most)
     kinds = (_ONSETS, _NUCLEI, _CODAS) * count

@@ -115,6 +115,9 @@ class Turns(ProcessBatches):
         where = np.repeat(lane, steps), np.repeat(begin, steps) + within
 
         def table(values: np.ndarray) -> np.ndarray:
+            """Places one value per step of each text at its (lane, step) and returns the rows of
+            this process, zeros elsewhere.
+            """
             every = np.zeros((size, longest), np.int64)
             every[where] = values
             return every[self._rows]
@@ -212,7 +215,9 @@ class Apart(TrainBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step`: "source" and "target" [b,L], "fresh" [b] ones."""
+        """Returns this process's rows of the batch of `step`, whole texts or windows: "source" and
+        "target" [b,L], "fresh" [b] ones.
+        """
         batch = super().__call__(step)
         return {**batch, "fresh": np.ones(len(batch["source"]), np.int32)}
 
@@ -235,9 +240,9 @@ def lanes(
 
 
 def begun(ids: Packed, special: Special = OURS, window: int | None = None) -> Examples:
-    """What is read ("source") and what is predicted ("target") of each text: BOS and all but the
-    last of its ids, and all of them. In windows of so many tokens each one but the first of a text
-    begins with the id before it, as a row of `blocks.Blocks` does.
+    """Returns the examples of texts with "target", all ids of each text, and "source", BOS and all
+    but the last of them. In windows of so many tokens each one but the first of a text begins with
+    the id before it, as a row of `blocks.Blocks` does.
     """
     read = np.append([first_of("apart", special)], ids.ids[:-1]).astype(np.int32)
     read[ids.offsets[:-1]] = first_of("apart", special)

@@ -140,7 +140,7 @@ def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
 
 
 def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
-    """The ids of every word of every text; a word that has none is unknown.
+    """Returns the ids of every word of every text; a word without a piece gets the unknown one.
 
     A word behind another is cut as it is behind a blank, which matters to tokenizers that count
     the blank to the word.

@@ -48,7 +48,8 @@ class Tfds(Prepared):
         return 2 if self.target else 1
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The (source, target) texts of `split`. Never downloads.
+        """Reads the (source, target) texts of `split`, without pairs that have a blank side. Never
+        downloads. Never downloads.
 
         Raises:
           UserError: unknown dataset, split or feature (with near names), or a dataset that is not
@@ -60,7 +61,8 @@ class Tfds(Prepared):
         return [(source, target) for source, target in read]
 
     def texts(self, split: str) -> list[str]:
-        """The texts of the feature `source` in `split`. Never downloads.
+        """Reads the texts of the feature `source` in `split`; raises `UserError` if all are blank.
+        Never downloads.
 
         Raises:
           UserError: as for `pairs`.
@@ -107,7 +109,9 @@ class Tfds(Prepared):
         return complete
 
     def _read(self, split: str, *fields: str) -> Iterator[tuple[str, ...]]:
-        """The texts that these fields name, of every record of `split`."""
+        """Yields from every record of `split` the texts of the features that the settings `fields`
+        name.
+        """
         names = [getattr(self, field) for field in fields]
         for values in self.each(split, *fields):
             yield tuple(map(as_text, values, names))

@@ -55,6 +55,7 @@ class Prompt(str):
     shown: str
 
     def __new__(cls, line: str, ids: list[int], shown: str) -> Prompt:
+        """Makes a str of the line and stores its ids and what is shown before the answer."""
         made = super().__new__(cls, line)
         made.ids, made.shown = ids, shown
         return made
@@ -158,7 +159,7 @@ class Adopted(Vocabulary):
         return {"content": self.content, "special": special, "size": self.size, **more}
 
     def normalize(self, text: str) -> str:
-        """`text` as the tokenizer sees it."""
+        """Returns a text as the tokenizer's normalizer changes it, or unchanged if it has none."""
         normalizer = self._tokenizer.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
@@ -224,13 +225,15 @@ class Adopted(Vocabulary):
         return text + whole[len(part) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """See `Vocabulary.tokens`; a piece that is no whole character by itself is shown as the
-        tokenizer stores it.
+        """Returns one readable piece per id, as the tokenizer stores it if it is no whole
+        character. See `Vocabulary.tokens`.
         """
         return [self._shown(int(index)) for index in ids]
 
     def _written(self, ids: Iterable[int]) -> list[int]:
-        """Those before the end, without what is no text."""
+        """Returns the ids before the first one that ends a text, without padding and opening
+        ids.
+        """
         silent = {self.special.pad, self.special.bos, *self.special.front}
         text = takewhile(lambda index: index not in self.special.ending, map(int, ids))
         return [index for index in text if index not in silent]
@@ -251,7 +254,9 @@ class Adopted(Vocabulary):
         return {index: self._pieces[index] for index in indices if self._pieces[index]}
 
     def _names(self, written: Callable[[str], str] = '"{}"'.format) -> str:
-        """A regular expression of what spells special tokens, as text or `written` as JSON."""
+        """Returns a regular expression that matches the text of any special token, or what
+        `written` makes of it, such as JSON.
+        """
         names = sorted(self._specials.values(), key=len, reverse=True)
         return "|".join(re.escape(written(name)[1:-1]) for name in names) or "(?!)"
 
@@ -277,6 +282,9 @@ class Adopted(Vocabulary):
         return _made(text)
 
     def _shown(self, index: int) -> str:
+        """Returns the text of one id with visible blanks, or its piece if it is no whole character
+        by itself.
+        """
         piece = self._pieces[index] if 0 <= index < self.size else ""
         text = str(self._tokenizer.decode([index], skip_special_tokens=False)) if piece else ""
         whole = text and "\ufffd" not in text and "\u2581" not in piece
@@ -304,7 +312,7 @@ def _ids(tokenizer: Tokenizer) -> int:
 
 
 def _beside(path: Path, name: str) -> dict[str, Any]:
-    """The object in a file beside another; {} where there is none."""
+    """Reads the JSON object in the file `name` beside another file; returns {} if there is none."""
     node: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
     return node
 
@@ -329,7 +337,9 @@ def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token(names: Mapping[str, Any], name: str) -> str | None:
-    """A special token as `tokenizer_config.json` names it."""
+    """Returns the text of a special token such as "eos" from `tokenizer_config.json`; None if it
+    has none.
+    """
     token = names.get(f"{name}_token")
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
@@ -369,6 +379,9 @@ def _special(
     second = (path.parent / GENERATION, _beside(path, GENERATION))
 
     def of(name: str) -> int | None:
+        """Returns the id of a special token, from the model's files or by its name; None if there
+        is none.
+        """
         if ids := ids_at(f"{name}_token_id", first, second):
             return ids[0]
         token = _token(names, name)

@@ -179,8 +179,8 @@ class Vocabulary:
         return cls(_learned(texts, kind, size, min_frequency, lowercase), settings)
 
     def normalize(self, text: str) -> str:
-        """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single
-        blanks (all kinds but char).
+        """Returns a text as the vocabulary reads it: NFC, lower-cased if so trained, white space as
+        single blanks (all kinds but char).
         """
         return str(self._tokenizer.normalizer.normalize_str(_spaced(text, self.settings["kind"])))
 
@@ -215,21 +215,23 @@ class Vocabulary:
         return list(self._tokenizer.encode_batch(units, add_special_tokens=False))
 
     def _units(self, text: str) -> list[str]:
-        """What can be encoded on its own: words, or the characters of the normalized text."""
+        """Splits a text into the units that are encoded separately: words, or for kind "char" the
+        characters of the normalized text.
+        """
         char = self.settings["kind"] == "char"
         return list(self.normalize(text)) if char else _spaced(text, "word").split()
 
     def packed(self, texts: Iterable[str], front: Sequence[int] = ()) -> Packed:
-        """The ids of all texts, each with EOS at its end and `front` before it, as a column of
-        examples.
+        """Encodes texts as one column of examples, each text with the ids `front` before it and EOS
+        at its end.
         """
         begin, ids = np.array(front, np.int32), self.encode_stream(texts, end=(self.special.eos,))
         rows = (np.concatenate([begin, text_ids]) for text_ids in ids) if len(begin) else ids
         return Packed(rows, pad=self.special.pad)
 
     def encode_words(self, texts: Iterable[Sequence[str]]) -> list[list[np.ndarray]]:
-        """The ids of every word of every text, each cut as it stands; a word that has no piece is
-        unknown.
+        """Encodes every word of every text on its own and returns its ids, the unknown id for a
+        word without a piece.
         """
         texts, unknown = list(texts), np.array([self.special.unk or 0], np.int32)
         encoded = self.encode_stream(chain.from_iterable(texts))
@@ -256,14 +258,14 @@ class Vocabulary:
         return _spaced("".join(pieces), self.settings["kind"])
 
     def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
-        """A text, whose ids are `prompt`, as it stands, and behind it that of the ids `more`, with
-        a blank between words.
+        """Returns a text, whose ids are `prompt`, followed by the text of the ids `more`, with a
+        blank between words.
         """
         text = text if self.settings["kind"] == "char" else text.rstrip()
         return text + self.decode([*prompt, *more])[len(self.decode(prompt)) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """One readable piece per id, specials included, for the axes of a picture (a blank
+        """Returns one readable piece per id, specials included, for the axes of a picture (a blank
         character is shown as U+2423).
         """
         pieces = (self._pieces[int(index)] for index in ids)
@@ -271,14 +273,16 @@ class Vocabulary:
 
     @property
     def marks(self) -> Marks:
-        """The pieces of the special ids, as `tokens` shows them."""
+        """Returns the pieces of the special ids, those without text and the unknown one, as
+        `tokens` shows them.
+        """
         special = self.special
         ids = {special.pad, special.bos, *special.ending} & set(range(self.size))
         unknown = None if special.unk is None else self.tokens([special.unk])[0]
         return Marks(frozenset(self.tokens(sorted(ids))), unknown)
 
     def to_json(self) -> dict[str, Any]:
-        """What `save` writes beside the settings."""
+        """Returns the tokenizer as a dict for JSON, which `save` writes beside the settings."""
         content: dict[str, Any] = json.loads(self._tokenizer.to_str())
         return content
 
@@ -373,7 +377,7 @@ def _untrained(kind: str, lowercase: bool) -> Tokenizer:
 
 
 def _spaced(text: str, kind: str) -> str:
-    """White space, and the mark itself, as single blanks, which the mark then stands for; kind
-    `char` keeps both as they are.
+    """Returns a text with white space, and the mark itself, as single blanks, which the mark then
+    stands for; for kind "char" unchanged.
     """
     return text if kind == "char" else " ".join(text.replace(MARK, " ").split())

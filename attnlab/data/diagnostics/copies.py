@@ -39,7 +39,9 @@ class InARow:
     group = "length"
 
     def asked(self, split: str) -> list[Row]:
-        """The pairs of `split`, a row each."""
+        """Reads the pairs of `split` from the other source and makes a row of each, whose answers
+        are its target words.
+        """
         return [
             _row(source.split(), target.split())
             for source, target in made(SOURCES, self.of)().pairs(split)
@@ -47,7 +49,9 @@ class InARow:
 
 
 def _row(source: list[str], target: list[str]) -> Row:
-    """Source words, "=" and target words in a row that asks for each target word and the end."""
+    """Returns the row of source words, "=" and target words, whose answers are each target word at
+    the word before it and "." at the last.
+    """
     answers = ("",) * len(source) + (*target, END)
     return Row((*source, SAY, *target), answers, (len(source),) * (len(target) + 1))
 
@@ -133,6 +137,7 @@ class Induction(Drawn):
     limits = {"length": (2,), "tested": (0,), "symbols": (2,)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `tested` is 1, besides the checks of `Sized`."""
         super().__post_init__()
         if self.tested:
             within("tested", self.tested, 2)

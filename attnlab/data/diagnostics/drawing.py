@@ -23,7 +23,7 @@ class Drawn(Sized):
         raise NotImplementedError
 
     def asked(self, split: str) -> list[Row]:
-        """The texts of `split`.
+        """Draws the rows of `split`, no text of which is in two splits.
 
         Raises:
           UserError: there are too few different texts to keep the splits apart.

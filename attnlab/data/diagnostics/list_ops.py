@@ -93,7 +93,9 @@ class ListOps(Drawn):
         return applied(operator, values)
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
-        """The accuracy of the baseline "operator in front", see the docstring of the class."""
+        """Returns the accuracy of the baseline "operator in front", which answers what is most
+        frequent in these rows for the first word.
+        """
         tally: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
             tally[row.words[0]][row.answers[-1]] += 1

@@ -85,6 +85,7 @@ class MultiQueryRecall(Drawn):
             within("symbols", self.symbols, 2 * pairs + 2 * self.noise)
 
     def _sizes(self, split: str) -> tuple[int, int]:
+        """Returns the numbers of words and of pairs of a text of `split`."""
         if split != "test":
             return self.length, self.pairs
         return self.tested_length or self.length, self.tested_pairs or self.pairs
@@ -118,8 +119,8 @@ class MultiQueryRecall(Drawn):
         return Row(tuple(words), tuple(answers), tuple(asked[at] for at in sorted(asked)))
 
     def _gaps(self, draw: random.Random, space: int, count: int) -> list[int]:
-        """`count` different places, drawn one after another by weight: the smallest of exponential
-        variables with these rates.
+        """Draws `count` different numbers below `space` by weight, in random order: the indices of
+        the smallest of exponential variables with these rates.
         """
         rates = (self.power * place ** (self.power - 1.0) for place in range(1, space + 1))
         waits = [-math.log(1.0 - draw.random()) / rate for rate in rates]
@@ -127,7 +128,7 @@ class MultiQueryRecall(Drawn):
         return draw.sample(chosen, count)
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
-        """The accuracy of a guess among the values of the text."""
+        """Returns the expected accuracy of a random guess among the values of the text."""
         asked = [sum(map(bool, row.answers)) for row in rows]
         return {"a value of the text": len(rows) / sum(asked)}
 

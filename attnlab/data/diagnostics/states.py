@@ -51,6 +51,9 @@ class StateTracking(Drawn):
     limits = {"length": (1,), "tested": (0,)}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `order` is out of range for the kind of group, besides the checks
+        of `Sized`.
+        """
         super().__post_init__()
         if self.of != "parity":
             within("order", self.order, 2 if self.of != "alternating" else 3, _LARGEST[self.of])
@@ -86,6 +89,6 @@ def products(of: Kind, order: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _even(permutation: tuple[int, ...]) -> bool:
-    """Whether it is a product of an even number of exchanges."""
+    """Returns whether a permutation is even, a product of an even number of transpositions."""
     pairs = itertools.combinations(permutation, 2)
     return sum(first > second for first, second in pairs) % 2 == 0

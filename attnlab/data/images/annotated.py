@@ -92,7 +92,9 @@ class AnnotatedData(Pictures[Row]):
     ground: ClassVar[tuple[str, ...]] = ()
 
     def learn(self, given: Mapping[str, Boxed | Segmented]) -> Learned:
-        """See `Dataset.learn`."""
+        """Returns the shape, mean and deviation of the training images, and the classes, `ground`
+        first. See `Dataset.learn`.
+        """
         train = given["train"]
         return Learned().with_images(train.images, (*self.ground, *train.classes))
 

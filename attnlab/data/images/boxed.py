@@ -32,7 +32,9 @@ class BoxedData(AnnotatedData[Judged]):
     such_as = "scenes or coco_boxes"
 
     def about(self, split: str) -> str:
-        """See `Pictures.about`, and how many objects there are."""
+        """Returns one line of text about a split: the number and size of images, and the numbers of
+        classes and objects. See `Pictures.about`.
+        """
         labels = self.labels(split)
         counts = (labels > 0).sum(axis=1)
         return super().about(split) + f"; {counts.sum():,} objects, up to {self.most(split)} of one"

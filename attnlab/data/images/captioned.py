@@ -44,13 +44,17 @@ class CaptionData(Dataset[str]):
         return given
 
     def learn(self, given: Mapping[str, Captioned]) -> Learned:
-        """See `Dataset.learn`."""
+        """Trains the vocabulary on the training captions and computes the shape, mean and deviation
+        of the images. See `Dataset.learn`.
+        """
         images, captions, _ = given["train"]
         vocabulary = Vocabulary.train(captions, **self.settings.of_one)
         return Learned(target=vocabulary).with_images(images)
 
     def encoded(self, given: Captioned, split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Encodes a split as the columns "source" (images) and "target" (ids of captions); raises
+        `UserError` if the images differ in shape from training. See `Dataset.encoded`.
+        """
         images, captions, shown = given
         self.learned.check(images, self.where(split))
         examples = encoded(self.vocabulary, images, captions)
@@ -137,7 +141,9 @@ def _lines(path: Path) -> list[tuple[str, str, str]]:
 
 
 def _cells(line: str, where: str) -> tuple[str, str]:
-    """Name of the image and caption of a line of a table; `UserError` where one is blank."""
+    """Splits a line at the first tab into the image name and the caption; raises `UserError` if one
+    is blank.
+    """
     name, _, caption = (part.strip() for part in line.partition("\t"))
     if not name or not caption:
         raise UserError(f"{where}: expected 'file TAB caption', both not empty")

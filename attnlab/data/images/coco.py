@@ -47,7 +47,9 @@ class _Coco(ImageFiles):
     test: str = "val2017"
 
     def _paths(self, split: str) -> tuple[Path, Path]:
-        """Of a split: the file of its annotations, and the folder of its images."""
+        """Returns the annotation file and the image folder of a split, those of training where
+        validation has none.
+        """
         name = {"train": self.train, "valid": self.valid or self.train, "test": self.test}[split]
         path = find_file(self.directory, f"annotations/{self.kind}_{name}.json")
         return path, expanded(self.directory) / name
@@ -231,7 +233,9 @@ def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
 
 
 def _id_of(entry: Mapping[str, Any], what: str, names: Mapping[Any, str], where: str) -> Any:
-    """The id of an image or a category in an annotation; `UserError` where the file has no such one."""
+    """Returns the image or category id of an annotation; raises `UserError` if the file has no such
+    image or category.
+    """
     key = _field(entry, f"{what}_id", where)
     if key not in names:
         raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
@@ -239,7 +243,9 @@ def _id_of(entry: Mapping[str, Any], what: str, names: Mapping[Any, str], where:
 
 
 def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str]]:
-    """Each entry with what to call it in an error; `UserError` for one that is no object."""
+    """Returns each entry of a list with its name for error messages; raises `UserError` if one is
+    no object.
+    """
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, Mapping):
             raise UserError(f"{what} {number} is {entry!r}; expected an object")
@@ -247,7 +253,7 @@ def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
-    """A field that is a number or a text; `UserError` for any other."""
+    """Returns a field of an entry; raises `UserError` unless it is a whole number or a text."""
     if type(entry.get(name)) not in (int, str):  # true and false are no numbers here
         raise UserError(f"{where} has no {name!r}, a number or a text")
     return entry[name]

@@ -144,7 +144,7 @@ def with_channels(images: np.ndarray) -> np.ndarray:
 
 
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file by name.
+    """Reads a .npz file and returns its arrays by name.
 
     Raises:
       UserError: it is damaged, or no such file.
@@ -156,7 +156,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
 
 
 def array_of(arrays: dict[str, np.ndarray], path: Path, name: str) -> np.ndarray:
-    """One of them; `UserError` where there is none of this name."""
+    """Returns the array of this name; raises `UserError`, with near names, if the file has none."""
     if name not in arrays:
         raise UserError(f"{path} has no array {name!r}; {nearest(name, arrays)}")
     return arrays[name]

@@ -54,8 +54,8 @@ class ImageFiles(HeldOut):
         return read_image(path, self.side, self.grey)
 
     def place(self, split: str) -> tuple[Path, bool]:
-        """The folder of a split, that of training if there is none for validation, and whether
-        there is one.
+        """Returns the folder of a split (that of training if there is none for validation), and
+        whether a folder for validation exists.
         """
         root = expanded(self.directory)
         own = (root / "valid").is_dir()
@@ -97,7 +97,9 @@ class ImageFolder(ImageFiles):
 
     @property
     def shape(self) -> Shape | None:
-        """See `ImageFiles.shape`."""
+        """Returns the shape (H, W, C) of every image as the settings resize it; None if that is
+        known only after reading. See `ImageFiles.shape`.
+        """
         if self.side or not self.resize:
             return super().shape
         return (*self.resize, 1 if self.grey else 3)  # type: ignore[return-value]
@@ -121,7 +123,7 @@ class ImageFolder(ImageFiles):
         return image[above : above + self.side, before : before + self.side]
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with the name of its folder.
+        """Reads the images of `split`, resized, each labelled with the name of its folder.
 
         Raises:
           UserError: no folder for the split or no class in it, a class without an image, a file
@@ -167,8 +169,8 @@ def read_images(
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The image files that lie in a folder, in the order of their names; `UserError` where there is
-    no such folder.
+    """Returns the PNG and JPEG files in a folder, hidden ones excluded, sorted by name; raises
+    `UserError` if there is no such folder.
     """
     check_folder(folder)
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
@@ -176,7 +178,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def check_folder(folder: Path) -> None:
-    """`UserError` where there is no such folder."""
+    """Raises `UserError`, with near names, if there is no such folder."""
     if not folder.is_dir():
         here = HERE if folder.parent == Path() else ""
         raise UserError(f"cannot find the folder {folder}{here}; {alike(folder)}")

@@ -39,7 +39,9 @@ class Pictures(Dataset[Row]):
         return len(self.examples[split])
 
     def about(self, split: str) -> str:
-        """Number, size and classes, in a line."""
+        """Returns one line of text about a split: the number and size of its images, and the number
+        of classes.
+        """
         count, learned = self.size(split), self.learned
         return f"{count:,} images of {learned.size}; {len(learned.classes)} classes"
 
@@ -105,7 +107,9 @@ class ImageData(Pictures[str]):
         return self.examples[split]["label"].block(np.arange(self.size(split)), 1) - 1
 
     def about(self, split: str) -> str:
-        """Number, size and classes, in a line."""
+        """Returns one line of text about a split: the number and size of images, the number of
+        classes, and the smallest and largest number of images of one.
+        """
         counts = np.bincount(self.labels(split), minlength=len(self.learned.classes))
         return f"{super().about(split)} of {counts.min():,} to {counts.max():,}"
 
@@ -179,7 +183,7 @@ class HeldOut:
 
 
 def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
-    """SHA-256 (hex) of images and labels in their order."""
+    """Returns the SHA-256 (hex) of images and labels in their order."""
     digest = hashlib.sha256(repr((images.shape, list(labels))).encode())
     for begin in range(0, len(images), PART):
         digest.update(images[begin : begin + PART].tobytes())
@@ -187,7 +191,7 @@ def fingerprint(images: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def check_images(images: np.ndarray, where: str) -> None:
-    """`UserError` unless these are images, and at least one."""
+    """Raises `UserError` unless these are images, uint8 [N,H,W,C], and at least one."""
     if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
         raise UserError(
             f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C], N at least 1"
@@ -208,6 +212,8 @@ def classes_of(labels: Iterable[str]) -> list[str]:
 
 
 def _in_order(label: str) -> tuple[bool, int, str]:
-    """Numbers by size, before names by the alphabet."""
+    """Returns the sort key of a label, by which numbers are sorted by value, and before names,
+    which are sorted by alphabet.
+    """
     number = label.isascii() and label.isdecimal() and len(label) < 19
     return not number, int(label) if number else 0, label

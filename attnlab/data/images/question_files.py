@@ -164,7 +164,9 @@ class ImageQuestions(SplitFiles):
         return Asked(questions, lambda: _read(files, self.side, self.grey))
 
     def _sides(self, name: str, where: str) -> tuple[int, int]:
-        """Height and width of an image file; `UserError` for one that is to be turned."""
+        """Returns the height and width of an image file; raises `UserError` if its EXIF orientation
+        turns it.
+        """
         path = expanded(self.directory) / name
         with opened(path, f"{path} ({where})") as image:
             check_upright(image, str(path))
@@ -196,7 +198,7 @@ class ImageQuestions(SplitFiles):
 
 
 def _is_box(value: Any) -> bool:
-    """Whether this is a box: four numbers, the last two above 0."""
+    """Returns whether a value is a box: a list of four numbers, the last two above 0."""
     numbers = isinstance(value, list) and all(type(side) in (int, float) for side in value)
     return numbers and len(value) == 4 and min(value[2:]) > 0
 
@@ -219,7 +221,9 @@ def _listed(path: Path) -> list[tuple[str, str, int]]:
 
 
 def _row(row: Any, where: str) -> tuple[str, str, int]:
-    """A row of a JSON list, checked to be question, answer and number of the image."""
+    """Returns an entry of a JSON list as (question, answer, image number); raises `UserError` if it
+    has another form.
+    """
     if not (isinstance(row, list) and [type(cell) for cell in row] == [str, str, int]):
         raise UserError(f"{where} is {row!r}; expected [question, answer, number of the image]")
     return row[0], row[1], row[2]

@@ -79,8 +79,8 @@ class Prior:
         self._of_text = {text: most_frequent(counts) for text, counts in of_text.items()}
 
     def guess(self, text: str) -> str:
-        """The most frequent answer to a question of these words, or, where nobody has asked it in
-        training, to any.
+        """Returns the most frequent answer to questions of exactly this text in training, or, if
+        there was none, to all questions.
         """
         return self._of_text.get(text, self._best)
 
@@ -135,7 +135,9 @@ class QuestionData(Dataset[Question]):
         return Asked(given.questions, functools.cache(images))
 
     def learn(self, given: Mapping[str, Asked]) -> Learned:
-        """See `Dataset.learn`."""
+        """Trains the vocabulary on the training questions, and computes the answers (as classes)
+        and the shape, mean and deviation of the images. See `Dataset.learn`.
+        """
         questions, images = given["train"]
         classes = classes_of(row.answer for row in questions)
         return super().learn(given).with_images(images(), classes)
@@ -149,7 +151,9 @@ class QuestionData(Dataset[Question]):
         return Prior(train.questions)
 
     def encoded(self, given: Asked, split: str) -> Split:
-        """See `Dataset.encoded`."""
+        """Loads the images of a split and encodes its questions as columns, with its fingerprint.
+        See `Dataset.encoded`.
+        """
         rows, images = given.questions, given.images()
         examples = encode(self.learned, images, rows, self.where(split))
         return Split(rows, examples, fingerprint_of_rows(rows, fingerprint(images, ())))

@@ -155,7 +155,7 @@ class Scenes(Painted):
         return words
 
     def box(self, thing: Thing) -> tuple[int, int, int, int]:
-        """First row, first column, height and width of the pixels of an object."""
+        """Returns the box of an object's pixels: first row, first column, height and width."""
         rows, columns = np.nonzero(self.mask(thing))
         row, column = int(rows.min()), int(columns.min())
         return row, column, int(rows.max()) - row + 1, int(columns.max()) - column + 1
@@ -182,20 +182,22 @@ class Scenes(Painted):
         )
 
     def _allowed(self, draw: random.Random) -> Kind:
-        """A kind of object, drawn from those that are not held out."""
+        """Draws the size, colour and shape of an object whose colour and shape are not held out."""
         while True:
             kind = self._kind(draw)
             if f"{kind[1]} {kind[2]}" not in self.held_out:
                 return kind
 
     def _placed(self, draw: random.Random, kind: Kind, cell: int) -> Thing:
-        """An object of a kind, anywhere that it may lie in a cell."""
+        """Draws an object of a kind at a random allowed position in a cell of the grid."""
         places = [self._near(at, self.radius(kind[0])) for at in divmod(cell, self.grid)]
         row, column = (place[below(draw, len(place))] for place in places)
         return Thing(*kind, row, column)
 
     def _near(self, cell: int, radius: int) -> range:
-        """The rows (or columns) where the middle of an object of a cell may be."""
+        """Returns the rows (or columns) where the centre of an object of this radius may be in a
+        cell: within `jitter` of its middle and wholly inside the image.
+        """
         middle = (2 * cell + 1) * self.side // (2 * self.grid)
         first = max(middle - self.jitter, radius)
         return range(first, min(middle + self.jitter, self.side - 1 - radius) + 1)
@@ -217,8 +219,8 @@ NAMED = frozenset((*COLOURS, *SHAPES))
 
 
 def relation(thing: Thing, other: Thing) -> str:
-    """How `thing` lies to `other`: "left of", "right of", "above" or "below", by the axis on which
-    they lie further apart; by the rows, if it is the same on both.
+    """Returns how `thing` lies to `other`, "left of", "right of", "above" or "below", by the axis
+    on which they are further apart; by the rows, if it is the same on both.
     """
     down, right = other.row - thing.row, other.column - thing.column
     if abs(right) > abs(down):

@@ -150,7 +150,7 @@ class SegmentedData(AnnotatedData[int]):
 
 
 def _images(folder: Path) -> list[Path]:
-    """The image files of a folder, in the order of their names; `UserError` where it has none."""
+    """Returns the image files of a folder, sorted by name; raises `UserError` if it has none."""
     files = image_files(folder)
     if not files:
         raise UserError(f"{folder}{os.sep} has no image ({', '.join(ENDINGS)})")

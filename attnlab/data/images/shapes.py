@@ -109,6 +109,9 @@ class Painted(Sized):
     label: Literal["shape", "colour_shape"] = "colour_shape"
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a radius or side out of range or images too many for memory,
+        besides the checks of `Sized`.
+        """
         super().__post_init__()
         within("large", self.large, self.small, 256)
         within("side", self.side, 2 * self.large + 2, 1024)
@@ -121,7 +124,7 @@ class Painted(Sized):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All labels that there can be."""
+        """Returns all possible labels: the shapes, or all pairs of colour and shape."""
         if self.label == "shape":
             return SHAPES
         return tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
@@ -145,7 +148,7 @@ class Painted(Sized):
         return thing.shape if self.label == "shape" else f"{thing.colour} {thing.shape}"
 
     def painted(self, scene: Scene) -> np.ndarray:
-        """A scene as [side,side,3] uint8, without noise."""
+        """Renders a scene as an image, uint8 [side,side,3], without noise."""
         image = np.full(self.shape, GROUND, np.uint8)
         for thing in scene.things:
             image[self.mask(thing)] = COLOURS[thing.colour]
@@ -164,7 +167,7 @@ class Painted(Sized):
         return self.small if size == "small" else self.large
 
     def _kind(self, draw: random.Random) -> tuple[Size, str, str]:
-        """Size, colour and shape of an object; all are equally likely."""
+        """Draws the size, colour and shape of an object, all equally likely."""
         size: Size = "small" if below(draw, 2) else "large"
         colour = tuple(COLOURS)[below(draw, len(COLOURS))]
         return size, colour, SHAPES[below(draw, len(SHAPES))]
@@ -191,19 +194,19 @@ class Shapes(Painted):
     called = "shapes"
 
     def scenes(self, split: str) -> list[Scene]:
-        """What the images of `split` show."""
+        """Draws the scenes of `split`, one object each, such that no scene is in two splits."""
         draw = random.Random(f"shapes {self.seed} {split}")
         return list(self.apart(split, lambda: Scene((self._drawn(draw),)), repr))
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with its label."""
+        """Draws the images of `split`, each with the label of its object."""
         scenes = self.scenes(split)
         return Labelled(
             self.pictures(split, scenes), [self.labelled_as(scene.things[0]) for scene in scenes]
         )
 
     def _drawn(self, draw: random.Random) -> Thing:
-        """An object of any kind, drawn to lie anywhere as a whole."""
+        """Draws an object of any kind at a random position wholly inside the image."""
         size, colour, shape = self._kind(draw)
         radius = self.radius(size)
         row, column = (radius + below(draw, self.side - 2 * radius) for _ in range(2))

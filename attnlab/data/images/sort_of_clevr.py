@@ -141,7 +141,7 @@ class SortOfClevr(Sized):
         return Asked(questions, lambda: np.stack([self.painted(scene) for scene in scenes]))
 
     def scenes(self, split: str) -> list[Scene]:
-        """What the images of `split` show."""
+        """Draws the scenes of `split`, six objects each, such that no scene is in two splits."""
         draw = random.Random(f"sort of clevr {self.seed} {split}")
         return list(self.apart(split, lambda: self._drawn(draw), repr))
 
@@ -165,7 +165,7 @@ class SortOfClevr(Sized):
         return image
 
     def box(self, thing: Thing) -> Box:
-        """Where an object is."""
+        """Returns the box of an object: first row, first column, height and width."""
         size = 2 * self.radius + 1
         return thing.row - self.radius, thing.column - self.radius, size, size
 

@@ -49,7 +49,8 @@ class TfdsImages(Prepared, ImageFiles):
     side: int = 32
 
     def images(self, split: str) -> Labelled:
-        """The images of `split`, each with its label. Never downloads.
+        """Reads the images of `split`, each with its label, without those that have none. Never
+        downloads. Never downloads.
 
         Raises:
           UserError: unknown dataset, split or feature, a dataset that is not prepared or is
@@ -58,7 +59,8 @@ class TfdsImages(Prepared, ImageFiles):
         return Labelled(*self._with_texts(split, "label", self._labels))
 
     def captions(self, split: str) -> Captioned:
-        """The images of `split`, each with a caption; one with several stands there as often.
+        """Reads the images of `split`, each with a caption; an image with several is repeated, once
+        per caption.
 
         Raises:
           UserError: as for `images`; also a feature that is no text.
@@ -66,12 +68,12 @@ class TfdsImages(Prepared, ImageFiles):
         return Captioned(*self._with_texts(split, "caption", self._texts))
 
     def _labels(self, value: Any) -> list[str]:
-        """The label of an image as a name; "" for none."""
+        """Returns a list of one, the label of an image as a str, "" if it has none."""
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         return [str(value) if whole else as_text(value, self.label)]
 
     def _texts(self, value: Any) -> list[str]:
-        """The captions of an image."""
+        """Returns the captions of an image as a list, white space as single blanks."""
         several = value if np.ndim(value) else [value]
         return [" ".join(as_text(text, self.caption).split()) for text in several]
 

@@ -45,6 +45,7 @@ class Translated:
     parts: ClassVar = {"of": SOURCES}
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for a side, piece, number of pieces or seed out of range."""
         within("side", self.side, 1, 4096)
         within("clutter", self.clutter, 0, 1000)
         within("piece", self.piece, 1, self.side)
@@ -52,7 +53,9 @@ class Translated:
 
     @property
     def shape(self) -> Shape | None:
-        """H, W, C of every image; None where that is not known before they are read."""
+        """Returns the shape (H, W, C) of every image; None if the other source does not know its
+        own before reading.
+        """
         inside = getattr(self._source, "shape", None)
         return None if inside is None else (self.side, self.side, inside[2])
 
@@ -97,7 +100,9 @@ class Translated:
         return source_within(self.of, "images", purpose)
 
     def _put(self, draw: random.Random, image: np.ndarray, small: np.ndarray) -> None:
-        """Lay a small image at a drawn place within a large one, which is changed."""
+        """Copies a small image to a random position in a large one, which is changed; each pixel
+        becomes the larger of the two.
+        """
         height, width = small.shape[:2]
         row, column = below(draw, self.side - height + 1), below(draw, self.side - width + 1)
         window = image[row : row + height, column : column + width]

@@ -93,7 +93,8 @@ def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
 
 
 def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
-    """An image file as uint8 [H,W,C], upright, resized to side x side unless that is 0.
+    """Reads an image file and returns it as uint8 [H,W,C], upright, resized to side x side unless
+    that is 0.
 
     Raises:
       UserError: a file that is missing or damaged, no image, or of a mode that is refused.
@@ -131,7 +132,7 @@ def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.n
 
 
 def orientation(image: Image) -> int:
-    """How an open image is to be turned, 1 to 8 as EXIF has it: 1 is as it is, from 5 on height and
+    """Returns the EXIF orientation of an open image, 1 to 8: 1 is upright, from 5 on height and
     width change places. A number beyond is 1.
     """
     image.load()
@@ -167,14 +168,16 @@ def resized(
 
 
 def _highest_bits(image: Image, bits: int) -> Image:
-    """A grey image of up to 16 bits as one of 8."""
+    """Converts a grey image of `bits` bits to one of 8, its highest ones."""
     from PIL import Image
 
     return Image.fromarray((np.asarray(image).astype(np.int32) >> bits - 8).astype(np.uint8))
 
 
 def _tag(image: Image, tag: int, other: int) -> int:
-    """The number of a tag of a TIFF file, the first of several; `other` where there is none."""
+    """Returns the number in a tag of a TIFF file, the first of several; `other` if the tag is
+    missing.
+    """
     value = getattr(image, "tag_v2", {}).get(tag, other)
     return int(value[0] if isinstance(value, tuple) else value)
 

@@ -17,7 +17,7 @@ _KINDS: dict[type, str] = {dict: "object", list: "list"}
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """The value that `text` holds.
+    """Parses a JSON text strictly and returns its value.
 
     Args:
       text: one JSON value; bytes are UTF-8, with or without a byte order mark.
