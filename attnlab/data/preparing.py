@@ -224,9 +224,7 @@ def _vocabulary(
     first: Vocabulary | None,
     note: Callable[[str], None],
 ) -> Vocabulary:
-    """Returns the vocabulary saved in the folder; in a folder without a plan saves the given or
-    learned one, and the plan, first.
-    """
+    """Returns the folder's saved vocabulary; in a new folder saves it and the plan first."""
     chosen, path = asked.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
         vocabulary = chosen if isinstance(chosen, Vocabulary) else first
@@ -258,9 +256,7 @@ class _Writing:
     def __init__(
         self, folder: Path, asked: Asked, vocabulary: Vocabulary, source: dict[str, Any]
     ) -> None:
-        """Stores the job and starts at the beginning of the text with an empty shard, whose ids are
-        uint16 or, for more than 65,536 pieces, uint32.
-        """
+        """Stores the job and makes an empty shard of uint16 ids, or uint32 for many pieces."""
         self.folder, self.asked, self.vocabulary, self.source = folder, asked, vocabulary, source
         self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self.shards: list[Shard] = []

@@ -84,9 +84,7 @@ class Adopted(Vocabulary):
         chat: Mapping[str, Any],
         guarded: bool = True,
     ) -> None:
-        """Builds the tokenizer from its file's content; raises `UserError` if it has more ids than
-        `size`, the number of rows of the model's table.
-        """
+        """Builds the tokenizer; raises `UserError` if it has more ids than `size`."""
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
         tokenizer = _made(json.dumps(self.content))
         super().__init__(tokenizer, settings)
@@ -145,9 +143,7 @@ class Adopted(Vocabulary):
         return cls(saved["content"], settings, Special(**special), saved["size"], *more)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the tokenizer file's content, the special ids, the size and, if present, the chat
-        template, as a dict for JSON. See `Vocabulary.to_json`.
-        """
+        """Returns the file's content, special ids, size and chat template as a dict for JSON."""
         names = ("pad", "bos", "eos", "unk")
         special = {
             name: list(value) if isinstance(value, tuple) else value
@@ -180,9 +176,7 @@ class Adopted(Vocabulary):
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str) -> list[int]:
-        """Encodes a text in which the names of special tokens, such as "</s>", mean these tokens,
-        and returns its ids.
-        """
+        """Encodes a text in which names such as "</s>" are special tokens; returns its ids."""
         self._tokenizer.encode_special_tokens = False
         try:
             return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -214,9 +208,7 @@ class Adopted(Vocabulary):
         return str(self._tokenizer.decode(self._written(ids), skip_special_tokens=False))
 
     def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
-        """Returns a text, whose ids are `prompt`, followed by the text that the tokenizer decodes
-        for the ids `more` after it. See `Vocabulary.continued`.
-        """
+        """Returns `text` and behind it the text of the ids `more`, decoded after `prompt`."""
         before, after = list(map(int, prompt)), self._written(more)
         whole, part = (
             str(self._tokenizer.decode(ids, skip_special_tokens=False))
@@ -231,9 +223,7 @@ class Adopted(Vocabulary):
         return [self._shown(int(index)) for index in ids]
 
     def _written(self, ids: Iterable[int]) -> list[int]:
-        """Returns the ids before the first one that ends a text, without padding and opening
-        ids.
-        """
+        """Returns the ids before the first that ends a text, without padding and opening ids."""
         silent = {self.special.pad, self.special.bos, *self.special.front}
         text = takewhile(lambda index: index not in self.special.ending, map(int, ids))
         return [index for index in text if index not in silent]
@@ -254,9 +244,7 @@ class Adopted(Vocabulary):
         return {index: self._pieces[index] for index in indices if self._pieces[index]}
 
     def _names(self, written: Callable[[str], str] = '"{}"'.format) -> str:
-        """Returns a regular expression that matches the text of any special token, or what
-        `written` makes of it, such as JSON.
-        """
+        """Returns a regular expression for the texts of special tokens, each as `written`."""
         names = sorted(self._specials.values(), key=len, reverse=True)
         return "|".join(re.escape(written(name)[1:-1]) for name in names) or "(?!)"
 
@@ -282,9 +270,7 @@ class Adopted(Vocabulary):
         return _made(text)
 
     def _shown(self, index: int) -> str:
-        """Returns the text of one id with visible blanks, or its piece if it is no whole character
-        by itself.
-        """
+        """Returns the text of an id, blanks visible; its piece if it is no whole character."""
         piece = self._pieces[index] if 0 <= index < self.size else ""
         text = str(self._tokenizer.decode([index], skip_special_tokens=False)) if piece else ""
         whole = text and "\ufffd" not in text and "\u2581" not in piece
@@ -312,7 +298,7 @@ def _ids(tokenizer: Tokenizer) -> int:
 
 
 def _beside(path: Path, name: str) -> dict[str, Any]:
-    """Reads the JSON object in the file `name` beside another file; returns {} if there is none."""
+    """Reads the JSON object in the file `name` beside another file; returns {} for none."""
     node: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
     return node
 
@@ -337,9 +323,7 @@ def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token(names: Mapping[str, Any], name: str) -> str | None:
-    """Returns the text of a special token such as "eos" from `tokenizer_config.json`; None if it
-    has none.
-    """
+    """Returns the text of a special token, such as "eos", in `names`; None if it has none."""
     token = names.get(f"{name}_token")
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
@@ -379,9 +363,7 @@ def _special(
     second = (path.parent / GENERATION, _beside(path, GENERATION))
 
     def of(name: str) -> int | None:
-        """Returns the id of a special token, from the model's files or by its name; None if there
-        is none.
-        """
+        """Returns the id of a special token, from these files or by its name; None for none."""
         if ids := ids_at(f"{name}_token_id", first, second):
             return ids[0]
         token = _token(names, name)
