@@ -90,8 +90,8 @@ class SelectiveCopying(Drawn):
     limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
 
     def drawn(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: random words among blanks, then "=" once per word, where the answers are
-        these words in order. See `Drawn.drawn`.
+        """Draws one row: random words among blanks (or before them, unless `scattered`), then "="
+        once per word, where the answers are these words in order. See `Drawn.drawn`.
         """
         blanks = (self.tested or self.blanks) if split == "test" else self.blanks
         symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]

@@ -92,7 +92,8 @@ class MultiQueryRecall(Drawn):
 
     def drawn(self, draw: random.Random, split: str) -> Row:
         """Draws one row: pairs of different keys and values, then each key once more at a random
-        position, where the answer is its value. See `Drawn.drawn`.
+        position among blanks (or random words, with `noise`), where the answer is its value. See
+        `Drawn.drawn`.
         """
         length, pairs = self._sizes(split)
         if self.fewest:
