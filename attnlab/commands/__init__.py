@@ -159,7 +159,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
-    """Run one command and print its error in one line; `argv` is `sys.argv[1:]` unless given.
+    """Runs the command that `argv` (by default `sys.argv[1:]`) names and returns its exit code;
+    prints an error as one line on stderr.
 
     Returns:
       The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
@@ -191,7 +192,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
 
 
 def _import_from_current_folder() -> None:
-    """Make modules in the current folder importable, so that a user can name their own.
+    """Appends the current folder to `sys.path`, so that a config can name a user's own modules.
 
     Raises:
       UserError: that folder was deleted.
@@ -237,8 +238,8 @@ def _run_users_code(command: Command, name: str, argv: Sequence[str], program: s
 
 
 def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
-    """Read the flags and overrides of a command and run it, unless help is wanted; refuse an empty
-    or unknown argument.
+    """Parses the flags and `--config.` overrides of a command, runs it and returns its exit code;
+    only prints help if that is wanted; raises `UserError` for an empty or unknown argument.
     """
     overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
     module = importlib.import_module(command.module, __package__)
@@ -259,8 +260,8 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
 
 
 def _print_settings(parser: Parser, arguments: Sequence[str], overrides: Sequence[str]) -> bool:
-    """Print the flags and all settings of a config if help is requested after a `--config`; whether
-    it was.
+    """If `arguments` have both `--help` and a `--config`, prints the help of the parser and all
+    settings of that config and returns True; else prints nothing and returns False.
     """
     flags = [word for word in arguments if word not in ("-h", "--help")]
     has_config = any(word.partition("=")[0] == "--config" for word in flags)
@@ -274,7 +275,9 @@ def _print_settings(parser: Parser, arguments: Sequence[str], overrides: Sequenc
 
 
 def _parser(command: Command, prog: str, program: str) -> Parser:
-    """The parser of one command, with the flags that all of its kind share."""
+    """Returns an argument parser for a command, with `--config` and `--workdir` if it works on a
+    run; the command adds its own flags later.
+    """
     parser = Parser(
         prog=prog,
         description=command.help[0].upper() + command.help[1:] + ".",
@@ -297,7 +300,8 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
 
 
 def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split `--config.a.b=value` and `--config.a.b value` off a command line.
+    """Splits a command line into its `--config.a.b=value` (or `--config.a.b value`) overrides and
+    its other arguments.
 
     Returns:
       The overrides, "a.b=value" each, and the other arguments, with all that follow a bare `--`.
@@ -324,7 +328,9 @@ def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _unknown_argument(word: str, parser: Parser, command: str, on_run: bool) -> str:
-    """The message for an argument that no flag takes."""
+    """Returns the error message for an argument that no flag of the parser takes, with the most
+    similar flag (or setting, if the word has a dot).
+    """
     if not word.startswith("-"):
         return f"{command}: unexpected argument {word!r}"
     flag = word.partition("=")[0]

@@ -98,7 +98,9 @@ def _mixers(kind: str, text: str) -> str:
 
 
 def _mixer(kind: str, name: str) -> str:
-    """Return the section about one mixer, in Markdown."""
+    """Returns the Markdown section about one mixer: its summary, formula, memory contents and a
+    table of its fields.
+    """
     from attnlab.attention.protocol import Attention
 
     mechanism = listing.components(kind).resolve(name)
@@ -121,7 +123,9 @@ def _part(title: str, kind: str, text: str) -> str:
 
 
 def _parameters() -> str:
-    """Return the section on the parameters of all mechanisms and parts, in Markdown."""
+    """Returns the Markdown section with the parameters (path and array layout) of every mechanism,
+    score, alignment and position scheme.
+    """
     rows = [
         (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The two folders, and a file."""
+    """Adds the arguments of `compare` to its parser: the folders of two sweeps, and `--out`."""
     parser.add_argument("first", metavar="DIR", type=Path, help="the folder of a sweep")
     parser.add_argument(
         "second",
@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the tables, and write them to `--out`; needs neither jax nor a network.
+    """Prints the tables that compare two sweeps, and writes them to `--out` if it is given; needs
+    neither jax nor a network.
 
     Returns:
       0, whatever differs.

@@ -16,7 +16,9 @@ LENGTHS = "256,512,1024,2048,4096,8192,16384"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The mixers, and the conditions of the measurement."""
+    """Adds the flags of `cost` to its parser: the mixers to measure, the conditions of the
+    measurement, the output folder.
+    """
     parser.add_argument(
         "--mechanisms",
         metavar="NAME,NAME",
@@ -108,7 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lengths(arguments: argparse.Namespace) -> list[int]:
-    """Return the lengths of `--lengths`, in order; raise `UserError` where one is out of range."""
+    """Returns the numbers of `--lengths` without repetitions, in ascending order; raises
+    `UserError` unless they are whole and from 1 to `LONGEST`.
+    """
     from attnlab.errors import UserError
 
     try:
@@ -124,7 +128,9 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
 
 
 def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
-    """The mixers by name, the baseline first."""
+    """Builds the mixers of `--baseline` and `--mechanisms` with the fields of `--set` and returns
+    them by name, the baseline first; with "all", others that cannot be built are left out.
+    """
     from attnlab.api.costs import mixer
     from attnlab.errors import UserError, nearest
     from attnlab.mixers import MIXERS
@@ -153,7 +159,9 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
 
 
 def _value(text: str) -> object:
-    """A number or a truth value where it is one, else the text."""
+    """Returns the JSON value of a text (number, true, false, ...), or the text itself if it is no
+    JSON.
+    """
     from attnlab.data.readers.json_text import parse_json
     from attnlab.errors import UserError
 
@@ -164,7 +172,9 @@ def _value(text: str) -> object:
 
 
 def _about(arguments: argparse.Namespace) -> dict[str, object]:
-    """The conditions of the measurement, for the record and the title."""
+    """Returns the conditions of the measurement (title with device and passes, jax version, flags)
+    as a dict.
+    """
     import os
 
     import jax

@@ -51,7 +51,9 @@ class Origin:
 
 
 def origin(component: object) -> Origin:
-    """The card that a component itself has; an inherited one describes its base."""
+    """Returns the card that a component declares itself as an `Origin` of texts; blank if it has
+    none, even if its base class has one.
+    """
     card = vars(component).get("card")
     if card is None:
         return Origin()
@@ -70,7 +72,9 @@ def summary(component: object) -> str:
 
 
 def settable_fields(component: Callable[..., object]) -> list[Field]:
-    """The fields of a component that a config may set."""
+    """Returns the fields of a component that a config may set, each with its default as text and
+    its meaning.
+    """
     from attnlab.config.tree import defaults
 
     parts: Parts = getattr(component, "parts", {})
@@ -89,7 +93,9 @@ def settable_fields(component: Callable[..., object]) -> list[Field]:
 
 
 def field_meanings(component: object) -> dict[str, str]:
-    """The meaning of each field in the docstrings of a class and its bases, under "Attributes:"."""
+    """Returns the meaning of each field, by name, from the "Attributes:" sections in the docstrings
+    of a class and its bases (the class itself first); {} for no class.
+    """
     meanings: dict[str, str] = {}
     for base in inspect.getmro(component) if inspect.isclass(component) else ():
         text = inspect.cleandoc(base.__doc__ or "")
@@ -103,7 +109,7 @@ def field_meanings(component: object) -> dict[str, str]:
 
 
 def capability_names(capabilities: Capabilities | None) -> str:
-    """The capabilities of a mechanism as text; "" if it declares none."""
+    """Returns the capabilities of a mechanism as text, separated by commas; "" for None."""
     if capabilities is None:
         return ""
     roles = [
@@ -122,7 +128,9 @@ def capability_names(capabilities: Capabilities | None) -> str:
 
 
 def formula(component: object) -> str:
-    """The indented blocks of the docstring of the module a class stands in, or ""."""
+    """Returns the indented blocks (formulas) of the docstring of the module that defines a class;
+    "" if there are none or `component` is no class.
+    """
     module = inspect.getmodule(component) if inspect.isclass(component) else None
     blocks = re.findall(
         r"^    .*(?:\n    .*)*$",

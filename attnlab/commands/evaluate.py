@@ -10,7 +10,9 @@ from attnlab.commands import session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--split`, `--json` and `--ensemble`."""
+    """Adds the flags of `evaluate` to its parser: `--split`, `--json`, `--ensemble`,
+    `--accept-changed-code`.
+    """
     parser.add_argument(
         "--split",
         choices=("train", "valid", "test"),
@@ -25,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the scores of the run in `--workdir`; writes nothing. Of several processes the first
-    does all of it.
+    """Evaluates the run in `--workdir` on `--split` and prints its scores as a table or JSON;
+    writes no file. Of several processes the first does all of it.
     """
     if processes.index() > 0:
         import jax

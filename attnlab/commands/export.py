@@ -16,7 +16,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, the reader of the result, and where to write."""
+    """Adds the arguments of `export` to its parser: the folder to export, the target format, the
+    output folder, and dtype and type of an exported model.
+    """
     parser.add_argument(
         "directory",
         metavar="DIR",
@@ -46,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the runs that are new or have changed since the last export, and print how many; or the
-    one model.
+    """Exports a sweep's trials to a tracker's format (only those that are new or have changed) or,
+    with `--to=transformers`, one run as a model folder; prints what was written.
 
     Returns:
       0.
@@ -76,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> int:
-    """Write a run as a folder of transformers and print how it is loaded; the exit code."""
+    """Writes a run as a folder that transformers loads, prints the files and how to load them, and
+    returns the exit code 0.
+    """
     from attnlab.api.stored import Stored
     from attnlab.commands import session
 

@@ -22,7 +22,9 @@ _PROMPTED = {"language_modelling": "target", "text_to_text": "source"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--input`, `--output`, `--score` and `--ensemble`."""
+    """Adds the flags of `generate` to its parser: `--input`, `--output`, `--score`, `--stream`,
+    `--special`, `--chat`, `--ensemble`, `--accept-changed-code`.
+    """
     parser.add_argument(
         "--input",
         metavar="FILE",
@@ -104,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stream(trained: Run, lines: list[str]) -> None:
-    """Print the answers to all lines, one line each, as they are written."""
+    """Prints the answer to each line to stdout piece by piece while it is generated, one line each;
+    a blank line for a blank one.
+    """
     _warn_of_long_lines(trained, lines)
     streams.reconfigure(encoding="utf-8", errors="strict")
     number = 0
@@ -117,7 +121,9 @@ def _stream(trained: Run, lines: list[str]) -> None:
 
 
 def _answer(trained: Run, lines: list[str]) -> list[str]:
-    """The answers to all lines, one line each, or several."""
+    """Returns the answers to all lines: one line each, or with `decoding.n_best` > 1 lines "number
+    TAB score TAB text", best first.
+    """
     _warn_of_long_lines(trained, lines)
     decoding = getattr(trained.config, "decoding", None)
     numbered = decoding is not None and decoding.n_best > 1
@@ -131,7 +137,7 @@ def _answer(trained: Run, lines: list[str]) -> list[str]:
 
 
 def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
-    """Print a note to stderr if some lines are longer than any in training."""
+    """Prints a note to stderr if some lines have more tokens than the longest text in training."""
     longer = trained.longer(lines)
     if longer:
         texts = sum(bool(line.strip()) for line in lines)
@@ -150,7 +156,9 @@ def _on_one_line(text: str) -> str:
 
 
 def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
-    """Every pair with its log-probability before it; an empty line for an empty one."""
+    """Returns each line "source TAB target" with log P(target | source) before it, an empty line
+    for a blank one; raises `UserError` for a line that is no such pair.
+    """
     pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
     for number, pair in pairs.items():
         if len(pair) != 2 or not all(map(str.strip, pair)):
@@ -166,7 +174,9 @@ def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
 
 
 def _check_output(path: Path) -> None:
-    """Raise `UserError` if no file can be written there; asked before the work, not after it."""
+    """Raises `UserError` if no file can be written at `path`: no such folder, a folder itself, or
+    no permission; called before the long work.
+    """
     if not path.parent.is_dir():
         raise UserError(
             f"--output={path}: there is no folder {path.parent}; make it or name another"
@@ -179,7 +189,8 @@ def _check_output(path: Path) -> None:
 
 
 def read_lines(path: str | None) -> list[str]:
-    """The lines of a file, or of stdin, without their ends, "\\n" or "\\r\\n".
+    """Returns the lines of a UTF-8 file, or of stdin if `path` is None or empty, without their line
+    ends "\\n" or "\\r\\n".
 
     Raises:
       UserError: an unreadable file, a closed stdin, or a line that is not UTF-8 (with its number).

@@ -20,7 +20,9 @@ from attnlab.training.session import Interrupt, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder to read, and the folder of the run."""
+    """Adds the flags of `import` to its parser: `--from`, the model folder to read, and
+    `--workdir`, the run to write.
+    """
     parser.add_argument(
         "--from",
         dest="folder",
@@ -39,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the run, which needs no data, and print what can be done with it.
+    """Converts a transformers folder into a new run at step 0 in `--workdir`, saved but not
+    trained, and prints how to use and train it.
 
     Returns:
       0.

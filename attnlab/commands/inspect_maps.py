@@ -11,7 +11,9 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--source`, `--target`, `--pairs` and `--output`."""
+    """Adds the flags of `inspect` to its parser: `--source`, `--target`, `--pairs`, `--output`,
+    `--accept-changed-code`.
+    """
     parser.add_argument("--source", metavar="TEXT", help="a text, or the file of an image")
     parser.add_argument(
         "--target",
@@ -49,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_utf8(text: str) -> bool:
-    """False for bytes of the command line that were none; Python keeps them as lone surrogates."""
+    """Returns whether a text can be encoded as UTF-8; False if bytes of the command line were
+    invalid, which Python keeps as lone surrogates.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,8 +62,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """Return the texts of the command line or of `--pairs`, each with its second one or None;
-    refuse empty ones.
+    """Returns the (source, target or None) texts of `--source` and `--target`, or of the lines of
+    `--pairs`; raises `UserError` for empty texts, no pairs, or flags that conflict.
     """
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")

@@ -79,8 +79,8 @@ PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechan
 
 
 def mechanism_parameters(name: str, sizes: Sizes | None = None) -> str:
-    """All parameters of a mechanism: "w_query/kernel [dq, d], ..."; "" if it has none. A mechanism
-    without sizes here is built as it is.
+    """Returns all parameters of a mechanism as text: "`w_query/kernel` [dq, d], ..."; "" if it has
+    none. A mechanism without sizes here is built as it is.
     """
     return _join(_shapes(name, sizes or MECHANISMS.get(name, Sizes({}, {}))))
 
@@ -102,7 +102,9 @@ def part_parameters(field: str, name: str) -> str:
 
 
 def _shapes(name: str, sizes: Sizes) -> dict[tuple[str, ...], str]:
-    """The layout of every parameter, by its path."""
+    """Returns the layout of every parameter of a mechanism, such as "[dq, d]", by its path; nothing
+    is computed but shapes.
+    """
     widths = {"ds": sizes.widths["d"], **sizes.widths}
     module = mechanism(name, direction=None, **sizes.fields)(width=widths["d"])
     query, source = (

@@ -79,7 +79,9 @@ FILES: Mapping[str, str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The kind and the name, both optional, and the flag for the page."""
+    """Adds the arguments of `list` to its parser: a kind and a name, both optional, and
+    `--markdown`.
+    """
     parser.add_argument(
         "kind",
         nargs="?",
@@ -100,8 +102,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one component, the table of one kind, or of the kinds; `UserError` for an unknown
-    name.
+    """Prints one component, or the table of one kind, or the table of all kinds (with `--markdown`
+    the page on mechanisms); returns 0; raises `UserError` for an unknown name.
     """
     kind, name = arguments.kind, arguments.name
     if arguments.markdown:
@@ -140,7 +142,7 @@ def components(kind: str) -> Components:
 
 
 def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """The name and the cells of every entry of a table.
+    """Returns one row per component of a table: its name, then its cells for `columns`.
 
     An entry that cannot be imported (an extra that is not installed) has the reason in its last
     cell.
@@ -159,8 +161,8 @@ def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[st
 def component_cells(
     name: str, component: Callable[..., object], columns: Sequence[str]
 ) -> dict[str, str]:
-    """The cells of a component by column; those that take longer to compute only if they are in
-    `columns`.
+    """Returns the text of each column for a component; the columns of systems and tasks, which take
+    longer, only if `columns` has some of them.
     """
     further_cells: dict[str, str] = {}
     if set(SYSTEM_COLUMNS) & set(columns):
@@ -184,8 +186,8 @@ def component_cells(
 
 
 def print_component(kind: str, name: str) -> None:
-    """Print one component: its cells, its fields (a task has none that a config could set), its
-    formula.
+    """Prints all about one component: its cells, its fields (not for tasks, whose fields no config
+    sets) and its formula; raises `UserError` for an unknown name.
     """
     component = components(kind).find(name)
     if not callable(component):  # any component with fields is shown, whether valid or not
@@ -202,8 +204,8 @@ def print_component(kind: str, name: str) -> None:
 
 
 def file_rows(kind: str) -> list[tuple[str, str]]:
-    """The files of the folder `kind` here, or else of attnlab's own, as commands name them, with
-    the first line of their docstrings.
+    """Returns (path, first paragraph of the docstring) for each Python file in the folder `kind` of
+    the current folder, or of attnlab's own if there is none here.
 
     They are not run.
     """

@@ -51,7 +51,7 @@ IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
 def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
-    """The columns "task" and "parameters" of a system; blank where there is none."""
+    """Returns the columns "task" and "parameters" of a system as texts, "" where unknown."""
     files = next(
         (
             files
@@ -107,8 +107,8 @@ def parameter_shapes(config: Settings) -> Params:
 
 
 def task_cells(task: Callable[..., object]) -> dict[str, str]:
-    """The columns "systems", "data" and "measures" of a task: registered names; blank where
-    it declares none.
+    """Returns the columns "systems", "data" and "measures" of a task as texts with the registered
+    names that fit it; "" where the task declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
     base = base if isinstance(base, type) else ()

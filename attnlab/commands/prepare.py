@@ -28,7 +28,9 @@ _MIB = 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The text, the vocabulary, and where to."""
+    """Adds the flags of `prepare` to its parser: the text to read, the vocabulary, the output
+    folder, the shard length and the number of processes.
+    """
     parser.epilog = EPILOG
     parser.add_argument(
         "--to", metavar="FOLDER", type=Path, required=True, help="where the shards go"
@@ -62,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the vocabulary: an existing one, or how one is learned."""
+    """Adds the flags for the vocabulary to the parser: an existing one, or the settings to learn
+    one.
+    """
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--vocabulary",
@@ -86,7 +90,8 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the shards, and print how to train on them.
+    """Reads the texts of `--from`, writes them as shards of ids to `--to`, and prints counts and
+    how to train on them; resumes an interrupted preparation.
 
     Returns:
       0.
@@ -125,7 +130,9 @@ class _Pace:
         self._before = time.perf_counter(), -1, 0
 
     def __call__(self, state: Preparation) -> None:
-        """Show how much text has been read, and the pace since the call before."""
+        """Updates the progress bar with the MiB of text read so far, and the pace since the call
+        before; the first call only stores where this command began.
+        """
         now = time.perf_counter()
         mib = state.bytes // _MIB
         began, first, ids = self._before

@@ -11,7 +11,9 @@ INTERVALS = ("model", "bootstrap")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and the form of the report."""
+    """Adds the arguments of `report` to its parser: the folder of the sweep, `--latex`,
+    `--columns`, `--interval`.
+    """
     parser.add_argument(
         "directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not"
     )
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report into the folder and print its tables; needs neither jax nor a network.
+    """Writes the report of a sweep into its folder and prints its tables; needs neither jax nor a
+    network.
 
     Returns:
       0, whatever the verdict.

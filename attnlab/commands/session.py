@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
-    """Read the config of `--config` with overrides.
+    """Loads the config that `--config` names and applies the overrides.
 
     Raises:
       UserError: no `--config`, or anything wrong with it.
@@ -45,8 +45,8 @@ def default_workdir(path: str, config: Settings) -> str:
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """Return the manifest of a workdir; None if the folder is absent, empty, or holds only a run
-    killed at its very start; refuse any other folder.
+    """Returns the manifest of the run in a workdir; None if the folder is absent, empty, or has
+    only a run killed at its very start; raises `UserError` for a folder with anything else.
 
     Raises:
       UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
@@ -66,8 +66,8 @@ def existing_run(workdir: Path) -> Manifest | None:
 
 
 def stored_run(arguments: argparse.Namespace) -> Stored:
-    """Find the trained run in `--workdir`, with those of `--ensemble`: the stored config with
-    overrides of settings for its use.
+    """Returns the trained run in `--workdir`, together with those of `--ensemble`, with the stored
+    config and overrides that only change how it is used.
 
     With `--config` it is that config with all overrides, which must equal the stored one but for
     settings for its use.
@@ -92,8 +92,8 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """Set up jax, print notes on the run, and open it with its parameters and the data of `splits`;
-    see `attnlab.api.trained.open_run`.
+    """Sets up jax, prints notes on the run to stderr, and returns the run with its parameters and
+    the data of `splits` loaded; see `attnlab.api.trained.open_run`.
     """
     stored.check_splits(splits)
     start_jax()
@@ -113,7 +113,9 @@ def print_notes(stored: Stored) -> None:
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:
-    """`--accept-changed-code`, of all commands that use a stored run."""
+    """Adds the flag `--accept-changed-code`, which all commands that use a stored run have, to a
+    parser.
+    """
     parser.add_argument(
         provenance.FLAG,
         action="store_true",
@@ -125,7 +127,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
-    """`--ensemble`, of the commands that can use several runs as one."""
+    """Adds the flag `--ensemble`, of commands that can average several runs, to a parser."""
     parser.add_argument(
         "--ensemble",
         metavar="FOLDER,...",

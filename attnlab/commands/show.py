@@ -25,7 +25,7 @@ COLUMNS = ("setting", "value", "default", "meaning")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The config."""
+    """Adds the flag `--config` of `show` to its parser."""
     parser.add_argument(
         "--config",
         metavar="FILE.py:ARGUMENT",
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_settings(path: str | None, overrides: Sequence[str]) -> None:
-    """Print a table of every setting of a config file with overrides: its full name, its value, its
-    default if that is another, and its meaning.
+    """Prints a table of every setting of a config file with overrides (full name, value, default if
+    that differs, meaning), and a table of which parameters weight decay applies to.
 
     Raises:
       UserError: no config is named, or anything is wrong with it.
@@ -59,8 +59,8 @@ def print_settings(path: str | None, overrides: Sequence[str]) -> None:
 
 
 def decay_rows(config: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield for each kind of parameters of a config's system whether weight decay reaches them, and
-    the ends of their paths.
+    """Yields for each kind of parameters of a config's system, and for those with and without
+    weight decay, a row: the kind, "yes" or "no", the last parts of their paths.
     """
     import jax
 
@@ -85,7 +85,9 @@ def setting_rows(config: Settings) -> Iterator[Row]:
 
 
 def _rows(node: ConfigNode) -> Iterator[Row]:
-    """Yield a row for every setting of a node and of the nodes below it."""
+    """Yields the table row (name, value, default, meaning) of every setting of a config node and,
+    recursively, of the nodes below it.
+    """
     meanings = describe.field_meanings(node.component)
     for key in _ordered_keys(node):
         value, name = node.values[key], node.full_name(key)
@@ -123,7 +125,9 @@ def _row(name: str, value: object, default: object, meaning: str) -> Row:
 
 
 def _allowed_values(node: ConfigNode, key: str) -> str:
-    """The allowed values of a component's field, from its annotation or its range, or ""."""
+    """Returns the allowed values of a component's field as text: the options of its `Literal`
+    annotation, or its range; "" if neither is known.
+    """
     annotation = node.hint(key)
     within = next(ranges(node, key), None)
     for alternative in (annotation, *typing.get_args(annotation)):
@@ -137,7 +141,9 @@ def _join(*parts: str) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as it is written on a command line."""
+    """Returns a value as it is written on a command line: 1,2 for a tuple, true for True, '' for
+    "".
+    """
     if isinstance(value, (tuple, list)) and not value:
         return "()"
     if isinstance(value, (tuple, list)):

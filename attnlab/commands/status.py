@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and whether to stay."""
+    """Adds the arguments of `status` to its parser: the folder of a sweep, and `--watch`."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
     parser.add_argument(
         "--watch", action="store_true", help="stay and show it anew until all trials have settled"

@@ -11,7 +11,9 @@ the report say so. --undo lets it run again, as long as the choice of its varian
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, the trial, and why."""
+    """Adds the arguments of `stop` to its parser: the folder of a sweep, the name of a trial,
+    `--reason` and `--undo`.
+    """
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
     parser.add_argument(
         "trial", metavar="TRIAL", help="its name as 'status' shows it: CANDIDATE/seedN"
@@ -24,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record that the trial is stopped, or no longer.
+    """Records that a trial is stopped for good, or with `--undo` that it may run again, and prints
+    which.
 
     Returns:
       0.

@@ -70,7 +70,8 @@ def reconfigure(errors: str, encoding: str | None = None) -> None:
 
 
 def finish(message: str) -> None:
-    """Flush stdout after an error, or drop its buffer if that fails; then print a message to stderr.
+    """Flushes stdout after an error, or drops its buffer if that fails; then prints `message`, if
+    not empty, to stderr.
 
     Python flushes streams once more when it ends, and would report a failure with its own message
     and exit code.
@@ -83,7 +84,9 @@ def finish(message: str) -> None:
 
 
 def _flush(stream: IO[str]) -> None:
-    """Flush a stream, or drop its buffer if that fails."""
+    """Flushes a stream; if that fails, points it to the null device, so that Python's own flush at
+    the end does not fail.
+    """
     try:
         stream.flush()
     except OSError:

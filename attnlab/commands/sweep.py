@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan the experiment, run its trials, choose and report; with `--dry-run` print the plan only.
+    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports; resumes a
+    sweep that has begun; with `--dry-run` only prints the plan.
 
     Returns:
       0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's
@@ -60,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     options = _sweep_options(arguments)
 
     def ensure() -> Plan:
+        """Writes the experiment file of the flags, if there is one, and returns the plan in the
+        sweep folder, made or extended.
+        """
         with _experiment_file(inline, written) as file:
             return running.ensure(
                 file or arguments.file,
@@ -106,8 +110,8 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
 
 @contextlib.contextmanager
 def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iterator[str | None]:
-    """Write the experiment of a command line to `path` and yield its name; if the block raises, the
-    folder is restored.
+    """Context manager: writes the experiment of the flags to `path` and yields that path as text
+    (without flags writes nothing, yields None); restores file and folder if the block raises.
     """
     if inline is None or path is None:
         yield None
@@ -128,8 +132,8 @@ def _experiment_file(inline: InlineExperiment | None, path: Path | None) -> Iter
 
 
 def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
-    """Return the options of the sweep from the command line; check that the cluster that it names
-    is there.
+    """Returns the options of the sweep from the command line, with the slots of this machine or a
+    cluster request that has been checked.
 
     Raises:
       UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
@@ -204,7 +208,9 @@ def with_slots(
 
 
 def _run_and_report(directory: Path, options: SweepOptions) -> int:
-    """Run the remaining trials of the sweep, whose lock is held, and report; the exit code."""
+    """Runs the remaining trials of a sweep, whose lock the caller has, prints errors, and writes
+    the report unless interrupted; returns the exit code: 0, 1 after a failure, 128 + signal.
+    """
     from attnlab.experiments import report
     from attnlab.experiments.run import run_sweep
 
@@ -222,8 +228,8 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
 
 
 def print_plan(plan: Plan, directory: Path) -> None:
-    """Print a plan: its candidates, what is held equal, the number of trials (of a search, the
-    most), and which difference they can find.
+    """Prints a plan: the table of its candidates, how budgets match, the (largest) number of
+    trials, and the smallest difference between variants that they can detect.
     """
     from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight
@@ -247,7 +253,7 @@ def print_plan(plan: Plan, directory: Path) -> None:
 
 
 def _settings(tuned: object) -> str:
-    """Return tuned settings as text; "" for none."""
+    """Returns tuned settings as "key=value, key=value"; "" if they are no dict."""
     return (
         ", ".join(f"{key}={value}" for key, value in tuned.items())
         if isinstance(tuned, dict)
@@ -256,8 +262,8 @@ def _settings(tuned: object) -> str:
 
 
 def _check_contents(directory: Path, written: Path | None) -> None:
-    """Raise `UserError` if the folder exists and holds anything but a sweep or the experiment file
-    written there.
+    """Raises `UserError` if the folder exists without a plan and contains anything but hidden
+    files, `code` and the experiment file `written`.
     """
     if directory.is_dir() and not (directory / "plan.json").exists():
         own_files = {"code", written.name if written is not None else "code"}

@@ -62,7 +62,9 @@ OF_PLAN = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The experiment, the folder, and the options of running."""
+    """Adds the arguments of `sweep` to its parser: the experiment, its folder, seeds, resources,
+    and options of SLURM and Ray.
+    """
     from attnlab.commands import session
 
     parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
@@ -86,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_experiment(group: argparse._ArgumentGroup) -> None:
-    """The flags that define an experiment without a file."""
+    """Adds the flags that define an experiment without a file: `--config`, `--grid`, `--tune`,
+    `--search`, `--trials`, `--pruner`, `--measure`.
+    """
     group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
     for flag, (metavar, meaning) in VARIED.items():
         group.add_argument(flag, metavar=metavar, action="append", default=[], help=meaning)
@@ -102,7 +106,9 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
-    """The flags for the course of a sweep: executor, failed trials, final choice."""
+    """Adds the flags for the course of a sweep: executor, stacking, failed trials, final choice,
+    changes of the plan.
+    """
     for flag, meaning in OF_FAILED.items():
         parser.add_argument(flag, action="store_true", help=meaning)
     parser.add_argument(
@@ -117,7 +123,9 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """The trials to run and the resources for them, for `work` too."""
+    """Adds the flags that choose which trials run and with which resources and time limits, for
+    `sweep` and `work`.
+    """
     add_number(parser, "--slots", 1, slots.MOST_SLOTS, SLOTS)
     parser.add_argument(
         "--accept-cores",
@@ -136,7 +144,9 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def work_options(arguments: argparse.Namespace) -> WorkOptions:
-    """The options of a worker, from the flags of `add_running`."""
+    """Returns the options of a worker (trials to run, time limit in seconds, grace, cores) from the
+    flags of `add_running`.
+    """
     minutes = arguments.trial_timeout
     return WorkOptions(
         Part.of(arguments.only, arguments.skip),
@@ -147,7 +157,8 @@ def work_options(arguments: argparse.Namespace) -> WorkOptions:
 
 
 def seeds(listed: str | None) -> tuple[int, ...]:
-    """The seeds of "0,1,2", or so many as a single number says, from 0; () for None.
+    """Parses `--seeds`: "0,1,2" gives these seeds, a single number N the seeds 0 to N - 1, None
+    gives ().
 
     Raises:
       UserError: neither a number of at least 1 nor whole numbers with commas between.

@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train the run in `--workdir`, from its last checkpoint if there is one, and report it.
+    """Trains the config of `--config` in `--workdir`, from its last checkpoint if there is one;
+    once done, evaluates it and writes the report.
 
     Returns:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.

@@ -25,7 +25,9 @@ SPLITS = ("train", "valid")  # training never depends on the test split
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and the number of steps."""
+    """Adds the arguments of `verify` to its parser: the folder of the run, `--steps`,
+    `--accept-changed-code`.
+    """
     parser.add_argument(
         "workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep"
     )
@@ -35,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Repeat the run and compare its `metrics.jsonl`, record by record and to the last bit; writes
-    nothing into its folder.
+    """Trains a recorded run again in a temporary folder, compares its `metrics.jsonl` with the
+    recorded one bit by bit, and prints the first difference; writes nothing into the run's folder.
 
     Returns:
       0 if all records are identical, 1 if one differs, 128 + the signal's number if it was stopped
@@ -68,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
-    """The manifest of a run, and the records to reproduce: at least one.
+    """Returns the manifest of the run in `workdir`, and its metric records up to step `steps` (all
+    if None): at least one.
 
     Raises:
       UserError: no run in the folder, no record yet, or `steps` before the first record.
@@ -100,8 +103,8 @@ def step_of(record: Record) -> int:
 
 
 def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:
-    """Train the recorded config of `workdir` anew in `folder` up to a step; return the signal that
-    stopped it before, 0 for none.
+    """Trains the recorded config of a run from the start in the new `folder`, up to step `until`;
+    returns the number of the signal that interrupted it, 0 if none did.
 
     Raises:
       UserError: the data is not that of the run.
@@ -119,8 +122,8 @@ def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: 
 
 
 def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> str | None:
-    """The first record and field in which two metric streams differ, as text; None if they are
-    equal.
+    """Returns a text that names the first record and field in which two metric streams differ
+    (values, or a record that only one has); None if they are equal.
     """
     for old, new in zip(recorded, repeated, strict=False):
         for name in {**old, **new}:
@@ -145,7 +148,9 @@ def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> 
 
 
 def changes(original: Manifest, repeated: Manifest) -> list[str]:
-    """The differences of two environments that may change a number, a line each."""
+    """Returns the differences between the environments of two runs that may change a number (data,
+    devices, versions, vocabulary, code, stacked training), one line each.
+    """
     data = {split: original.data.get(split) for split in repeated.data}
     devices = {name: value for name, value in original.devices.items() if name != "stacked"}
     lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(repeated)

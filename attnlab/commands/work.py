@@ -14,7 +14,9 @@ which. A worker never chooses: 'sweep' with the same file and --dir does, when a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and the options of running."""
+    """Adds the arguments of `work` to its parser: the folder of the sweep, and the flags of
+    `add_running`.
+    """
     from attnlab.commands import sweep_flags
 
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
@@ -23,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Take trials and evaluations of a sweep until none is left, then print which trials failed.
+    """Runs trials and evaluations of a planned sweep that no other process has taken, until none is
+    left; then prints which trials failed.
 
     Returns:
       0 when nothing is left to take, 1 when a trial of the sweep has failed or diverged, 128 + the
@@ -51,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report_end(directory: Path, file: str) -> int:
-    """Print which trials failed and what comes next; return the exit code."""
+    """Prints the failed trials of a sweep to stderr and what comes next to stdout; returns 1 if a
+    trial failed, else 0.
+    """
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import Choice, failures
 

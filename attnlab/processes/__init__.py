@@ -26,7 +26,8 @@ def index() -> int:
 
 
 def run(argv: Sequence[str], work: Callable[[], int]) -> int:
-    """Do `work` in this process, or as one of several if flags or environment say so.
+    """Runs `work` and returns its exit code: in this process, or, if flags or environment say that
+    it is one of several, in a forked process connected to the others.
 
     Args:
       argv: the command line below the command.
@@ -58,7 +59,8 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connect to JAX's other processes. A process that is alone on its host takes all devices; if a
+    """Connects this process to JAX's coordinator at `address`, with the devices that are its own;
+    raises `UserError` if that fails. A process that is alone on its host takes all devices; if a
     launcher counts several, each takes one.
     """
     import jax
@@ -83,7 +85,9 @@ def _join(member: Member, address: str, neighbours: int) -> None:
 
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
-    """The devices of this host for this process, by number; None for all."""
+    """Returns [number] of this host's one device that this process takes, by the launcher's
+    assignment or its index here; None for all if it is alone here, or its index is unknown.
+    """
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -92,7 +96,7 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
 
 
 def _without_own(argv: Sequence[str]) -> list[str]:
-    """The command line without the flags that differ between processes."""
+    """Returns the command line without `--process`, the flag that differs between processes."""
     remaining, skip = [], False
     for word in argv:
         if not skip and word != "--process" and not word.startswith("--process="):

@@ -65,7 +65,7 @@ not known yet."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--coordinator`, `--processes` and `--process`."""
+    """Adds the flags `--coordinator`, `--processes` and `--process` to a parser."""
     group = parser.add_argument_group(
         "several processes (docs/processes.md); found by themselves under srun, in Kubernetes, on"
         " TPU pods"
@@ -80,7 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
-    """This process's place among several; None if it works alone.
+    """Detects from flags, environment and JAX whether this process is one of several, and returns
+    which one; None if it works alone.
 
     Args:
       argv: a command line; other flags are ignored.
@@ -123,7 +124,9 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """Return what the launcher has set in the environment; None if the process was started by hand."""
+    """Returns the launcher (srun, mpirun, kubernetes, tpu) that the environment shows and what it
+    says of this process; None if there is none.
+    """
     if tasks := _numbers(
         environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"
     ):  # set by srun, not in a job's own shell
@@ -144,7 +147,9 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 
 def _filled(group: Group, hint: Hint, asked: bool) -> Group:
-    """Return `group`, completed by the launcher and by JAX's detection; the rest stays None."""
+    """Returns `group` (address, count, index) with missing values from the launcher's hint or JAX's
+    detection; what neither knows stays None; `asked`: flags want several processes.
+    """
     if not hint.launcher or None not in group:
         return group
     if None not in group[:2]:
@@ -168,7 +173,9 @@ def _filled(group: Group, hint: Hint, asked: bool) -> Group:
 
 
 def _checked(address: str, count: int, index: int, local: int | None) -> Member:
-    """Return the member; raise `UserError` if address or numbers make no sense."""
+    """Returns the `Member` with this address and these numbers; raises `UserError` unless the
+    address is HOST:PORT and 0 <= index < count.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")

@@ -30,8 +30,8 @@ _LONGEST = 2**24  # bytes of a message
 
 
 def open_link(connection: socket.socket) -> Connection:
-    """Make a connection to another process of a socket, which notices a lost host, for messages of
-    JSON.
+    """Turns a socket into a `Connection` for JSON messages, with TCP keep-alive, so that the loss
+    of the other host is noticed.
     """
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _HELLO, 0))
@@ -86,7 +86,8 @@ class Meeting:
 
 
 def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> Meeting:
-    """Wait until all processes have connected, and check that they have the same command.
+    """Connects this process with all others of the group, waits until they have come, checks that
+    all have the same command, and returns the connected group.
 
     Args:
       member: this process.
@@ -108,8 +109,8 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Wait, in process 0, until all others have connected and belong to this group; tell each the
-    address and the hosts.
+    """In process 0: accepts the connections of all others, checks that each belongs to this group,
+    sends each the coordinator's address and the hosts, and returns the connected group.
     """
     links: dict[int, Connection] = {}
     hellos = {0: hello}
@@ -179,7 +180,9 @@ def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meet
 
 
 def _listen(member: Member) -> socket.socket:
-    """The socket of process 0, on all its addresses."""
+    """Returns the socket of process 0, which listens at `member.port` on all addresses; raises
+    `UserError` if the port cannot be used.
+    """
     try:
         if socket.has_dualstack_ipv6():
             return socket.create_server(
@@ -196,7 +199,9 @@ def _listen(member: Member) -> socket.socket:
 def _wrong(
     other: dict[str, Any], mine: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
 ) -> str:
-    """Say why a process does not belong to this group, in which others are; "" if it does."""
+    """Returns why a process that has connected (`other`) does not belong to the group of process 0
+    (`mine`): other version, count or command, or an index that is taken; "" if it does.
+    """
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != mine["attnlab"]:
         return (

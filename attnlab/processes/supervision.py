@@ -43,8 +43,8 @@ class Group:
         self.member, self.meeting = member, meeting
 
     def run(self, work: Callable[[], int]) -> int:
-        """Do `work` in a forked process and wait until all have ended; the exit code is the same
-        for all.
+        """Runs `work` in a forked process, waits until all processes of the group have ended, and
+        returns the exit code, which is the same for all.
 
         Raises:
           UserError: a `UserError` of any process; raised in process 0.
@@ -60,8 +60,8 @@ class Group:
                     link.close()
 
     def _next_end(self, worker: Worker, deadline: float = math.inf) -> tuple[int, End] | None:
-        """Wait for the next process of whose end this one hears; return its index and the end, None
-        after the deadline.
+        """Waits for the next end of a process that this one is connected to, or of its own worker;
+        returns (index, end), None once the deadline has passed.
         """
         indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
         while True:
@@ -82,8 +82,8 @@ class Group:
     # --- process 0 ---
 
     def _decide(self, worker: Worker) -> int:
-        """Wait for the first end that counts, tell all of it, end the own worker and report; return
-        the exit code.
+        """In process 0: waits for ends of processes, decides which one is the cause, sends it to
+        all others, kills its own worker and reports; returns the exit code.
         """
         ends: dict[int, End] = {}
         deadline = math.inf
@@ -100,7 +100,9 @@ class Group:
         return self._report_end(index, end)
 
     def _report_end(self, index: int, end: End) -> int:
-        """Print why all end, if there is something to print; return the exit code."""
+        """In process 0: prints or raises the error for which all processes end, nothing if they are
+        done; returns the exit code.
+        """
         if end.cause == "done":
             return end.code
         if index == 0 and end.error is not None:
@@ -116,7 +118,9 @@ class Group:
     # --- the others ---
 
     def _follow(self, worker: Worker) -> int:
-        """Tell process 0 how the work here ended, and end when it says so; return the exit code."""
+        """In every other process: sends process 0 the end of the own worker, waits for process 0 to
+        announce the end of all, or to vanish, and returns the exit code.
+        """
         while heard := self._next_end(worker):
             index, end = heard
             if index == self.member.index:

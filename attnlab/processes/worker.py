@@ -75,6 +75,9 @@ class Worker:
     """
 
     def __init__(self, work: Callable[[], int], speaks: bool) -> None:
+        """Forks the process that does `work`, with pipes for its end and for its output below
+        Python, and blocks `SIGNALS` in this process.
+        """
         fork = multiprocessing.get_context("fork")
         self._messages, sink = fork.Pipe(duplex=False)
         self._noises, noise = fork.Pipe(duplex=False)
@@ -91,8 +94,8 @@ class Worker:
 
     @contextlib.contextmanager
     def signalled(self) -> Iterator[None]:
-        """While entered, signals that ask the process to end go to the worker, which knows what to
-        save. Signals since the fork are passed on too.
+        """Context manager: passes signals that ask this process to leave on to the worker, which
+        knows what to save. Signals since the fork are passed on too.
         """
         before = {
             number: signal.signal(number, lambda number, frame: self.signal(number))
@@ -116,7 +119,9 @@ class Worker:
         self._process.join(patience)
 
     def hear(self) -> End | None:
-        """Read what has come: the failure of the work, then the end of the process; None for neither."""
+        """Reads what the worker has sent without waiting; returns the `End` that it reports of its
+        work, or later that of its process; None for neither.
+        """
         if not self.sources:
             return None
         code = self._process.exitcode  # asked first, since nothing comes after the end
@@ -148,8 +153,8 @@ class Worker:
 
 
 def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
-    """Do the work in the forked process, tell the parent how it ended, and leave or wait for the
-    parent to end it.
+    """In the forked process: does the work and sends its end to the parent; then exits if it
+    `speaks` and succeeded, else waits until the parent kills it.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -197,7 +202,7 @@ def _redirect(speaks: bool, noise: Connection) -> None:
 
 
 def _like(stream: TextIO | None) -> TextIO | None:
-    """A copy of `stream` with its own descriptor; None stays None."""
+    """Returns a copy of a text stream with a file descriptor of its own; None for None."""
     if stream is None:
         return None
     options = {
@@ -208,7 +213,7 @@ def _like(stream: TextIO | None) -> TextIO | None:
 
 
 def _failed(error: BaseException) -> End:
-    """Return the `End` for an exception; its traceback goes along as text."""
+    """Returns the `End` that describes an exception (cause, exit code, text, traceback)."""
     if isinstance(error, UserError):
         return End("mistake", 2, str(error), error=UserError(str(error)))
     if isinstance(error, KeyboardInterrupt):
@@ -220,7 +225,9 @@ def _failed(error: BaseException) -> End:
 
 
 def _tell(sink: Connection, end: End) -> None:
-    """Send the end to the parent; an exception that cannot be sent goes as text only."""
+    """Sends the end to the parent and closes the pipe; leaves the exception itself out if it cannot
+    be pickled.
+    """
     try:
         content = pickle.dumps(end)
         pickle.loads(content)

@@ -38,7 +38,8 @@ Axis = tuple[Point, ...]
 
 
 def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
-    """Every combination of the values, the last setting changing fastest.
+    """Returns the axis with every combination of the settings' values as a point, the last setting
+    changing fastest.
 
     Raises:
       UserError: no setting, a setting without values, a key that is no dotted name, a value that no
@@ -50,7 +51,7 @@ def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
 
 
 def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
-    """The first value of every setting, then the second of every setting, and so on.
+    """Returns the axis whose n-th point combines the n-th values of all settings.
 
     Raises:
       UserError: as `grid`, and settings of different lengths.
@@ -66,7 +67,8 @@ def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
 
 
 def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
-    """Each point by its label; `{}` is the base config itself.
+    """Returns the axis with one point per label and its overrides, which may be nested; `{}` is the
+    base config itself.
 
     Raises:
       UserError: no row, a row that is no mapping, a key that is no dotted name, a value that no
@@ -83,7 +85,8 @@ def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
 
 
 def cross(*axes: Axis) -> Axis:
-    """Every combination of the points of several axes, the last axis changing fastest.
+    """Returns the axis of every combination of one point from each axis (overrides united, names
+    joined), the last axis changing fastest.
 
     Raises:
       UserError: two axes set the same key, or one is empty.
@@ -102,7 +105,7 @@ def check_count(parts: Sequence[Sequence[Any]], where: str) -> None:
 
 
 def text(value: Any) -> str:
-    """A value as it would be written on the command line."""
+    """Returns a value as text as it would be written on the command line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -117,8 +120,8 @@ def several(names: Sequence[str]) -> str:
 
 
 def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Overrides with dotted names only: `{"system": {"attention": {"name": "single"}}}` becomes
-    `{"system.attention.name": "single"}`.
+    """Returns nested overrides as a flat dict with dotted names: `{"system": {"attention": {"name":
+    "single"}}}` becomes `{"system.attention.name": "single"}`.
 
     Raises:
       UserError: not a mapping, a key that is no dotted name, a value that no config can hold.
@@ -138,8 +141,8 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any]]:
-    """Return the values of every setting as lists; refuse none, a value twice, and what no config
-    can hold.
+    """Returns a list of values for each setting, lists among them as tuples; raises `UserError` for
+    no setting, no values, a repeated value, or one that no config can hold.
     """
     if not isinstance(settings, Mapping) or not settings:
         raise UserError(
@@ -160,7 +163,7 @@ def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any
 
 
 def _check_key(key: Any, where: str) -> None:
-    """Raise `UserError` unless a key is the dotted name of a setting, without "config."."""
+    """Raises `UserError` unless a key is the dotted name of a setting, without "config." before it."""
     if (
         not isinstance(key, str)
         or not key
@@ -175,7 +178,9 @@ def _check_key(key: Any, where: str) -> None:
 
 
 def _plain(key: str, value: Any, where: str) -> Any:
-    """Return the value with lists as tuples; raise `UserError` if no config can hold it."""
+    """Returns the value with lists as tuples; raises `UserError` if a config cannot hold it (a
+    mapping, another type, a number that is not finite).
+    """
     if isinstance(value, Mapping) or not is_plain(value):
         raise UserError(
             f"{where}: {key!r} is {value!r}, a {type(value).__name__}; use numbers, strings,"
@@ -193,7 +198,9 @@ def _label(label: Any) -> str:
 
 
 def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]]) -> Axis:
-    """Points named by the shortest endings of their keys that are different."""
+    """Returns one point for each combination of values, named "key=value, ..." with keys shortened
+    as far as they stay distinct.
+    """
     short = _short(list(settings))
 
     def name(values: tuple[Any, ...]) -> str:
@@ -205,8 +212,8 @@ def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]])
 
 
 def _short(keys: list[str]) -> list[str]:
-    """The last part of each key (of "a.score.name": "score"), or more parts if two keys would look
-    alike.
+    """Returns the shortest endings of dotted keys (of "a.score.name": "score"; equally many parts
+    of each) that are all different.
     """
     parts = [key.removesuffix(".name").split(".") for key in keys]
     for count in range(1, max(map(len, parts)) + 1):
@@ -221,7 +228,9 @@ def _shown(value: Any) -> str:
 
 
 def _joined(points: tuple[Point, ...]) -> Point:
-    """Return one point with the overrides of several, which set different keys."""
+    """Returns one point with the overrides of several points; raises `UserError` if two of them set
+    the same key.
+    """
     overrides: dict[str, Any] = {}
     for point in points:
         for key in point.overrides:

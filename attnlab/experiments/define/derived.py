@@ -45,7 +45,9 @@ class Reached:
 
 
 def reached(name: str) -> Reached | None:
-    """The parts of a name such as "steps_to(loss<=1.5)"; None for any other name."""
+    """Parses the name of a measure such as "steps_to(loss<=1.5)" into its parts; returns None for
+    any other name.
+    """
     match = _FORM.fullmatch(name)
     try:
         return None if match is None else Reached(match[1], match[2], match[3], float(match[4]))
@@ -71,7 +73,8 @@ def forms(metric: str = "loss", way: str = "min") -> tuple[str, ...]:
 def check_derived(
     where: str, name: str, measures: Mapping[str, str], evaluated: Iterable[str]
 ) -> None:
-    """Check that runs of a task give a derived measure.
+    """Checks that runs of a task can give the derived measure `name`; raises `UserError` if its
+    score is not computed during training, or its sign waits for the score to get worse.
 
     Args:
       where: who uses it, for the message.

@@ -68,7 +68,8 @@ class InlineExperiment:
         return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or Path(path).stem
 
     def file(self) -> str:
-        """The text of the experiment file.
+        """Returns the source text of an experiment file that defines the same experiment as the
+        flags; raises `UserError` if they compare and tune nothing.
 
         Raises:
           UserError: nothing to compare or tune, a malformed flag, a value given twice, no such
@@ -104,7 +105,9 @@ class InlineExperiment:
         )
 
     def _values(self, flag: str, arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        """Keys to their values, with the types of the settings."""
+        """Parses "key=value,value" arguments of a flag into keys and tuples of values, which have
+        the types that the settings have in the config.
+        """
         settings: dict[str, tuple[Any, ...]] = {}
         for key, text in _keys(flag, arguments):
             settings[key] = tuple(typed({key: part}, {}, self.config)[key] for part in _parts(text))
@@ -113,7 +116,9 @@ class InlineExperiment:
         return settings
 
     def _search(self) -> str:
-        """The arguments of `Search`."""
+        """Returns the arguments of the call `Search(...)` as source text, made from `--search`,
+        `--trials` and `--pruner`.
+        """
         space = {key: _range(key, text) for key, text in _keys("--search", self.search)}
         further: dict[str, Any] = {"trials": self.trials, "pruner": self.pruner}
         further = {name: value for name, value in further.items() if value is not None}
@@ -124,7 +129,9 @@ class InlineExperiment:
         )
 
     def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Return metric and mode of what is reported, and of what chooses."""
+        """Returns (metric, "min" or "max") of the reported measure, from `--measure` or by the
+        task's default, and the same of the score that selects candidates.
+        """
         task = read_config_file(self.config).get("task", "")
         select = ("accuracy", "max") if task == "classification" else ("loss", "min")
         name, _, mode = self.measure.partition(",")
@@ -135,7 +142,9 @@ class InlineExperiment:
         return _MEASURES.get(task, ("loss", "min")), select
 
     def _question(self, compare: Mapping[str, Any]) -> str:
-        """Return the question that the report prints, in words of the flags."""
+        """Returns the question of the experiment for the report, which names the compared settings,
+        or the tuned ones if nothing is compared.
+        """
         tuned = [word.partition("=")[0] for word in (*self.tune, *self.search)]
         what = " and ".join(compare) if compare else self.config
         return (
@@ -145,7 +154,9 @@ class InlineExperiment:
         )
 
     def _command(self) -> str:
-        """The command that says the same."""
+        """Returns the `sweep` command line with these flags, to be written at the top of the
+        experiment file.
+        """
         flags = {"grid": self.grid, "tune": self.tune, "search": self.search}
         arguments = [
             f"--config={self.config}",
@@ -167,7 +178,9 @@ def get_experiment(argument: str = "") -> Experiment:
 
 
 def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the words "key=text" as pairs; refuse a malformed word and a key that comes twice."""
+    """Splits "key=text" arguments of a flag into (key, text) pairs; raises `UserError` for a
+    malformed argument or a repeated key.
+    """
     texts: dict[str, str] = {}
     for word in arguments:
         key, equals, text = word.partition("=")
@@ -192,7 +205,7 @@ _LIKE = {
 
 
 def _parts(text: str) -> list[str]:
-    """The parts between commas that are outside brackets and quotes."""
+    """Splits a text at the commas that are outside brackets and quotes, and strips the parts."""
     parts, depth, quote = [""], 0, ""
     for sign in text:
         if quote:
@@ -208,7 +221,9 @@ def _parts(text: str) -> list[str]:
 
 
 def _range(key: str, text: str) -> Range:
-    """Return the range of a text such as "log_uniform(1e-4, 1e-2)"."""
+    """Parses a text such as "log_uniform(1e-4, 1e-2)" into a `Range`; raises `UserError`, with the
+    key, if it is none.
+    """
     match = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
     if match is None:
         raise UserError(f"--search {key}={text}: expected a range, such as {_LIKE['--search']}")

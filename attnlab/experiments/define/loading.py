@@ -47,8 +47,8 @@ class Changes:
     unmatched: bool = False
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """Returns the experiment with the base settings and seeds of the command line in place of
-        its own; raises `UserError` for a setting that the experiment varies.
+        """Returns the experiment with the command line's settings added to its base and, if given,
+        its seeds replaced; raises `UserError` for a setting that the experiment varies.
 
         Raises:
           UserError: a setting that the experiment varies, so that the change would have no effect.
@@ -73,7 +73,9 @@ AS_IT_IS = Changes()
 
 
 def _varied(experiment: Experiment) -> dict[str, set[str]]:
-    """The settings that differ between candidates, each with its reason."""
+    """Returns the names of the settings that differ between candidates, by the reason: compared,
+    tuned, searched, or solved for by the budget.
+    """
     points = {"compared": experiment.compare, "tuned": experiment.tune}
     varied = {
         what: {key.removesuffix(".name") for point in axis for key in point.overrides}
@@ -93,9 +95,9 @@ def _knobs(budget: Budget) -> set[str]:
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
-    """Run an experiment file and return its experiment, with the changes of a command line,
-    checked. The file is named as "experiments/quickstart.py", with an argument
-    "experiments/bottleneck.py:my/folder".
+    """Runs `get_experiment` of an experiment file, applies the changes of a command line, checks
+    the experiment and returns it. The file is named as "experiments/quickstart.py", with an
+    argument "experiments/bottleneck.py:my/folder".
 
     Raises:
       UserError: no such file, no `get_experiment`, an error inside it (with its line), or something
@@ -120,7 +122,8 @@ def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Expe
 
 
 def check(experiment: Experiment) -> None:
-    """Checks everything that can be checked without building a model.
+    """Checks all parts of an experiment that need no model (names, axes, seeds, metrics, budget,
+    claim); raises `UserError` at the first mistake.
 
     Raises:
       UserError: the first mistake, with its name, the value and what would be valid.
@@ -158,8 +161,8 @@ def _check_word(where: str, word: Any, choices: Iterable[str]) -> None:
 
 
 def _check_axis(name: str, axis: Any) -> list[str]:
-    """Return the names of the points of an axis; refuse two with the same name or the same
-    settings.
+    """Returns the names of the points of an axis; raises `UserError` if it is no axis, or two
+    points have the same name or the same settings.
     """
     if not isinstance(axis, tuple) or not all(isinstance(point, Point) for point in axis):
         raise UserError(f"{name} is {axis!r}; make it with grid, zipped, rows or cross")
@@ -172,8 +175,8 @@ def _check_axis(name: str, axis: Any) -> list[str]:
 
 
 def _check_keys(experiment: Experiment) -> None:
-    """Raise `UserError` if a setting is both compared and tuned, if the seed is a setting, or if a
-    search and a list of points are given.
+    """Raises `UserError` if a setting is both compared and tuned, the seed is among the settings,
+    or both `search` and `tune` are given.
     """
     compared = {key for point in experiment.compare for key in point.overrides}
     tuned = {key for point in experiment.tune for key in point.overrides}
@@ -193,7 +196,9 @@ def _check_keys(experiment: Experiment) -> None:
 
 
 def _check_seeds(seeds: Any) -> None:
-    """Raise `UserError` unless seeds are different whole numbers of at least 0 and below 2**32."""
+    """Raises `UserError` unless seeds are a non-empty sequence of different whole numbers from 0 to
+    2**32 - 1.
+    """
     whole = (
         isinstance(seeds, Sequence)
         and not isinstance(seeds, str)
@@ -207,7 +212,7 @@ def _check_seeds(seeds: Any) -> None:
 
 
 def _check_metric(name: str, value: Any) -> None:
-    """Raise `UserError` unless a value is a metric and a mode."""
+    """Raises `UserError` unless a value is a pair of a metric's name and a mode, "min" or "max"."""
     if (
         not isinstance(value, tuple)
         or len(value) != 2
@@ -220,8 +225,8 @@ def _check_metric(name: str, value: Any) -> None:
 
 
 def _check_budget(budget: Any, compare: Axis) -> None:
-    """Raise `UserError` at the first mistake in a budget: what it matches, its knobs, the share, a
-    variant that is not compared.
+    """Raises `UserError` at the first mistake in a budget: what it matches, its knobs, the
+    tolerated share, or a variant that is not compared.
     """
     if not isinstance(budget, Budget):
         raise UserError(
@@ -254,7 +259,7 @@ def _check_budget(budget: Any, compare: Axis) -> None:
 
 
 def _check_claim(claim: Any, variants: Iterable[str]) -> None:
-    """Raise `UserError` at the first mistake in a claim: a variant that is not compared, weights
+    """Raises `UserError` at the first mistake in a claim: a variant that is not compared, weights
     that do not add up to 0, an unknown measure.
     """
     if not isinstance(claim, Claim) or not isinstance(claim.statement, str) or not claim.contrasts:
@@ -288,7 +293,8 @@ def _is_number(value: Any) -> bool:
 
 
 def definition(experiment: Experiment, file: str) -> dict[str, Any]:
-    """All that defines an experiment, as `Plan` keeps it: defaults filled in, plain JSON values.
+    """Returns everything that defines an experiment as a dict of plain JSON values with the fields
+    of `Plan`, defaults filled in.
 
     Args:
       experiment: checked.
@@ -323,8 +329,8 @@ def definition(experiment: Experiment, file: str) -> dict[str, Any]:
 
 
 def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
-    """A claim as `Plan` keeps it: weights for the measure itself, where `mode` is better; `on` only
-    if it is set.
+    """Returns a claim as a dict for `Plan`: its statement, and contrasts whose weights apply to the
+    measure itself, whichever `mode` is better; `on` only if it is set.
     """
     literal = (contrast.literal(mode) for contrast in claim.contrasts)
     contrasts = [
@@ -339,8 +345,8 @@ def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
 
 
 def definition_hash(defined: Mapping[str, Any]) -> str:
-    """12 hex digits of a `definition` and of the text of its config file, since an edit of that
-    file may change settings.
+    """Returns 12 hex digits of the SHA-256 of a `definition` and of the text of its config file,
+    since an edit of that file may change settings.
     """
     text = find_file(defined["config"].partition(":")[0], "config file").read_bytes()
     hashed = {

@@ -41,6 +41,9 @@ class Range:
     options: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raises `UserError` unless the kind is known and has valid options ("choice") or valid
+        bounds, low below high (all others).
+        """
         if self.kind not in _KINDS:
             raise UserError(
                 f"search: unknown range {self.kind!r}; {nearest(str(self.kind), _KINDS)}"
@@ -73,6 +76,9 @@ class Range:
             raise UserError(f"search: {self} has no logarithm at {self.low!r}; low must be above 0")
 
     def __str__(self) -> str:
+        """Returns the range as source text, such as "log_uniform(0.0001, 0.01)" or "choice(16,
+        32)".
+        """
         inside = (
             ", ".join(map(repr, self.options))
             if self.kind == "choice"
@@ -88,7 +94,7 @@ class Range:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Range:
-        """The range that `to_dict` described."""
+        """Returns the range that `to_dict` has written as a dict."""
         return cls(
             fields["kind"],
             fields.get("low"),
@@ -146,6 +152,9 @@ class Search:
     finish: int = 2
 
     def __post_init__(self) -> None:
+        """Raises `UserError` for an unknown sampler or pruner, a number out of range, an invalid
+        space, or a grid that does not fit the trials.
+        """
         _check_name("sampler", self.sampler, SAMPLERS)
         if self.pruner == "median":
             raise UserError(
@@ -171,8 +180,8 @@ class Search:
             self._check_grid()
 
     def _check_grid(self) -> None:
-        """Raise `UserError` unless every range is a choice and there are enough points for the
-        trials.
+        """Raises `UserError` unless every range is a choice and the grid has at least `trials`
+        points.
         """
         for key, values in self.space.items():
             if values.kind != "choice":
@@ -188,8 +197,8 @@ class Search:
             )
 
     def rounds(self) -> Sequence[int]:
-        """How many settings each round draws per variant: all at once if no draw depends on a
-        result.
+        """Returns how many settings each round draws per variant: all in one round, except with
+        "tpe", whose later rounds draw `at_once` each.
         """
         if self.sampler != "tpe":
             return [self.trials]
@@ -203,8 +212,8 @@ class Search:
         return max(self.at_once, self.trials // 3)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the search for plan.json; `finish` only if it is not the default, so that older
-        plans keep their meaning.
+        """Returns the search as a dict for plan.json; `finish` only if it is not the default, so
+        that older plans keep their hash.
         """
         fields = {
             name: getattr(self, name) for name in ("sampler", "trials", "pruner", "at_once", "seed")
@@ -214,7 +223,9 @@ class Search:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Search:
-        """The search that `to_dict` described; other keys are ignored."""
+        """Returns the search that `to_dict` has written as a dict; ignores other keys, and takes
+        defaults for missing ones.
+        """
         options = {
             field.name: fields[field.name]
             for field in dataclasses.fields(cls)
@@ -231,7 +242,7 @@ def _check_name(what: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def _check_space(space: Any) -> None:
-    """Raise `UserError` unless a space has settings, each with a range."""
+    """Raises `UserError` unless a search space is a non-empty mapping from settings to ranges."""
     if not isinstance(space, Mapping) or not space:
         raise UserError(
             "search.space is empty; name what to tune, {'schedule.peak': log_uniform(1e-4, 1e-2)}"

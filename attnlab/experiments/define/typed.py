@@ -20,8 +20,8 @@ from attnlab.tasks.schemas import known_defaults
 
 
 def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """Texts as values of the types that their places have, in the experiment, in its config file,
-    or by the default of a setting.
+    """Converts the texts of settings to values, with the type of the setting's value in `base`,
+    else in the config file or its default, else that of the text as a Python literal.
 
     Args:
       settings: dotted name to text.
@@ -41,7 +41,9 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values mean the same setting; one may be a text, as earlier versions stored it."""
+    """Returns whether two values mean the same setting, where one may be a text (as earlier
+    versions stored it) that reads as the other.
+    """
     if first is None or second is None:
         return first is second or "None" in (first, second)
     if isinstance(first, str) != isinstance(second, str):
@@ -63,8 +65,8 @@ def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, A
 
 
 def _value(name: str, given: str, old: list[Any]) -> Any:
-    """Return a text as a value of the type of the first old value that can read it, else of its
-    own.
+    """Converts the text of a setting to the type of the first of the `old` values with which that
+    works; else to a Python number or tuple if it is spelt as one; else returns the text.
     """
     for previous in old:
         value = _read(given, previous)
@@ -78,7 +80,9 @@ def _value(name: str, given: str, old: list[Any]) -> Any:
 
 
 def _read(given: str, old: Any) -> Any:
-    """A text as a value of the type of `old`; None if it is none."""
+    """Converts a text to the type of the value `old`; returns None if that is impossible or `old`
+    is None.
+    """
     if old is None:
         return None
     try:

@@ -45,7 +45,8 @@ class Solution:
 
 
 def solve(count: Count, start: int, wanted: float) -> Solution:
-    """The value whose count is nearest to `wanted`.
+    """Finds the whole-number value whose count is nearest to `wanted`, and returns it with its
+    count.
 
     Args:
       count: the count at a value; grows with it; raises `UserError` for a value that the config
@@ -73,8 +74,8 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
 
 
 def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
-    """The smallest step between accepted values, a divisor of `start` (heads divide a width, say);
-    None if there is none.
+    """Returns the smallest divisor of `start` for which `start` plus it is an accepted value, whose
+    count it stores in `seen`; None if there is none.
     """
     for step in (divisor for divisor in range(1, start + 1) if start % divisor == 0):
         try:
@@ -118,7 +119,7 @@ Points = Sequence[tuple[int, float]]
 
 
 def _at(points: Points, value: int) -> Fraction:
-    """Return the value at `value` of the polynomial through the points."""
+    """Evaluates the polynomial through the points (value, count) at `value`, exactly."""
     total = Fraction(0)
     for node, reached in points:
         shares = (Fraction(value - x, node - x) for x, _ in points if x != node)
@@ -185,8 +186,8 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
 
 
 def _whole(config: Settings, knob: str) -> int:
-    """Return the value of the knob in a config; raise `UserError` unless it is a whole number of at
-    least 1.
+    """Returns the value of the setting `knob` in a config; raises `UserError` unless it exists and
+    is a whole number of at least 1.
     """
     settings = configs.flat(config)
     if knob not in settings:

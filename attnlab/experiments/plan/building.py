@@ -47,6 +47,9 @@ class Builder:
     """
 
     def __init__(self, file: str, seed: int) -> None:
+        """Stores the config file and the seed of all configs, and makes empty caches of configs,
+        data and counts.
+        """
         self.file, self.seed = file, seed
         self._configs: dict[str, Settings] = {}
         self._data: dict[str, Any] = {}
@@ -68,7 +71,8 @@ class Builder:
         )
 
     def config(self, overrides: Mapping[str, Any]) -> Settings:
-        """The resolved config with overrides, checked as `train` checks it before it reads data.
+        """Returns the resolved config with overrides, checked as `train` checks it before it reads
+        data; cached.
 
         Raises:
           UserError: anything wrong with it.
@@ -109,8 +113,8 @@ class Builder:
         return self._ordered[1]
 
     def _made(self, config: Settings) -> Any:
-        """Make the task of a config on its data, which is read once for equal settings of data and
-        vocabulary.
+        """Returns the task of a config with its training and validation data, which is read once
+        for all configs with the same task, data and vocabulary settings.
         """
         kind = TASKS.resolve(config.task)
         read = ("task", "data", "vocabulary")
@@ -122,8 +126,8 @@ class Builder:
         return task
 
     def count(self, config: Settings, what: str) -> float:
-        """Return the number of parameters of a config (`what` is "parameters"), or the FLOPs of a
-        training step ("flops").
+        """Returns the number of parameters of a config's model (`what` is "parameters") or the
+        FLOPs of its training step ("flops"); cached.
 
         Raises:
           UserError: see `task`.
@@ -146,7 +150,8 @@ class Builder:
         return self._work[key]
 
     def examples(self, config: Settings) -> float | None:
-        """How many examples a training step has, the mean over an epoch; None for running text.
+        """Returns the mean number of examples in a training step over an epoch; None for running
+        text, which has no examples.
 
         Raises:
           UserError: see `task`.
@@ -176,7 +181,9 @@ def _key(values: Mapping[str, Any] | Settings) -> str:
 
 @contextmanager
 def naming(variant: str, tuned: Mapping[str, Any]) -> Iterator[None]:
-    """Puts the candidate's name before the message of a `UserError`."""
+    """Context manager: puts the candidate's name (variant and tuned settings) before the message of
+    a `UserError` that the block raises.
+    """
     try:
         yield
     except UserError as error:

@@ -134,8 +134,8 @@ class Trial:
 
 
 def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]) -> str:
-    """A readable and stable name: slug of `names`, and 8 hex digits of everything that determines
-    the training except the seed.
+    """Returns a readable, stable id: a slug of `names`, and 8 hex digits of a hash of config file
+    and overrides, which determine the training except for the seed.
 
     It does not depend on the order of the overrides, the order of the settings in a name, the
     rest of the experiment, or newer settings that have their default (`tree.NEWER`).
@@ -158,8 +158,8 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
 
 
 def with_code(identity: str, code: Mapping[str, str]) -> str:
-    """An id in which the hashes of the user's own code (module to hash) are a part; the same one
-    where there is no such code.
+    """Returns the id with its hash digits computed anew from them and the hashes of the user's own
+    code (module to hash); unchanged if there is no such code.
     """
     if not code:
         return identity

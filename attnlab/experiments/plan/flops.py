@@ -18,7 +18,8 @@ from attnlab.training.updates import Updates
 
 
 def step_work(config: Settings, task: Any) -> Work:
-    """The work of one training step (forward, backward, update) on the mean batch of an epoch.
+    """Counts the work (FLOPs and more) of one training step (forward, backward, update) on the mean
+    batch of an epoch, and finds the parameters that get no gradient.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
     mean number of positions, both rounded: exact except for rounding if the cost is linear in the
@@ -60,9 +61,9 @@ def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes of a batch of mean size, its rows a multiple of `multiple`. Only the axes that are
-    as long as a batch is wide get the mean width: not those of images, or of the several questions
-    about one.
+    """Returns the shapes of a batch with the mean width and mean number of positions of an epoch's
+    batches, by column, its rows a multiple of `multiple`. Only the axes that are as long as a batch
+    is wide get the mean width: not those of images, or of the several questions about one.
     """
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)

@@ -37,8 +37,8 @@ FLAG = "--change-plan"
 
 
 def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
-    """Return the plan in a sweep folder if it is of this experiment, None if one must be made;
-    print a note on code of which the plan does not say what it was.
+    """Returns the plan in a sweep folder if it is still that of the experiment file, None if one
+    must be made; prints a note if the plan does not record the user's code.
 
     Raises:
       UserError: a mistake in the file, or the folder holds trials that no longer fit.
@@ -70,8 +70,8 @@ def own_files(plan: Plan) -> provenance.Code:
 
 
 def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, Any]:
-    """A definition with settings written as in the existing plan if they mean the same: `=60` is
-    the 60 of a file.
+    """Returns a definition with settings spelt as in the existing plan where they mean the same
+    (the text "60" of a command line is the 60 of a file).
     """
     if old is None:
         return dict(defined)
@@ -83,7 +83,8 @@ def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, An
 
 
 def check_kept(old: Plan, new: Plan, directory: Path) -> None:
-    """Check that a new plan has all begun trials of the old one.
+    """Raises `UserError`, with the reasons, if the new plan leaves out trials of the old one that
+    have begun in `directory`.
 
     Raises:
       UserError: some are left out, with what has changed.
@@ -105,7 +106,9 @@ def check_kept(old: Plan, new: Plan, directory: Path) -> None:
 
 
 def _news(old: Plan, new: Plan) -> Iterator[str]:
-    """Yield why candidates or seeds of the old plan are not in the new one."""
+    """Yields texts that say what differs between two plans (base, variants, tuning, budget, seeds),
+    so that candidates or seeds of the old one are not in the new one.
+    """
     for name in [*old.base, *(name for name in new.base if name not in old.base)]:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
             yield f"{name}: {_setting_text(before)}, now {_setting_text(now)}"
@@ -164,7 +167,8 @@ def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
 
 
 def check_begun(candidate: Candidate, directory: Path) -> None:
-    """Check that the begun trials of a candidate have the config of the present plan.
+    """Raises `UserError` if a trial of a candidate has begun in `directory` with another config
+    than the candidate's; the message names the settings.
 
     Raises:
       UserError: they have another one; the message names the fields.
@@ -185,8 +189,8 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
 
 
 def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
-    """Return whether the user's code of a candidate has changed since the plan was made; refuse
-    that for trials that have begun, unless it is accepted.
+    """Returns whether the user's own code of any candidate has changed since the plan was made;
+    raises `Changed` if a trial has begun with other code, unless `accept`.
 
     Args:
       plan: that is there.
@@ -211,7 +215,7 @@ def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
 
 
 def begun(candidate: Candidate, directory: Path) -> list[Path]:
-    """Return the folders of a candidate's trials in which something is recorded or saved."""
+    """Returns the folders of a candidate's trials that have a metric record or a saved checkpoint."""
     folders = (
         path.parent
         for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
@@ -228,8 +232,8 @@ def _filled(file: Path) -> bool:
 
 
 def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs between a plan and a new definition of what is fixed once the choice is
-    made.
+    """Yields a text for each field, of those that are fixed once the choice is made, that differs
+    between a plan and a new definition.
     """
     pairs = [(key, getattr(old, key), new[key]) for key in FIXED]
     pairs.append(("claim", _contrasts(old.claim), _contrasts(new["claim"])))
@@ -239,7 +243,9 @@ def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the variants and seeds of a plan that a new definition lacks, changes or reorders."""
+    """Yields a text for each variant that a new definition lacks or changes, and one if the plan's
+    seeds are not its first seeds in the same order.
+    """
     for name, overrides in old.variants.items():
         if name not in new["variants"]:
             yield f"variant {name!r}: planned, now gone"

@@ -16,8 +16,9 @@ WORDS = {"parameters": "parameters", "flops": "FLOPs per step"}
 
 
 def budget_lines(plan: Plan) -> Iterator[str]:
-    """For a budget a line a candidate: what is matched, by which setting at which value, and how
-    far off it is. Without one, a single line with the parameters of each variant.
+    """Yields a line for each candidate of a plan with a budget: what is matched, by which setting
+    at which value, and how far off it is. Without one, a single line with the parameters of each
+    variant.
     """
     if plan.budget is None:
         sizes = {candidate.variant: candidate.parameters for candidate in reversed(plan.candidates)}
@@ -31,8 +32,8 @@ def budget_lines(plan: Plan) -> Iterator[str]:
 
 
 def check_budget(plan: Plan, old: Plan | None) -> Plan:
-    """Return the plan with a record on every candidate that misses the budget: whether that is
-    accepted; refuse a new candidate that misses it otherwise.
+    """Returns the plan with a record, on every candidate that misses the budget, of whether the
+    user accepts that; raises `UserError` for a new candidate that misses it unaccepted.
 
     Args:
       plan: what would be written; it says whether the user accepts that candidates miss it.
@@ -57,7 +58,7 @@ def check_budget(plan: Plan, old: Plan | None) -> Plan:
 
 
 def _match_line(candidate: Candidate, what: str, within: float) -> str:
-    """Return a line such as "general has 12,000 parameters of 12,345 wanted (-2.79 %) by
+    """Returns a line such as "general has 12,000 parameters of 12,345 wanted (-2.79 %) by
     system.decoder=40: NOT MATCHED within 1 %".
     """
     met = candidate.budget

@@ -49,8 +49,9 @@ def check_metrics(plan: Plan, task: Any) -> None:
 
 
 def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> Iterator[str]:
-    """For variants that may not be compared with the baseline a line: what differs, and which
-    measure compares them all the same. By the settings alone; the report goes by what was read.
+    """Yields a line on each group of variants whose data or vocabulary settings differ from the
+    baseline's: whether the measure still compares them, and which measures do. By the settings
+    alone; the report goes by what was read.
     """
     settings = {candidate.variant: flat(candidate.config) for candidate in reversed(candidates)}
     base, differing = settings[plan.baseline], dict[tuple[str, ...], list[str]]()
@@ -93,8 +94,8 @@ def _deciding(part: str, keys: Iterable[str]) -> list[str]:
 
 
 def _check_chosen(plan: Plan, task: Any) -> None:
-    """Raise `UserError` if a tuned setting decides something on which the score that chooses
-    settings depends.
+    """Raises `UserError` if a tuned setting changes something (the vocabulary, say) on which the
+    selection score depends, so that its values are not comparable.
     """
     metric = plan.select["metric"]
     tuned = {key for point in plan.tune for key in point["overrides"]}
@@ -113,8 +114,8 @@ def _check_chosen(plan: Plan, task: Any) -> None:
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:
-    """Raise `UserError` unless the score that chooses candidates is known during training, and a
-    trial makes at least three evaluations.
+    """Raises `UserError` unless the selection score is computed during training and a trial makes
+    at least three evaluations, as a pruner needs.
     """
     scores = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
     if plan.select["metric"] not in task.evaluated:

@@ -102,8 +102,8 @@ class Plan(Asked):
     version: Natural = SWEEP
 
     def trials(self) -> list[Trial]:
-        """All trials in running order: the first seed of every candidate, then the second of every
-        candidate, and so on.
+        """Returns all trials in running order: the first seed of every candidate, then the second
+        of every candidate, and so on.
 
         With a search only promoted candidates are trained with more than the first seed.
         """
@@ -123,7 +123,7 @@ class Plan(Asked):
         return next((made for made in self.candidates if (made.wanted or made.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
-        """The trial of a candidate's id and a seed.
+        """Returns the trial of a candidate, given by its id, and a seed.
 
         Raises:
           UserError: the plan has no such candidate or seed.
@@ -138,8 +138,8 @@ class Plan(Asked):
         return Trial(by_id[identity], seed)
 
     def want(self, variant: str, tuned: Mapping[str, Any], name: str = "") -> Wanted:
-        """The candidate of a variant with tuned settings, before it is resolved; `name` calls the
-        settings, "" for the names of a grid.
+        """Returns the candidate of a variant with tuned settings before its config is resolved; its
+        id is made from `name`, the name of the settings, by default that of a grid point.
 
         Raises:
           UserError: no such variant, or a setting no config can hold.
@@ -157,8 +157,8 @@ class Plan(Asked):
         )
 
     def study(self, variant: str) -> str:
-        """A name for the search of a variant, with a hash of everything that its results depend on:
-        a changed experiment is another search.
+        """Returns a name for the search of a variant, with a hash of everything that its results
+        depend on: a changed experiment is another search.
         """
         meaning = {
             name: getattr(self, name) for name in ("config", "base", "select", "search", "budget")
@@ -169,7 +169,7 @@ class Plan(Asked):
         return f"{variant}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
     def grown(self, candidates: Iterable[Candidate]) -> Plan:
-        """This plan with further candidates at the end; those it has already stay as they are."""
+        """Returns this plan with the candidates that it does not have yet (by id) added at the end."""
         ids = {candidate.id for candidate in self.candidates}
         return dataclasses.replace(
             self,
@@ -191,8 +191,8 @@ class Plan(Asked):
         return dataclasses.replace(self, candidates=tuple(candidates))
 
     def with_cores(self, cores: int | None, directory: Path) -> Plan:
-        """This plan, in which each trial has so many cores, unless it says how many already or a
-        trial has begun in the folder.
+        """Returns this plan with `cores` cores for each trial; the same plan if it has a number
+        already or a trial has a folder in `directory`.
         """
         if self.cores is not None or any(directory.glob("trials/*/seed*")):
             return self
@@ -211,7 +211,7 @@ class Plan(Asked):
 
     @classmethod
     def read(cls, directory: str | Path) -> Plan | None:
-        """The plan of a sweep folder; None if there is none.
+        """Reads the plan of a sweep folder; returns None if there is none.
 
         Raises:
           UserError: the file is damaged, or of a newer version.
@@ -226,7 +226,7 @@ class Plan(Asked):
 
     @classmethod
     def of_sweep(cls, directory: str | Path) -> Plan:
-        """The plan of a sweep folder.
+        """Reads the plan of a sweep folder, and raises `UserError` if there is none.
 
         Raises:
           UserError: there is none, or it cannot be read.
@@ -241,7 +241,8 @@ class Plan(Asked):
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Plan:
-        """The plan of a text by `to_json`; `where` it stands is for messages.
+        """Parses and checks the text that `to_json` has written and returns its plan; `where` names
+        the text in messages.
 
         Raises:
           UserError: the text is damaged, or of a newer version.
@@ -258,8 +259,8 @@ class Plan(Asked):
 
     @classmethod
     def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> Plan:
-        """Add candidates to `<directory>/plan.json`, safe with several processes at once; returns
-        the plan as it now is.
+        """Adds candidates to `<directory>/plan.json` under its lock and returns the plan as it now
+        is.
 
         Raises:
           UserError: there is no plan, or it cannot be read.
@@ -271,7 +272,9 @@ class Plan(Asked):
 
 
 def _check_names(plan: Plan) -> None:
-    """Raise `Damaged` if one part of a plan refers to something that another part does not have."""
+    """Raises `Damaged` if the parts of a plan contradict each other: an unknown baseline, repeated
+    seeds or ids, a claim without contrasts, a number that cannot be.
+    """
     if plan.baseline not in plan.variants:
         raise Damaged(f"it has no variant {plan.baseline!r}, its baseline")
     if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds):
@@ -293,8 +296,8 @@ def _check_names(plan: Plan) -> None:
 
 @contextmanager
 def locked(directory: str | Path) -> Iterator[None]:
-    """A lock for one sweep folder: one process at a time is inside, the others wait. Reading
-    `plan.json` needs no lock.
+    """Context manager: takes the lock of a sweep folder's plan, for which other processes wait, and
+    makes the folder if absent. Reading `plan.json` needs no lock.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
     with exclusive(Path(directory) / ".plan.lock"):

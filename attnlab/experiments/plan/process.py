@@ -114,8 +114,8 @@ def made(
 
 
 def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) -> Plan:
-    """Return the plan of a sweep folder with the candidates of further (variant, tuned settings),
-    whose budgets are checked.
+    """Returns the plan of a sweep folder with candidates added for further (variant, tuned
+    settings) pairs; checks that they meet the budget; writes nothing.
 
     Raises:
       UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody
@@ -136,7 +136,9 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
 
 
 def listed(plan: Plan) -> list[Wanted]:
-    """The candidates of a plan without a search: every variant with every point of `tune`."""
+    """Returns the wanted candidates of a plan without a search: every variant with every point of
+    `tune`.
+    """
     points = plan.tune or ({"name": "", "overrides": {}},)
     return [
         plan.want(variant, point["overrides"], point["name"])
@@ -146,7 +148,9 @@ def listed(plan: Plan) -> list[Wanted]:
 
 
 def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
-    """The candidates that a search has found so far, for variants whose search has not changed."""
+    """Returns the wanted candidates that the search of the plan `old` has drawn so far, of variants
+    whose search is unchanged in `plan`; [] without `old`.
+    """
     if old is None:
         return []
     same = [
@@ -160,8 +164,8 @@ def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
 def candidates(
     plan: Plan, wanted: Sequence[Wanted], builder: Builder, count: Count = _in_silence
 ) -> list[Candidate]:
-    """Resolve and check the configs of all that is wanted, check the scores with the first, then
-    count each; return the candidates.
+    """Resolves, checks and counts (parameters, FLOPs) the config of each wanted candidate and
+    returns the candidates; checks the plan's metrics with the task of the first.
 
     Raises:
       UserError: one cannot be built, two are the same, or a metric is unknown.
@@ -183,9 +187,9 @@ def candidates(
 
 
 def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
-    """Checks that every variant accepts the lowest value of each range and each option of a choice
-    of a search, and returns candidates with these settings. They are those with the first of all;
-    with a budget also those of the other combinations, of which `MOST_POINTS` are looked at.
+    """Checks that every variant accepts the settings that a search may draw: the lowest of each
+    range, each option of a choice; returns candidates with the first of these. With a budget it
+    also returns those of the other combinations, `MOST_POINTS` in all for each variant.
 
     Raises:
       UserError: one does not.
@@ -215,8 +219,8 @@ def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Build
 
 
 def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
-    """Make a candidate of what is wanted: its budget is solved, its config resolved and counted, and
-    its id has the hashes of the user's code.
+    """Makes a candidate from a wanted one: solves its budget, resolves its config, counts
+    parameters and work, and puts the hashes of the user's code into its id.
     """
     with naming(wanted.variant, wanted.tuned):
         overrides, budget = dict(wanted.overrides), None
@@ -245,8 +249,8 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
 
 
 def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept: bool) -> Candidate:
-    """The candidate with its earlier id, if its code is the same or its trials are kept in spite of
-    a change.
+    """Returns the candidate with the id that it has in the old plan, unless its code has changed
+    and no trial has begun and no choice is made; unchanged if the old plan lacks it.
     """
     wanted = candidate.wanted or candidate.id
     before = old.made_of(wanted) or _alike(candidate, old) if old else None
@@ -268,8 +272,8 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
 
 
 def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
-    """The candidate of an old plan with the same resolved config: a setting may now name the
-    default.
+    """Returns the candidate of the old plan with the same variant, tuned settings and resolved
+    config (its overrides may differ by naming a default); None if there is none.
     """
     tuned = json.loads(json.dumps(candidate.tuned))
     return next(
@@ -283,7 +287,9 @@ def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
 
 
 def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
-    """`Plan.own_code`: the files now, and what has been accepted so far."""
+    """Returns the record for `Plan.own_code`: the experiment's own files now, and each change of a
+    candidate's code that has been accepted so far.
+    """
     accepted = list((old.own_code or {}).get("accepted", ())) if old else []
     now = {candidate.id: candidate.code for candidate in plan.candidates}
     for earlier in old.candidates if old else ():
@@ -294,8 +300,8 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, Settings]) -> None:
-    """Raise `UserError` if two candidates have the same resolved config: a setting may name the
-    default.
+    """Raises `UserError` if two wanted candidates have the same resolved config, which happens
+    where an override only names a default.
     """
     seen: dict[str, Wanted] = {}
     for want in wanted:

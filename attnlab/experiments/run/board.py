@@ -43,6 +43,9 @@ class Board:
     def __init__(
         self, plan: Plan, directory: Path, slots: int = 0, stream: TextIO | None = None
     ) -> None:
+        """Stores where and what to show, reads the states of the plan's trials from the folder, and
+        shows nothing yet.
+        """
         self._directory, self._slots = directory, slots
         self._stream = sys.stderr if stream is None else stream
         self._seen: dict[str, Seen] = {}
@@ -81,7 +84,9 @@ class Board:
             self.note(f"slot {slot.number}: {job.name} starts")
 
     def ended(self, job: Job) -> None:
-        """Show that a job has ended, and how its trials stand now."""
+        """Reads the states of an ended job's trials again and redraws the table, or, without one,
+        prints a line on the job.
+        """
         self._look(job.trials)
         if self._live is not None:
             self._show()
@@ -94,7 +99,7 @@ class Board:
             )
 
     def note(self, text: str) -> None:
-        """Print a line of its own, above the table on a terminal."""
+        """Prints one line: above the live table on a terminal, else on the stream."""
         text = visible(text)
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -137,8 +142,8 @@ def shown(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table of candidates: a cell a seed, or with many seeds a cell a
-    state.
+    """Returns column names and rows of the table of candidates: one cell per seed with its state,
+    or with more than `_SEEDS` seeds one cell per state with its count.
     """
     of = {
         candidate.id: [status for status in seen if status.trial.candidate.id == candidate.id]
@@ -158,8 +163,8 @@ def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str
 
 
 def troubles(seen: Iterable[Seen]) -> list[str]:
-    """A line for each trial that failed, diverged or was stopped, with its reason, and for each
-    that may hang.
+    """Returns a line with the reason for each trial that failed, diverged, was interrupted or was
+    stopped by request, and a line for each that runs but may hang.
     """
     lines = []
     for status in seen:
@@ -194,8 +199,8 @@ def summary(seen: Iterable[Seen], slots: int = 0) -> str:
 
 
 def remaining(seen: Sequence[Seen], slots: int) -> float | None:
-    """Estimate of the remaining seconds, from the times of trials so far; None if nothing is known
-    or nothing runs.
+    """Estimates the remaining seconds of a sweep from the durations of its trials so far; returns
+    None if none is known or nothing runs.
 
     Args:
       seen: all trials.
@@ -213,8 +218,8 @@ def remaining(seen: Sequence[Seen], slots: int) -> float | None:
 
 
 def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Rows:
-    """Columns and rows of the running trials: step, latest selection metric, time of the last
-    record, and who runs them.
+    """Returns column names and rows of the running trials: step, latest selection metric on
+    validation and its step, time since the last record, and the process that runs it.
     """
     metric = plan.select["metric"]
     rows: list[list[str | float | None]] = []
@@ -235,8 +240,8 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
 
 
 def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
-    """Columns and rows of the best trial of every variant so far, in single seeds: how good, where,
-    how many of its trials are done.
+    """Returns column names and rows, one per variant, of its best single trial so far: validation
+    score, name, and how many of the variant's trials are done.
 
     No rows while nothing has been measured. Of a trial that is done it is the score that the choice
     goes by, of another one the best that it has measured.
@@ -267,8 +272,8 @@ def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
 
 
 def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, float]]:
-    """Step and value of a metric at the validations of a trial, without those that are not
-    finite.
+    """Returns the (step, value) pairs of a metric at a trial's evaluations on validation, without
+    values that are not finite numbers.
     """
     points = [(record["step"], record.get(metric)) for record in validations(trial, directory)]
     return [
@@ -279,7 +284,9 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
 
 
 def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:
-    """The overview for a terminal, troubles and summary below it."""
+    """Returns the table of candidates in colours for a terminal, with the lines of `troubles` and
+    the summary below it.
+    """
     import rich.box
     import rich.console
     import rich.table
@@ -319,7 +326,7 @@ def _cell(seen: Seen) -> str:
 
 
 def _end_line(seen: Seen) -> str:
-    """One line on a trial that has ended."""
+    """Returns one line on a trial that has ended: its name, state, step, time and message."""
     where = f"at step {seen.step} after {clock(seen.seconds)}"
     if seen.state == "interrupted" and seen.message.startswith(
         seen.word
@@ -329,7 +336,9 @@ def _end_line(seen: Seen) -> str:
 
 
 def _live(stream: Any) -> rich.live.Live | None:
-    """A display that stays in place, on a terminal that can move its cursor; None elsewhere."""
+    """Returns a live display that redraws in place if the stream is a terminal that can move its
+    cursor; None otherwise.
+    """
     if not stream.isatty():
         return None
     import rich.console

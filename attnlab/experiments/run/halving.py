@@ -74,8 +74,8 @@ def rungs(trials: int, least: int, finish: int) -> int:
 
 
 def ruling(courses: Sequence[Course], finish: int) -> Ruling:
-    """The decisions on a round, whose trials are in the order in which they were drawn: of equal
-    trials the first continues.
+    """Decides on the trials of a round that have not settled: which are pruned now, and up to which
+    step each of the others trains; of equal scores the one drawn first continues.
 
     Args:
       courses: of the round; a failed or diverged trial frees no place for another.

@@ -53,8 +53,8 @@ class Job:
         return self.kind == "train" and len(self.trials) > 1
 
     def left(self, directory: Path) -> list[Trial]:
-        """The trials that it still has to train, to the end or up to the step at which their search
-        waits.
+        """Returns the job's trials that are still to be trained (to the end or the step at which
+        their search waits), or, for an evaluation, that lack results or pictures.
         """
         if self.kind == "train":
             return [trial for trial in self.trials if is_left(trial, directory)]
@@ -84,7 +84,9 @@ class Part:
 
     @classmethod
     def of(cls, only: str | None, skip: str | None) -> Part:
-        """Make the part from patterns with commas between, as flags have them."""
+        """Makes the part of a sweep from the values of `--only` and `--skip`: patterns separated by
+        commas, or None.
+        """
         return cls(
             *(
                 tuple(pattern.strip() for pattern in (text or "").split(",") if pattern.strip())
@@ -93,7 +95,9 @@ class Part:
         )
 
     def takes(self, trial: Trial) -> bool:
-        """Whether a trial belongs to it."""
+        """Returns whether a trial is in this part: its variant, candidate or trial name fits a
+        pattern of `only` (if there are any) and none of `skip`.
+        """
         names = _names(trial)
         only, skip = (
             [any(fnmatch.fnmatchcase(name, pattern) for name in names) for pattern in patterns]
@@ -102,7 +106,7 @@ class Part:
         return (any(only) or not only) and not any(skip)
 
     def check(self, plan: Plan) -> None:
-        """Raise `UserError` where a pattern fits nothing in a plan."""
+        """Raises `UserError` if a pattern fits no variant, candidate or trial of a plan."""
         names = {*plan.variants, *(name for trial in plan.trials() for name in _names(trial))}
         for flag, patterns in (("--only", self.only), ("--skip", self.skip)):
             for pattern in patterns:
@@ -150,8 +154,8 @@ def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
 
 
 def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
-    """The trials in groups that can train as one program, each at most `most` long; order is kept,
-    in and between groups.
+    """Groups trials that can train together as one program (alike but for hyperparameters), at most
+    `most` in a group; the order is kept, of the groups and in them.
 
     Trials that fit are those that differ in nothing but `attnlab.training.hyperparameters`, and are
     equally long, so that none is computed after its end. Needs no jax.
@@ -181,8 +185,8 @@ def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) 
 
 
 def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
-    """Jobs in the order for this worker: begun ones first; workers that start together begin with
-    different trials.
+    """Returns the jobs in the order in which worker `number` takes them: those begun before the
+    others, each of the two lists rotated by the number, so that workers begin with different jobs.
     """
     begun = [
         job for job in jobs if any(attempts.read(trial.workdir(directory)) for trial in job.trials)

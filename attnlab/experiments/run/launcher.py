@@ -42,8 +42,8 @@ class Launcher:
     accept_failed: bool = False
 
     def train(self) -> list[str]:
-        """Run all trials until they have settled, and a search until it is over; return a line for
-        each job that could not run.
+        """Runs all trials of its part until they have settled, with a search round by round until
+        it is over or a signal comes; returns a line for each job that could not run.
         """
         searching, lines = True, list[str]()
         while searching and not lines and self.stop.signal is None:
@@ -56,7 +56,9 @@ class Launcher:
         return lines
 
     def _advance(self) -> bool:
-        """Advance a search to its next round; return whether it goes on, False where there is none."""
+        """Advances the search of the plan to its next round and returns whether it goes on; False
+        if the plan has no search.
+        """
         if Plan.of_sweep(self.directory).search is None:
             return False
         from attnlab.experiments.run.searching import advance
@@ -64,8 +66,8 @@ class Launcher:
         return advance(self.directory)
 
     def finish(self) -> list[str]:
-        """Freeze the choice, then evaluate the chosen trials on the test split; return a line for
-        each evaluation that failed, or for what forbids the choice.
+        """Freezes the choice, then evaluates the chosen trials on the test split; returns a line
+        for each evaluation that failed, or one that says why nothing may be chosen.
 
         If a candidate has a failed trial, nothing is frozen or read, and the line says so, unless
         that is accepted. Nothing is frozen while trials are left out either.
@@ -96,7 +98,9 @@ class Launcher:
         return training(plan, Choice.read(self.directory), self.directory, self.part)
 
     def _left_out(self) -> list[str]:
-        """The trials that are still to run, but not now."""
+        """Returns the names of the trials that have not settled but are outside this launcher's
+        part (`--only`, `--skip`).
+        """
         return [
             seen.trial.name
             for seen in course(self.directory)
@@ -105,7 +109,9 @@ class Launcher:
 
 
 def _refusal(failed: Sequence[Seen]) -> str:
-    """Why nothing is chosen, and the two ways to continue."""
+    """Returns the message that nothing is chosen because trials have failed, with the two flags by
+    which one can continue.
+    """
     first, several = failed[0], len(failed) > 1
     return (
         f"nothing is chosen and the test split stays closed, because {len(failed)}"
@@ -117,7 +123,9 @@ def _refusal(failed: Sequence[Seen]) -> str:
 
 
 def retry_failed(directory: Path, part: Part = WHOLE) -> int:
-    """Open the failed trials of a part again if they can still matter; return how many."""
+    """Reopens the failed trials of a part, except those that a frozen choice excludes, so that they
+    run again; returns how many.
+    """
     failed = [seen.trial for seen in course(directory) if seen.state == "failed"]
     retried = [trial for trial in failed if part.takes(trial)]
     for trial in retried:
@@ -126,7 +134,8 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
-    """Stop a trial for good, whether it runs or has not begun; return its state before.
+    """Records that a trial, running or not begun, is stopped for good, with the reason; returns its
+    state before.
 
     Only the reason is written. The queue that runs the trial, on any machine, reads it and asks the
     process to leave; no queue begins the trial.
@@ -146,7 +155,7 @@ def stop_trial(directory: Path, name: str, reason: str) -> Seen:
 
 
 def take_back(directory: Path, name: str) -> None:
-    """Let a trial that was stopped by request run again.
+    """Reopens a trial that was stopped by request, so that it runs again.
 
     Raises:
       UserError: no such trial, it was not stopped, or the choice of its variant is frozen.
@@ -170,8 +179,8 @@ def course(directory: Path) -> list[Seen]:
 
 
 def _patient(directory: Path) -> RunLock:
-    """Take the lock of a folder; wait for a worker that holds it only while it proves that locks
-    hold between machines.
+    """Returns the lock of a folder, taken; raises `Held` if another process holds it, at once
+    unless that is a worker that only tests for a moment whether locks hold between machines.
     """
     until = time.monotonic() + locks.ANSWER + 2.0
     while True:
@@ -184,7 +193,8 @@ def _patient(directory: Path) -> RunLock:
 
 
 def lock(directory: Path) -> RunLock:
-    """Take the lock of a sweep's folder, for its launcher.
+    """Returns the launcher's lock of a sweep's folder, taken; raises `UserError` if another
+    launcher holds it.
 
     Raises:
       UserError: another launcher is at work there.

@@ -96,6 +96,7 @@ class Leaving:
     """
 
     def __init__(self, options: WorkOptions) -> None:
+        """Stores the time limits of `options` and the present time, from which they count."""
         self._grace, self._compiling, self._asked = (
             options.grace,
             options.compiling,
@@ -139,6 +140,9 @@ class Live:
         slot: Slot,
         options: WorkOptions = DEFAULTS,
     ) -> None:
+        """Starts a process that enters the slot and does the job, and stores what is needed to
+        follow and end it.
+        """
         self.job, self.slot, self.why, self.asked = job, slot, "", False
         self.open, self.alone, self.before = list(job.trials), False, 0.0
         self._options, self._leaving, self._killed = options, Leaving(options), False
@@ -164,8 +168,8 @@ class Live:
         return [] if self._handle is None else [self._handle]
 
     def exit_code(self) -> int | None:
-        """Return its exit code, -n after signal n; None while it lives; `ORPHANED`, if its server
-        is gone and nobody knows.
+        """Returns the exit code of the process, -n after signal n; None while it lives; `ORPHANED`
+        if its server is gone, so that the code is unknown.
         """
         code: int | None = self._process.exitcode
         if self._code is None and code is not None and not (code == ORPHANED and self._breathes()):
@@ -220,7 +224,7 @@ class Live:
             os.kill(self._process.pid, number)
 
     def _breathes(self) -> bool:
-        """Whether the process itself lives, even if its server is gone."""
+        """Returns whether the process itself lives, even if the server that forked it is gone."""
         if self._handle is not None:
             return not wait([self._handle], 0)
         try:
@@ -231,7 +235,9 @@ class Live:
 
 
 def died(code: int) -> str:
-    """The message for a process that ended with this code and without a record."""
+    """Returns the words for a process that ended with this exit code (-n: by signal n) and left no
+    record.
+    """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return (
@@ -254,8 +260,8 @@ def _handle(pid: int) -> int | None:
 def start(
     target: Callable[..., int], *given: Any, name: str, grace: float = GRACE, under_way: Any = None
 ) -> Any:
-    """Have the server fork a process, and start the server if necessary, which imports this
-    package; returns the process.
+    """Starts a process that runs `target`, forked from a server that has imported jax (and is
+    started if necessary), and returns it.
 
     Args:
       target: what it does; the result is its exit code. Importable.
@@ -292,8 +298,9 @@ def start(
 
 
 def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under_way: Any) -> None:
-    """Do all that a forked process does: its own process group, signals, an end with the launcher,
-    then its target. It counts in `under_way` what it compiles.
+    """The main function of a forked process: makes its own process group, unblocks signals, has it
+    end with the launcher, and exits with the result of `target`. It counts in `under_way` what it
+    compiles.
     """
     programs.under_way = programs.under_way if under_way is None else under_way
     os.setpgid(0, 0)
@@ -309,8 +316,8 @@ def _enter_and_work(work: Perform, directory: Path, job: Job, slot: Slot) -> int
 
 
 def _end_with_parent(grace: float) -> None:
-    """When the launcher is gone, ask this process to save and leave, and end it if it does not. The
-    next launcher waits for its lock.
+    """Waits until the launcher is gone, then sends this process SIGTERM, so that it saves and
+    leaves, and kills it after its time. The next launcher waits for its lock.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -78,8 +78,8 @@ def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
 
 
 def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
-    """Append an event to `looks.jsonl` with time, plan, seeds and code, and wait until the disk has
-    it.
+    """Appends an event, with time, plan, seeds and code revision, to `looks.jsonl`, and waits until
+    it is on disk.
     """
     context = {
         "time": timestamp(),

@@ -13,8 +13,8 @@ COUNTERS = (
 
 
 def kills() -> int | None:
-    """Return the sum of all counters "oom_kill" that can be read, which grows with every such kill;
-    None where there is none.
+    """Returns how many processes the kernel has killed for lack of memory, as the sum of all
+    "oom_kill" counters that can be read; None if none can.
     """
     counts = []
     for path in COUNTERS:

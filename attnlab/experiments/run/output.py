@@ -22,7 +22,9 @@ _LETTERS: dict[str, Any] = {
 
 
 def write_output_to(log: Path) -> None:
-    """Append what this process prints to `log`, errors included."""
+    """Redirects this process's stdout and stderr, those of libraries too, to the end of the file
+    `log`.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -36,8 +38,8 @@ def write_output_to(log: Path) -> None:
 
 
 def shortened(text: str, workdir: Path) -> str:
-    """An error of a trial in one line: the whole text if it is short, else its most important line
-    and where the rest is.
+    """Returns an error text of a trial in one line: all of it if it is short, else its most
+    important line and where the log is.
 
     That line is the first, or the last where a traceback is part of the text; what JAX says about
     tracebacks is left out.
@@ -64,7 +66,9 @@ def shortened(text: str, workdir: Path) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not blank; "" without any."""
+    """Returns the last line of a log that is neither blank nor a notice of JAX's; "" if there is
+    none or it cannot be read.
+    """
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - 4096))

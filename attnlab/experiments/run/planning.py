@@ -29,8 +29,8 @@ def ensure(
     changes: Changes = AS_IT_IS,
     cores: Callable[[Plan], int | None] = lambda plan: None,
 ) -> Plan:
-    """The plan of an experiment in the sweep folder, written if it is new or has grown: the existing
-    one, a new one, or the existing one extended to the present file.
+    """Returns the plan of an experiment in the sweep folder: the existing one if nothing has
+    changed, else a new or extended one, which it makes in another process and writes.
 
     An experiment that has not changed is not planned again.
 
@@ -91,8 +91,8 @@ def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[
 
 
 def _planned(function: Literal["made", "grown"], *given: Any) -> Plan:
-    """The plan that a function of `plan.process` makes in a forked process, with notes and progress
-    on stderr; its one line of complaint becomes a `UserError`.
+    """Calls `made` or `grown` of `plan.process` in a forked process and returns its plan; prints
+    its notes and progress on stderr and raises its error as `UserError`.
     """
     receiver, sender = Pipe(duplex=False)
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:

@@ -23,7 +23,8 @@ from attnlab.records.provenance import Changed
 
 
 def named(directory: Path, name: str) -> Trial:
-    """The trial called "additive-3f2a9c1b/seed0" in the plan of a sweep folder.
+    """Returns the trial called "additive-3f2a9c1b/seed0", for example, in the plan of a sweep
+    folder.
 
     Raises:
       UserError: a name of another form, no plan, no such trial.
@@ -36,7 +37,9 @@ def named(directory: Path, name: str) -> Trial:
 
 
 def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
-    """Do a job in this process; return the exit code, see the top of this file."""
+    """Does a job (training or evaluation) in this process and returns its exit code, see the top of
+    this file; prints errors of the user's on stderr.
+    """
     try:
         if job.kind == "final":
             return scoring.run(directory, job.trials[0].candidate.id)

@@ -61,7 +61,8 @@ class Request:
     address: str = "auto"
 
     def check(self) -> None:
-        """Connect to the cluster, and check that one of its nodes has the devices of a worker.
+        """Connects to the Ray cluster and raises `UserError` unless one of its nodes has the cores
+        and GPUs of a worker.
 
         Raises:
           UserError: Ray is not installed, no cluster answers, or none of its nodes has the devices.
@@ -84,7 +85,7 @@ class Request:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `Request`, all but `--slots`."""
+    """Adds the flags of a Ray `Request`, all but `--slots`, to a parser."""
     group = parser.add_argument_group("with --executor=ray, where --slots is the number of workers")
     group.add_argument(
         "--ray.address",
@@ -103,7 +104,7 @@ def request(arguments: argparse.Namespace) -> Request:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect to the Ray cluster at an address; raise `UserError` if none answers."""
+    """Connects this process to the Ray cluster at an address; raises `UserError` if none answers."""
     host, _, port = address.rpartition(":")
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     try:
@@ -142,6 +143,9 @@ class Cluster(Placed):
         stop: Stop,
         options: WorkOptions = DEFAULTS,
     ) -> None:
+        """Stores the request and options, with no task yet, and has Ray send this module's
+        functions by value.
+        """
         super().__init__(directory, request.workers, board, stop)
         self._ray, self._request, self._options = _ray(), request, options
         self._tasks: dict[Any, int] = {}
@@ -149,8 +153,8 @@ class Cluster(Placed):
         self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
     def run(self, due: Due) -> list[str]:
-        """Have workers run what is due, as `Placed` does; they save and leave before an error is
-        raised.
+        """Runs what is due through Ray workers, see `Placed.run`; before a `UserError` goes on,
+        they save and leave.
         """
         try:
             return super().run(due)
@@ -159,7 +163,8 @@ class Cluster(Placed):
             raise
 
     def workers(self) -> int:
-        """Return how many tasks have not ended; note those that were lost or died.
+        """Returns the number of Ray tasks that have not ended, after it has removed those that have
+        and noted on the board which were lost or died.
 
         Raises:
           UserError: what the worker of one has said.
@@ -181,7 +186,7 @@ class Cluster(Placed):
         return len(self._tasks)
 
     def submit(self, count: int) -> None:
-        """Submit so many tasks."""
+        """Submits `count` more workers to Ray, as tasks with the requested cores and GPUs."""
         place = self._ray.remote(
             num_cpus=self._request.cores,
             num_gpus=self._request.gpus,
@@ -199,7 +204,9 @@ class Cluster(Placed):
         self._board.note(f"asked Ray for {count} worker(s)")
 
     def leave(self) -> None:
-        """Have the workers save and leave; a second signal to the launcher ends their tasks."""
+        """Cancels all tasks, so that their workers save and leave, and waits for that; a second
+        signal to the launcher ends them by force.
+        """
         for task in self._tasks:
             self._ray.cancel(task)
         end, forced = time.monotonic() + self._patience, False
@@ -210,7 +217,7 @@ class Cluster(Placed):
                 end, forced = min(end, time.monotonic() + FORCED), True
 
     def _ended(self, timeout: float) -> list[Any]:
-        """Wait so many seconds, or until all tasks have ended; return those that have."""
+        """Waits up to `timeout` seconds for all tasks to end, and returns those that have."""
         tasks = list(self._tasks)
         ended: list[Any] = []
         if tasks:
@@ -230,8 +237,9 @@ def worker_environment() -> dict[str, str]:
 def run_worker(
     line: Sequence[str], given: bytes, cwd: str, environment: Mapping[str, str], patience: float
 ) -> tuple[int, str]:
-    """Run a worker in a process of its own, which is the task. What it wrote on its standard error
-    is written on that of the task, for the logs of Ray.
+    """In a Ray task: runs a worker as a child process until it ends, and returns its exit code and
+    the last line of its stderr. What it wrote on its standard error is written on that of the task,
+    for the logs of Ray.
 
     A task that is cancelled gets KeyboardInterrupt; its worker is asked to leave. Ray sends this
     function as it is, so that only the worker needs this package.
@@ -272,8 +280,8 @@ def run_worker(
 
 
 def serve() -> None:
-    """The main function of a worker: work until nothing is left; it is asked to leave when its
-    task dies.
+    """The main function of a worker process on Ray: reads its input from stdin and runs jobs until
+    none is left; it gets SIGTERM if its task dies.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     directory, options, number, cores = pickle.load(sys.stdin.buffer)
@@ -288,7 +296,7 @@ def serve() -> None:
 
 
 def _ray() -> Any:
-    """Return the package of Ray; raise `UserError` if it is not installed."""
+    """Imports and returns the package of Ray; raises `UserError` if it is not installed."""
     try:
         import ray
     except ImportError as error:

@@ -28,8 +28,8 @@ from attnlab.records.sealed import check_test_split
 
 
 def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
-    """Chosen candidate to its trials that are done and lack results or pictures; candidates without
-    any are left out.
+    """Returns, for each chosen candidate, its trials that are done but lack test results or
+    pictures; leaves out candidates without any.
     """
     chosen = {choice.candidate(variant) for variant in plan.variants}
     trials_due: dict[str, list[Trial]] = {}
@@ -57,8 +57,8 @@ def drawn(workdir: Path) -> bool:
 
 
 def run(directory: Path, candidate: str) -> int:
-    """Evaluate the due trials of a chosen candidate on the test split, after the look was noted;
-    return the exit code.
+    """Evaluates those trials of a chosen candidate that lack test results or pictures, after it has
+    recorded in `looks.jsonl` that the test split is read; returns the exit code.
 
     Raises:
       UserError: no plan, the choice is not frozen, or another candidate was chosen.
@@ -94,8 +94,8 @@ def run(directory: Path, candidate: str) -> int:
 
 
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
-    """Read the test split once, then report every trial; return 1 if one of them failed, else
-    `HELD` if another process is at one, else 0.
+    """Reads the test split once and writes results and pictures of every trial; returns 1 if one
+    failed, else `HELD` if another process works on one, else 0.
     """
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report
@@ -141,8 +141,8 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
 
 
 def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
-    """Check that vocabulary and test split are those of the trial and of the others, then record in
-    the trial's folder that the split was read.
+    """Raises `Changed` unless vocabulary and test split are those of the trial and of the sweep's
+    other trials; then records in the trial's folder that the split was read.
     """
     workdir = trial.workdir(directory)
     manifest = Manifest.read(workdir)

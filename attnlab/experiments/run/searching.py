@@ -59,7 +59,9 @@ def advance(directory: Path) -> bool:
 
 
 def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
-    """The search of a plan and the study of each variant; `UserError` without optuna."""
+    """Returns the search of a plan, and an opened study for each variant; raises `UserError`
+    without optuna.
+    """
     assert plan.search is not None
     search = Search.from_dict(plan.search)
     return search, {
@@ -69,8 +71,8 @@ def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
 
 
 def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
-    """Tell the study the results of its trials that have settled: a score, none, or how far a
-    pruned one came.
+    """Reports to the study each of its trials that has settled: its validation score, None if it
+    has none, or the scores so far of a pruned one.
     """
     candidates = {_key(candidate): candidate for candidate in plan.of(variant)}
     for point in study.trials():
@@ -93,7 +95,9 @@ def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Sear
 
 
 def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
-    """Write to the plan the step at which every trial waits; returns the new plan."""
+    """Writes into the plan up to which step each trial of the search trains before it waits for its
+    round; returns the new plan.
+    """
     with locked(directory):
         plan = Plan.of_sweep(directory)
         rulings = [
@@ -110,8 +114,8 @@ def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan
 def _rulings(
     plan: Plan, directory: Path, variant: str, study: Study, search: Search
 ) -> Iterator[tuple[Candidate, halving.Ruling]]:
-    """The candidates of a variant that its study has drawn, each with the ruling on its round; none
-    without a pruner.
+    """Yields the candidates of a variant that its study has drawn, each with the `halving` decision
+    on its round; nothing without a pruner.
     """
     if search.pruner is None:
         return
@@ -128,7 +132,9 @@ def _rulings(
 
 
 def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course:
-    """The progress of a candidate with the first seed."""
+    """Returns the progress of a candidate with the first seed: the steps of its evaluations, its
+    scores so far (less is better), whether it has settled.
+    """
     trial = Trial(candidate, plan.seeds[0])
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     scores = [sign * score for score in _scores(trial, directory, plan)]
@@ -146,7 +152,8 @@ def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
 
 
 def _ask(study: Study, search: Search) -> None:
-    """Ask for what is missing of a round, or for the next one when all is told.
+    """Draws the trials that the current round still lacks, or those of the next round once all
+    results are told; none while results are missing.
 
     A round is filled first, so that what is drawn does not depend on when a launcher was killed.
     """
@@ -168,8 +175,8 @@ def _promote(plan: Plan, directory: Path) -> None:
 
 
 def _best(plan: Plan, directory: Path) -> Iterator[str]:
-    """Yield the id of the candidate of each variant that is trained with all seeds: the frozen one,
-    else the best with the first seed.
+    """Yields, for each variant, the id of the candidate to train with all seeds: the frozen one,
+    else the one with the best validation score with the first seed.
     """
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     first, metric = plan.seeds[0], plan.select["metric"]

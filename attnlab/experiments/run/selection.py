@@ -91,8 +91,8 @@ class Choice:
 
 
 def blocking(plan: Plan, directory: Path) -> list[Seen]:
-    """The failed trials of variants without a chosen candidate, except those that an earlier choice
-    accepted.
+    """Returns the states of the failed trials of variants that have no chosen candidate, except
+    trials whose failure an earlier choice has accepted.
     """
     before = Choice.read(directory)
     chosen = {} if before is None else before.chosen
@@ -110,8 +110,8 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def freeze(plan: Plan, directory: Path) -> Choice:
-    """Choose a candidate for every variant that has none, from the `valid.json` of its trials, and
-    write the choice.
+    """Chooses a candidate, by the `valid.json` of its trials, for every variant that has none yet,
+    writes `choice.json` and returns the whole choice.
 
     A frozen choice stays: a plan that has grown adds variants, and new seeds do not reopen it.
       Failed trials are left out, and named in it; the caller decides whether that is accepted
@@ -151,8 +151,8 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
-    """Choose a candidate of a variant by its mean score on validation; return the entry of
-    `Choice.chosen`.
+    """Chooses, of the candidates of a variant with the most scored seeds, the one with the best
+    mean validation score, and returns the entry for `Choice.chosen`.
     """
     scores = {candidate.id: scored(plan, candidate, directory) for candidate in plan.of(variant)}
     measured = {identity: entry for identity, entry in scores.items() if entry["seeds"]}
@@ -185,8 +185,8 @@ def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
 
 
 def scored(plan: Plan, candidate: Candidate, directory: Path) -> Scored:
-    """{"mean": of the selection metric, None without any, "seeds": {seed: value}} over the seeds
-    that are done.
+    """Returns {"mean": ..., "seeds": {seed: value}} of the selection metric of a candidate, over
+    the seeds whose trials are done and have a finite value; the mean is None without any.
     """
     values = {}
     for seed in plan.seeds:
@@ -197,8 +197,8 @@ def scored(plan: Plan, candidate: Candidate, directory: Path) -> Scored:
 
 
 def validation_score(trial: Trial, directory: Path, metric: str) -> float | None:
-    """The selection metric of a trial at its best validation step; None if it is not done or the
-    metric is not finite.
+    """Returns the value of `metric` in the `valid.json` of a trial; None if the trial is not done
+    or the value is not finite.
 
     Raises:
       UserError: `valid.json` is damaged or has no such metric.
@@ -216,8 +216,8 @@ def validation_score(trial: Trial, directory: Path, metric: str) -> float | None
 
 
 def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
-    """The trials to run, in order: all; of a variant whose choice is frozen only those of the
-    chosen candidate.
+    """Returns the trials to run, in order: all of the plan's, but of a variant whose choice is
+    frozen only those of the chosen candidate.
     """
     chosen = (
         {} if choice is None else {variant: choice.candidate(variant) for variant in plan.variants}

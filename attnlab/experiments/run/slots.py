@@ -50,7 +50,7 @@ class Slot:
         return {**use, "planned_cores": self.planned} if self.planned else use
 
     def with_devices(self, count: int) -> Slot:
-        """The same with so many devices, which XLA makes of the CPU."""
+        """Returns this slot with XLA_FLAGS set so that XLA makes `count` devices of the CPU."""
         flags = [
             flag
             for flag in os.environ.get("XLA_FLAGS", "").split()
@@ -65,7 +65,9 @@ class Slot:
         )
 
     def enter(self) -> None:
-        """Bind this process to the slot; called before jax starts a backend."""
+        """Sets this process's environment to the slot's and binds all its threads to the slot's
+        cores; called before jax starts a backend.
+        """
         os.environ.update(self.environment)
         if self.cores and hasattr(os, "sched_setaffinity"):
             for thread in (
@@ -77,8 +79,8 @@ class Slot:
 def local_slots(
     wanted: int | None = None, devices: int | None = None, least: int | None = None
 ) -> list[Slot]:
-    """The slots of this machine: one for every `devices` GPUs if jax can use them, else for as many
-    cores; or `wanted` slots.
+    """Returns the slots of this machine: `wanted` of them, by default one for every `devices` GPUs
+    if jax can use GPUs, else one for every `devices` or `least` cores, the larger.
 
     Args:
       wanted: how many; None for as many as there is room for.
@@ -110,8 +112,8 @@ def local_slots(
 
 
 def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) -> list[Slot]:
-    """`count` slots: cores in blocks as equal as can be (shared only where there are fewer than
-    slots), `each` GPUs in turn.
+    """Divides cores and GPUs among `count` slots and returns them: cores in blocks as equal as
+    possible (shared only if there are too few), `each` GPUs per slot in rotation.
     """
     slots, most = [], math.ceil(count * each / len(gpus)) if gpus else 0
     for number in range(count):
@@ -127,8 +129,8 @@ def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) 
 
 
 def allotted(number: int, wanted: int | None = None) -> Slot:
-    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds
-    none, a share of its own, of as many as are wanted (by the job that it is in).
+    """Returns the slot of worker `number` on a cluster: all cores of this process, or, if these are
+    more than `wanted` (by default SLURM's number per task), a share of so many.
     """
     cores = usable_cores()
     wanted = wanted or int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
@@ -188,7 +190,9 @@ def usable_cores() -> list[int]:
 
 
 def usable_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may hold, one a GPU; empty where jax would not use them."""
+    """Returns the ids of the GPUs that jax can use here, each as CUDA_VISIBLE_DEVICES names it; []
+    if jax would not use GPUs.
+    """
     platforms = os.environ.get("JAX_PLATFORMS", "")
     plugins = [entry.name for entry in importlib.metadata.entry_points(group="jax_plugins")]
     if not any("cuda" in name for name in plugins) or (
@@ -212,7 +216,9 @@ def usable_gpus() -> list[str]:
 
 
 def _quota() -> int:
-    """How many cores a container may use at once; it may see more."""
+    """Returns how many cores the control group (container) may use at once, rounded up; all of the
+    machine's if there is no limit.
+    """
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))

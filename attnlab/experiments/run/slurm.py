@@ -65,6 +65,9 @@ class Request:
     other: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if the warning would come before the time limit has begun (`warning`
+        seconds >= `minutes`).
+        """
         if self.warning >= 60 * self.minutes:
             raise UserError(
                 f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
@@ -72,7 +75,7 @@ class Request:
             )
 
     def check(self) -> None:
-        """Check that submitit is installed and SLURM is here, before anything is planned.
+        """Raises `UserError` unless submitit is installed and SLURM is on this machine.
 
         Raises:
           UserError: submitit is not installed, or there is no SLURM here.
@@ -89,7 +92,7 @@ class Request:
         return Cluster(directory, self, board, stop, options)
 
     def settings(self) -> dict[str, Any]:
-        """The request as parameters of submitit."""
+        """Returns the request as a dict of submitit's parameters."""
         settings: dict[str, Any] = {
             "timeout_min": self.minutes,
             "cpus_per_task": self.cores,
@@ -107,7 +110,7 @@ class Request:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `Request`, all but `--slots`."""
+    """Adds the flags of a SLURM `Request`, all but `--slots`, to a parser."""
     group = parser.add_argument_group(
         "with --executor=slurm, where --slots is the number of workers"
     )
@@ -132,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """The request of a command line.
+    """Makes the SLURM request from the flags of a command line.
 
     Raises:
       UserError: a warning beyond the limit or shorter than `--grace`, or a setting without a value.
@@ -177,6 +180,9 @@ class Cluster(Placed):
         stop: Stop,
         options: WorkOptions = DEFAULTS,
     ) -> None:
+        """Stores the request and prepares submitit's executor; the workers' `grace` becomes at most
+        the request's `warning`.
+        """
         super().__init__(directory, request.workers, board, stop)
         options = dataclasses.replace(options, grace=min(options.grace, request.warning))
         self._request, self._job = request, ArrayJob(self._directory, options)
@@ -194,7 +200,8 @@ class Cluster(Placed):
         return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
 
     def workers(self) -> int:
-        """How many jobs of this sweep SLURM has in its queue or running.
+        """Returns how many jobs of this sweep SLURM has queued or running, as `squeue` counts them
+        by name.
 
         Raises:
           UserError: SLURM does not answer.
@@ -216,7 +223,9 @@ class Cluster(Placed):
         raise UserError(f"squeue does not answer: {done.stderr}")
 
     def submit(self, count: int) -> None:
-        """Submit an array of so many; `UserError` if SLURM does not take it."""
+        """Submits an array of `count` workers to SLURM; raises `UserError` if it does not accept
+        them.
+        """
         try:
             submitted = self._executor.map_array(self._job, range(count))
         except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
@@ -246,8 +255,9 @@ class ArrayJob:
     options: WorkOptions = DEFAULTS
 
     def __call__(self, number: int) -> None:
-        """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued
-        again. One that compiles has no longer than others: SLURM would kill both before that.
+        """The main function of worker `number` on SLURM: runs jobs until none is left; when SLURM
+        asks it to leave, the trial saves, and this job is queued again. One that compiles has no
+        longer than others: SLURM would kill both before that.
         """
         options = dataclasses.replace(self.options, compiling=0.0)
         with Leave() as leave:
@@ -291,8 +301,8 @@ class Leave(FirstStop):
 
 
 def preempted() -> bool:
-    """Whether this job was told to leave but still counts as running (its grace period). If it ends
-    then, SLURM does not queue it again.
+    """Returns whether SLURM still counts this job, which was asked to leave, as running (its grace
+    period), so that it must queue itself again. If it ends then, SLURM does not queue it again.
 
     For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
     """
@@ -307,7 +317,7 @@ def preempted() -> bool:
 
 
 def _submitit() -> Any:
-    """Return the package submitit; raise `UserError` if it is not installed."""
+    """Imports and returns the package submitit; raises `UserError` if it is not installed."""
     try:
         import submitit
     except ImportError as error:

@@ -62,8 +62,8 @@ class Seen:
 
     @property
     def word(self) -> str:
-        """The state for display: "pruned" if a search has stopped it for good, "stopped" if a
-        person has, "waiting" if it waits for the rest of its round.
+        """Returns the state for display: for an interrupted trial "pruned" (by its search),
+        "stopped" (by a person) or "waiting" (for its round) where that is the reason, else `state`.
         """
         labels = (
             {"pruned": "pruned", "waiting": "waiting", STOPPED: "stopped"}
@@ -95,8 +95,8 @@ class Seen:
 
 
 def is_left(trial: Trial, directory: Path) -> bool:
-    """Whether it is not fully trained: it has not settled, and has not reached the step at which
-    its search waits.
+    """Returns whether a trial is still to be trained now: it has not settled, and has not reached
+    the step (`Candidate.until`) at which its search waits.
     """
     until = trial.candidate.until
     if recorded(trial, directory).settled or until == 0:
@@ -107,7 +107,7 @@ def is_left(trial: Trial, directory: Path) -> bool:
 
 
 def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
-    """What a trial has recorded of its evaluations on the validation split, in order."""
+    """Returns the metric records of a trial's evaluations on the validation split, in order."""
     return [
         record
         for record in read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
@@ -116,7 +116,8 @@ def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
 
 
 def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
-    """The state of a trial; `records` are those of its attempts where they are read already.
+    """Returns the present state of a trial: that of its records (`records`, or those in its
+    folder), or "running" if a live process holds its lock and it has not settled.
 
     Raises:
       UserError: a record in its folder is damaged.
@@ -137,8 +138,8 @@ def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
-    """The state of a trial that no other process works on, from its last attempt; `records` as in
-    `look`.
+    """Returns the state of a trial by its attempts' records alone (`records`, or those in its
+    folder), as if no process worked on it.
 
     A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
     is so once its scores are there.
@@ -155,8 +156,8 @@ def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None
 
 
 def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:
-    """The time of the last record of a trial, the longest gap within an attempt, and the pace of
-    its latest attempt.
+    """Computes from the attempt records of a trial the time of its last record, the longest gap
+    within an attempt in seconds, and the seconds per step of its latest attempt.
     """
     heard, gap, pace, start = None, 0.0, None, None
     for record in records:
@@ -170,8 +171,8 @@ def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, f
 
 
 def counts(seen: Iterable[Seen]) -> dict[str, int]:
-    """State, as people are told it, to number of trials, only those that occur, in the order in
-    which a trial goes through them.
+    """Counts the trials by the state that is displayed; returns only states that occur, in the
+    order in which a trial goes through them.
     """
     states = [status.word for status in seen]
     order = (

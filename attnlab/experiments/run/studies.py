@@ -64,6 +64,7 @@ class Study:
     """
 
     def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
+        """Opens the study called `name` in the journal of the sweep's folder, or creates it."""
         optuna = _optuna()
         self._search = search
         self._direction = {"min": "minimize", "max": "maximize"}[mode]
@@ -95,7 +96,9 @@ class Study:
         return [self._asked(trial) for trial in self._study.get_trials(deepcopy=False)]
 
     def ask(self) -> Asked:
-        """Draws the next trial and keeps it; two processes never get the same one."""
+        """Draws the next trial, stores it in the journal under a lock (two processes never get the
+        same one) and returns it.
+        """
         optuna = _optuna()
         with exclusive(self._asking):
             trial = optuna.trial.create_trial(
@@ -107,8 +110,8 @@ class Study:
             return self.trials()[-1]
 
     def tell(self, number: int, value: float | None) -> None:
-        """Closes trial `number` with its objective, None for one that failed; a trial already
-        closed stays as it is.
+        """Stores the objective of trial `number` and closes it, as failed for None; does nothing if
+        it is closed already.
         """
         state = _optuna().trial.TrialState
         self._study.tell(
@@ -119,8 +122,8 @@ class Study:
         )
 
     def tell_pruned(self, number: int, scores: Sequence[float]) -> None:
-        """Closes trial `number` as one that was stopped early, with its scores at the evaluations
-        it made; a closed one stays as it is.
+        """Closes trial `number` as pruned, with its scores at the evaluations it made (values that
+        are not finite left out); does nothing if it is closed already.
         """
         optuna = _optuna()
         frozen = self._study.get_trials(deepcopy=False)[number]
@@ -135,8 +138,8 @@ class Study:
         self._study.tell(number, None, state=optuna.trial.TrialState.PRUNED, skip_if_finished=True)
 
     def _draw(self) -> dict[str, Any]:
-        """Draw the parameters of the next trial, as Optuna names them; a function of the seed and
-        of the trials before.
+        """Draws the parameters of the next trial, by Optuna's names: a function of the seed and of
+        the trials before.
         """
         history = self._study.get_trials(deepcopy=False)
         draft = _optuna().create_study(
@@ -147,8 +150,8 @@ class Study:
         return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
 
     def _asked(self, trial: optuna.trial.FrozenTrial) -> Asked:
-        """Return a trial of Optuna's as ours: its settings as a config has them, its state and
-        value.
+        """Converts a trial of Optuna's to an `Asked`: its settings with the values that a config
+        has, its state, and its value if it is complete.
         """
         tuned = {key: trial.params[key] for key in self._search.space}
         tuned |= {
@@ -164,8 +167,8 @@ class Study:
 
 
 def _optuna() -> Any:
-    """Return the package optuna, which prints warnings only; raise `UserError` if it is not
-    installed.
+    """Imports and returns the package optuna, set to print warnings only; raises `UserError` if it
+    is not installed.
     """
     try:
         import optuna
@@ -176,8 +179,8 @@ def _optuna() -> Any:
 
 
 def _distribution(values: Range) -> Any:
-    """Optuna's form of a range; a choice is one of the options' places, which may be of any
-    type.
+    """Converts a range to a distribution of Optuna's; a choice becomes a choice among the indices
+    of its options, since these may have any type.
     """
     kinds = _optuna().distributions
     if values.kind == "choice":
@@ -195,8 +198,9 @@ def _rounded(value: Any, values: Range) -> Any:
 
 
 def _sampler(search: Search, number: int) -> Any:
-    """A sampler for one draw. The seed does not depend on the variant, so draws that do not depend
-    on results are the same for all variants.
+    """Returns the Optuna sampler for draw `number`, seeded by the search's seed and that number.
+    The seed does not depend on the variant, so draws that do not depend on results are the same for
+    all variants.
     """
     samplers = _optuna().samplers
     seed = int.from_bytes(hashlib.sha256(f"{search.seed}/{number}".encode()).digest()[:4])
@@ -211,7 +215,9 @@ def _sampler(search: Search, number: int) -> Any:
 
 
 def _storage(directory: Path) -> Any:
-    """Open `DIR/search.journal` for Optuna, after an incomplete last line was dropped."""
+    """Returns Optuna's storage in `DIR/search.journal`, which is created if absent and loses an
+    incomplete last line.
+    """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

@@ -61,8 +61,8 @@ class Ended:
 
 
 def run_sweep(directory: Path, options: SweepOptions) -> Ended:
-    """Run what is left of the sweep in a folder, whose lock is held: trials, the choice, the look
-    at the test split; return how it ended.
+    """Runs the rest of a planned sweep, whose lock the caller holds: trials, choice, evaluation on
+    the test split; returns the signal that stopped it, and a line for each failure.
     """
     options.work.part.check(Plan.of_sweep(directory))
     if options.retry_failed:
@@ -89,8 +89,8 @@ def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) 
 
 
 def _together(directory: Path, options: SweepOptions) -> bool:
-    """Whether trials train together: several in a program on accelerators, where one alone leaves
-    most of it idle.
+    """Returns whether several trials may train as one program: with `stack` "on", or "auto" and
+    GPUs, but never in a search that prunes.
     """
     search = Plan.of_sweep(directory).search
     prunes = (
@@ -101,8 +101,8 @@ def _together(directory: Path, options: SweepOptions) -> bool:
 
 
 def devices_wanted(plan: Plan) -> int | None:
-    """The largest number of devices that a plan's configs name, or its base before there are any;
-    None if none names more than one.
+    """Returns the largest `parallel.devices` in the configs of a plan's candidates (in its base if
+    there are none); None if that is at most 1.
     """
     configs: list[Mapping[str, Any]] = [candidate.config for candidate in plan.candidates]
     named = [config.get("parallel", {}).get("devices", 0) for config in configs] or [
@@ -113,8 +113,8 @@ def devices_wanted(plan: Plan) -> int | None:
 
 
 def outlook(plan: Plan, directory: Path) -> str:
-    """How many trials there are, or may be, how many of them the folder has already, and which a
-    frozen choice leaves out.
+    """Returns a text on how many trials a plan has (of a search: at most), how many have settled in
+    the folder, and how many a frozen choice excludes.
     """
     choice = Choice.read(directory)
     trials = wanted(plan, choice)
@@ -143,8 +143,8 @@ def outlook(plan: Plan, directory: Path) -> str:
 
 
 def _searched(plan: Plan, variants: int, more: int) -> str:
-    """The outlook of a search for so many variants, beside `more` trials of those whose choice is
-    frozen.
+    """Returns the text on the trials of a search for `variants` variants: settings, seeds, and the
+    most trials, with `more` of variants whose choice is frozen.
     """
     assert plan.search is not None
     first, *others = plan.seeds

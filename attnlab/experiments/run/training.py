@@ -46,8 +46,8 @@ UNLOCKED = os.EX_PROTOCOL
 
 
 def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:
-    """Train those trials of a plan that no other process holds, each from its last checkpoint, and
-    write their validation scores.
+    """Trains those of the trials that no other process works on, each from its last checkpoint, and
+    writes the validation scores of those that are done; returns the exit code.
 
     Returns:
       0: all done, or waiting for the others of a search's round, now or before; 1: one failed or
@@ -88,7 +88,9 @@ def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLo
 
 
 def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
-    """Train locked trials, with a record of the attempt in each folder; return the exit code."""
+    """Trains trials that this process has locked, records the attempt and its end in each folder,
+    and returns the exit code (1: one failed or diverged).
+    """
     plan = Plan.read(directory)
     assert plan is not None
     use = {**(slot.use if slot else {}), **({"together": len(trials)} if len(trials) > 1 else {})}
@@ -111,8 +113,8 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
 
 
 def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str) -> int:
-    """Write the scores of one trial, if it is done, and its last record; return the exit code as
-    far as it goes by this trial.
+    """Writes the validation scores of a trial if it is done, and the end of its attempt; returns
+    its exit code: 1 if it diverged or this failed, else 0.
     """
     try:
         if outcome.state == "done":
@@ -155,7 +157,7 @@ def fit(
 
 
 def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
-    """Train several runs as one program."""
+    """Trains several runs as one program and returns how each ended."""
     from attnlab.training.stacked import train
 
     for run in runs:
@@ -165,7 +167,8 @@ def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
 
 
 def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
-    """Return the trials' runs, ready to train; the data of several is read once for all of them.
+    """Returns the runs of the trials, with data, parameters and optimizer ready to train; several
+    trials share one task, whose data is read once.
 
     Raises:
       UserError: anything wrong with a config, the devices or the data.
@@ -232,8 +235,8 @@ def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> i
 
 
 def write_validation(run: Run, metric: str) -> None:
-    """Write `valid.json`: the scores at the best step on validation, whose parameters are kept, and
-    what is known of them.
+    """Writes `valid.json`: the run's scores at its best step on the validation split and the counts
+    behind them; computes `metric` now if training has not.
 
     They stand in the metric stream already; only a metric of free-running text is decoded for now,
     with the parameters of that step.

@@ -25,8 +25,8 @@ CHANGED = os.EX_CONFIG
 
 
 def check_code(trial: Trial) -> Code:
-    """Return the user's code of a trial as it is now, if it is that of the plan; to be called
-    before it is imported, and after.
+    """Returns the user's own code that a trial uses, as it is now; raises `Changed` if it is not
+    the code of the plan; called before that code is imported, and after.
 
     The code of the plan counts, even if the trial began with other code.
 
@@ -51,8 +51,8 @@ def check_code(trial: Trial) -> Code:
 
 
 def check_data(trial: Trial, directory: Path, fingerprints: Mapping[str, str]) -> None:
-    """Check that the data which a trial has read is what the sweep's other trials of the same data
-    have read.
+    """Raises `Changed` unless the data that a trial has read is the same as that of the sweep's
+    other trials with the same task and data settings.
 
     Args:
       trial: that has read it; the seed is no part of the data.

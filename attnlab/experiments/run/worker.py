@@ -72,6 +72,7 @@ class Worker:
         options: WorkOptions = DEFAULTS,
         stack: bool = False,
     ) -> None:
+        """Stores where to run and the limits, and begins without processes or jobs."""
         self._directory, self._board, self._stop, self._options = directory, board, stop, options
         self._slots, self._free, self._stack = len(slots), list(slots), stack
         self._live: list[Live] = []
@@ -90,7 +91,8 @@ class Worker:
         raise UserError("an earlier version of attnlab has queued this worker; scancel it")
 
     def run(self, due: Due) -> list[str]:
-        """Run what is due until nothing is, or until a signal.
+        """Runs the jobs that `due` lists, each in a process and a slot, until none is left or a
+        signal comes; returns a line for each that failed without a record.
 
         Args:
           due: lists the jobs that are left, one for each trial or evaluation, in their order; asked
@@ -133,8 +135,8 @@ class Worker:
         return self._refusal is None and bool(self._waiting or self._held)
 
     def _ask(self, due: Due) -> None:
-        """Ask what is due, unless it was asked just now; trials that train here or have failed are
-        left out, and those that fit are put together.
+        """Adds the jobs that `due` lists to the queue, at most once every `ASK` seconds; leaves out
+        those that run here or have failed, and with `stack` groups trials that fit one program.
         """
         began = time.monotonic()
         if began < self._asks:
@@ -170,7 +172,9 @@ class Worker:
         return job.name in self._hungry
 
     def _start(self, job: Job) -> None:
-        """Begin a job in a free slot, unless another process works on it or has done it."""
+        """Starts a process for a job in a free slot, unless the job is done or another process
+        works on it (then it is set aside).
+        """
         left = job.left(self._directory)
         if not left:
             return self._board.ended(job)
@@ -190,8 +194,8 @@ class Worker:
         self._board.started(job, slot)
 
     def _wait(self) -> None:
-        """Wait a moment, or until a process ends; kill those that should have left, handle those
-        that have ended, and update the board.
+        """Waits a moment, or until a process ends; kills those whose time to leave is over, handles
+        those that have ended, and updates the board.
         """
         signs = [sign for live in self._live for sign in live.signs]
         if signs:
@@ -209,7 +213,9 @@ class Worker:
         self._board.tick()
 
     def _look(self) -> None:
-        """Ask trials to leave that a user wants to stop, or that take too long."""
+        """Asks the processes to leave whose trial a user has stopped, or that have taken longer
+        than the limit; at most once every `LOOK` seconds.
+        """
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked, limit = time.monotonic(), self._options.limit
@@ -226,8 +232,8 @@ class Worker:
                 live.ask()
 
     def _ended(self, live: Live, code: int) -> None:
-        """Handle a job whose process has ended: say that it is over, give it up, or keep what is
-        left of it for another process.
+        """Handles a job whose process has ended with `code`: reports it as over, gives it up,
+        starts it again, splits it, or leaves it to another process.
         """
         job = live.job
         left, deaths = job.left(self._directory), self._deaths
@@ -283,8 +289,8 @@ class Worker:
         self._waiting.extendleft(reversed(jobs))
 
     def _spare(self, live: Live, ending: str) -> None:
-        """Handle a job that may have been killed for lack of memory: its trials one at a time, or
-        the one trial once more, alone; then it has failed.
+        """Handles a job whose process may have been killed for lack of memory: runs its trials one
+        at a time, or the one trial once more with nothing beside it; after that it has failed.
         """
         if live.job.together:
             self._part(live.job)  # each alone takes less
@@ -302,7 +308,9 @@ class Worker:
             self._hungry.add(live.job.name)
 
     def _fail(self, job: Job, why: str) -> None:
-        """Give a job up, with a record in each of its trials, or a line for the launcher."""
+        """Gives a job up: records the failure in each of its unfinished trials, or, for an
+        evaluation, stores a line in `failures`.
+        """
         first = (job.left(self._directory) or job.trials)[0]
         word = shortened(
             last_line(first.workdir(self._directory) / "log.txt"), first.workdir(self._directory)
@@ -324,8 +332,8 @@ class Worker:
         self._board.ended(job)
 
     def _finish(self) -> None:
-        """Ask the processes that live to save and leave, and wait for them; a second signal
-        kills them.
+        """Asks all running processes to save and leave and waits for them; a second signal kills
+        them.
         """
         killed = False
         while self._live:
@@ -340,8 +348,8 @@ class Worker:
 def work(
     directory: Path, slots: Sequence[Slot], stop: Stop, options: WorkOptions = DEFAULTS
 ) -> None:
-    """Run trials and evaluations of the sweep that no other process works on, until none is left or
-    a signal comes.
+    """Runs the trials and evaluations of a sweep that no other process works on, until none is left
+    or a signal comes.
 
     While a launcher works in the folder, wait up to `IDLE` seconds for its next trials and its
     choice.
