@@ -152,7 +152,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message)
 
     def flags(self) -> list[str]:
-        """All long flags."""
+        """Returns all long flags of the parser."""
         return [
             flag for flag in self._option_string_actions if flag.startswith("--")
         ]  # argparse has no public list
@@ -232,7 +232,9 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
 
 
 def _run_users_code(command: Command, name: str, argv: Sequence[str], program: str) -> int:
-    """Run a command, naming the user's own line in errors; in the process that does its work."""
+    """Runs a command by `_run`, in the process that does its work, so that errors in a user's file
+    name its line.
+    """
     with users_code():
         return _run(command, name, argv, program)
 

@@ -70,7 +70,7 @@ The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D]
 
 @functools.cache
 def page() -> str:
-    """Return the whole page, in Markdown."""
+    """Returns the whole page docs/mechanisms.md, in Markdown."""
     parts = (_part(title, kind, text) for title, (kind, text) in PARTS.items())
     return "\n".join(
         [HEAD, _mixers("mechanisms", ""), _mixers("mixers", MIXERS), *parts, _parameters()]
@@ -116,7 +116,9 @@ def _mixer(kind: str, name: str) -> str:
 
 
 def _part(title: str, kind: str, text: str) -> str:
-    """Return the section about one kind of part, in Markdown."""
+    """Returns the Markdown section about one kind of part: title, `text` and a table of its
+    components.
+    """
     columns = (*listing.KINDS[kind].columns, "fields")
     rows = listing.component_rows(listing.components(kind), columns)
     return "\n".join([f"## {title}", "", text, "", *_table(("name", *columns), rows), ""])
@@ -142,6 +144,6 @@ def _parameters() -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table in Markdown."""
+    """Returns the lines of a Markdown table; "|" in cells is escaped."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]

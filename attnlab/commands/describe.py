@@ -67,7 +67,7 @@ def origin(component: object) -> Origin:
 
 
 def summary(component: object) -> str:
-    """The first paragraph of a component's docstring, in one line."""
+    """Returns the first paragraph of a component's docstring, in one line."""
     return first_paragraph(inspect.getdoc(component))
 
 

@@ -151,7 +151,9 @@ def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
 
 
 def _on_one_line(text: str) -> str:
-    """A text that a system of characters may have broken into lines."""
+    """Returns a text with its line breaks written as "\\n" and "\\r": a system of characters may
+    produce some.
+    """
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 

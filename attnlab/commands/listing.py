@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def components(kind: str) -> Components:
-    """The table of a kind."""
+    """Returns the table of components of a kind."""
     entry = KINDS[kind]
     return import_object(f"attnlab.{entry.room}:{entry.table or kind.upper()}", Table)
 
@@ -221,7 +221,9 @@ def file_rows(kind: str) -> list[tuple[str, str]]:
 
 
 def _file_summary(file: pathlib.Path) -> str:
-    """Return the first paragraph of a file's docstring; why not, if it cannot be read."""
+    """Returns the first paragraph of a file's module docstring, or "not readable: ..." if it cannot
+    be parsed.
+    """
     try:
         return first_paragraph(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError, OSError) as error:

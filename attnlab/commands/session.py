@@ -37,7 +37,9 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
 
 
 def default_workdir(path: str, config: Settings) -> str:
-    """`runs/<config file>-<system>-<hash of the config without parallel>`."""
+    """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
+    parallel>`.
+    """
     lasting = {
         key: node for key, node in configs.to_dict(config).items() if key != "parallel"
     }  # which may change on resume

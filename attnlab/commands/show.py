@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the config; raises `UserError` if it is wrong."""
+    """Prints every setting of the config; raises `UserError` if the config is wrong."""
     print_settings(arguments.config, arguments.overrides)
     return 0
 

@@ -26,7 +26,7 @@ class Shown(io.TextIOWrapper):
         self.bare = bare
 
     def write(self, text: str) -> int:
-        """Write a text, see `visible`."""
+        """Writes a text with its control characters made visible, see `visible`."""
         return super().write(visible(text))
 
 
@@ -64,7 +64,7 @@ def prepare() -> None:
 
 
 def reconfigure(errors: str, encoding: str | None = None) -> None:
-    """Change encoding or errors of stdout, if it is a stream that has them."""
+    """Changes encoding and error handling of stdout, if it is a text stream."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=encoding, errors=errors)
 

@@ -183,7 +183,9 @@ def seeds(listed: str | None) -> tuple[int, ...]:
 
 
 def default_directory(file: str) -> str:
-    """`runs/<name of the file>`, with its argument if there is one."""
+    """Returns the default folder of a sweep: `runs/<name of the file>`, with its argument if there
+    is one.
+    """
     path, _, argument = file.partition(":")
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", argument).strip("-.")
     return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"

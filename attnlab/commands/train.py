@@ -23,7 +23,7 @@ from attnlab.training.session import Interrupt, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--accept-changed-code`."""
+    """Adds the flag `--accept-changed-code` to a parser."""
     session.add_acceptance(parser)
 
 

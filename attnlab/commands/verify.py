@@ -96,7 +96,7 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
 
 
 def step_of(record: Record) -> int:
-    """The step of a record."""
+    """Returns the step of a metric record."""
     step = record["step"]
     assert isinstance(step, int)
     return step

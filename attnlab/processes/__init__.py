@@ -21,7 +21,9 @@ _member: Member | None = None
 
 
 def index() -> int:
-    """The index of this process; 0 if it is the only one. Process 0 writes files and prints."""
+    """Returns the index of this process, 0 if it is the only one. Process 0 writes files and
+    prints.
+    """
     return _member.index if _member else 0
 
 

@@ -141,7 +141,7 @@ def of_environment(environ: Mapping[str, str]) -> Hint | None:
 
 
 def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
-    """The values of variables; None unless all are numbers."""
+    """Returns the values of environment variables as numbers; None unless all are whole numbers."""
     values = [environ.get(name, "") for name in names]
     return [int(value) for value in values] if all(value.isdecimal() for value in values) else None
 

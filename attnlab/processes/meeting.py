@@ -43,14 +43,14 @@ def open_link(connection: socket.socket) -> Connection:
 
 
 def send(link: Connection, message: object) -> None:
-    """Send one message; nothing happens if the other end is gone."""
+    """Sends a message as JSON; does nothing if the other end is gone."""
     with contextlib.suppress(OSError):
         link.send_bytes(json.dumps(message).encode())
 
 
 def receive(link: Connection, timeout: float | None = None) -> Any:
-    """The next message; None if the other end is gone, is silent for too long, or sends something
-    else.
+    """Waits up to `timeout` seconds (None: as long as it takes) for the next message and returns
+    it; None if none comes, the other end is gone, or it is no JSON.
     """
     try:
         return json.loads(link.recv_bytes(_LONGEST)) if link.poll(timeout) else None
@@ -59,7 +59,9 @@ def receive(link: Connection, timeout: float | None = None) -> Any:
 
 
 def is_open(link: Connection) -> bool:
-    """Whether the other end is alive, as far as is known now; where no message is expected."""
+    """Returns whether the other end of a link, from which no message is expected, is alive as far
+    as is known now.
+    """
     try:
         return not link.poll()
     except OSError:
@@ -81,7 +83,7 @@ class Meeting:
     links: dict[int, Connection]
 
     def neighbours(self, member: Member) -> int:
-        """How many processes run on the host of this one, including itself."""
+        """Returns how many processes of the group run on the host of this one, itself included."""
         return list(self.hosts).count(self.hosts[member.index])
 
 
@@ -228,8 +230,8 @@ def _wrong(
 
 
 def _refused(links: Mapping[int, Connection], message: str) -> UserError:
-    """Send a message to all that have connected and close their links; return it as the error of
-    process 0.
+    """Sends the message as a refusal to all connected processes, closes their links, and returns it
+    as the `UserError` of process 0.
     """
     for other in links.values():
         send(other, {"refused": message})
@@ -238,12 +240,12 @@ def _refused(links: Mapping[int, Connection], message: str) -> UserError:
 
 
 def _free_port() -> int:
-    """A port that is free now."""
+    """Returns the number of a port that is free now."""
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
 
 
 def _bracketed(host: str) -> str:
-    """An IPv6 address in brackets, as before a port."""
+    """Returns a host as it stands before a port: an IPv6 address in brackets, others unchanged."""
     return f"[{host}]" if ":" in host else host

@@ -109,12 +109,12 @@ class Worker:
                 signal.signal(number, handler)
 
     def signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Sends the worker process a signal, unless it has ended."""
         if self._process.is_alive() and self._process.pid is not None:
             os.kill(self._process.pid, number)
 
     def stop(self, patience: float = 5.0) -> None:
-        """End it at once."""
+        """Kills the worker process and waits up to `patience` seconds for its end."""
         self._process.kill()
         self._process.join(patience)
 
@@ -143,8 +143,8 @@ class Worker:
         return self._unasked(code)
 
     def _unasked(self, code: int) -> End:
-        """Return the end of a process that has told nothing: by its exit code; a negative one is
-        the signal that killed it.
+        """Returns the `End` of a process that has reported none, from its exit code; a negative
+        code is the signal that killed it.
         """
         if code >= 0 or -code == signal.SIGABRT:  # a library ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
@@ -180,7 +180,7 @@ def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connec
 
 
 def _end_with_parent() -> None:
-    """Wait until the parent is gone, then end."""
+    """Waits until the parent process is gone, then kills this process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

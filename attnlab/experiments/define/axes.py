@@ -99,7 +99,9 @@ def cross(*axes: Axis) -> Axis:
 
 
 def check_count(parts: Sequence[Sequence[Any]], where: str) -> None:
-    """Raise `UserError` where parts have more combinations than an experiment may."""
+    """Raises `UserError` if there are more than `MOST_POINTS` combinations of one element of each
+    part.
+    """
     if (count := math.prod(map(len, parts))) > MOST_POINTS:
         raise UserError(f"{where}: {count:,} combinations; expected at most {MOST_POINTS:,}")
 
@@ -114,7 +116,7 @@ def text(value: Any) -> str:
 
 
 def several(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """Returns the first `SHOWN` names, separated by commas, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 

@@ -40,7 +40,7 @@ class Reached:
     bound: float
 
     def holds(self, score: float) -> bool:
-        """Whether a score satisfies it."""
+        """Returns whether a score has reached the bound."""
         return score <= self.bound if self.sign == "<=" else score >= self.bound
 
 
@@ -56,17 +56,19 @@ def reached(name: str) -> Reached | None:
 
 
 def is_derived(name: str) -> bool:
-    """Whether it is the name of a derived measure."""
+    """Returns whether `name` is a derived measure."""
     return name in PLAIN or reached(name) is not None
 
 
 def is_timed(name: str) -> bool:
-    """Whether it depends on the other load of the machine."""
+    """Returns whether a measure is a time, which depends on the other load of the machine."""
     return name.partition("(")[0] in _TIMED
 
 
 def forms(metric: str = "loss", way: str = "min") -> tuple[str, ...]:
-    """All names, with this score where a name contains one; for messages."""
+    """Returns the names of all derived measures, with the score `metric` in those that wait for
+    one; for messages.
+    """
     return (*PLAIN, *(f"{what}({metric}{_SIGN[way]}1.5)" for what in REACHING))
 
 

@@ -240,7 +240,9 @@ def _range(key: str, text: str) -> Range:
 
 
 def _literal(text: str) -> Any:
-    """The value of a number, tuple, None or quoted text; anything else is a text."""
+    """Returns the value of a text that is a Python literal, True or False for "true" and "false",
+    else the text itself.
+    """
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -248,7 +250,9 @@ def _literal(text: str) -> Any:
 
 
 def _with_prefix(where: str, make: Any) -> Any:
-    """The result of `make`; its error message gets the prefix `where`."""
+    """Calls `make` and returns its result; puts `where` before the message of a `UserError` that it
+    raises.
+    """
     try:
         return make()
     except UserError as error:

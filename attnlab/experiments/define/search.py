@@ -87,7 +87,7 @@ class Range:
         return f"{self.kind}({inside})"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the kind, and bounds or options."""
+        """Returns the range as a dict for JSON: its kind, and its bounds or options."""
         if self.kind == "choice":
             return {"kind": self.kind, "options": list(self.options)}
         return {"kind": self.kind, "low": self.low, "high": self.high}
@@ -104,24 +104,28 @@ class Range:
 
 
 def uniform(low: float, high: float) -> Range:
-    """Any number from `low` to `high`, rounded to four significant digits."""
+    """Returns the range of all numbers from `low` to `high`, drawn uniformly and rounded to four
+    significant digits.
+    """
     return Range("uniform", low, high)
 
 
 def log_uniform(low: float, high: float) -> Range:
-    """Any number from `low` > 0 to `high`, with a uniform logarithm; rounded to four significant
-    digits.
+    """Returns the range of all numbers from `low` > 0 to `high`, drawn with a uniform logarithm and
+    rounded to four significant digits.
     """
     return Range("log_uniform", low, high)
 
 
 def integers(low: int, high: int) -> Range:
-    """A whole number from `low` to `high`, both included."""
+    """Returns the range of whole numbers from `low` to `high`, both included."""
     return Range("integers", low, high)
 
 
 def choice(*options: Any) -> Range:
-    """One of `options`: any values that a config may hold, component names too."""
+    """Returns the range that consists of `options`: any values that a config may hold, component
+    names too.
+    """
     return Range("choice", options=options)
 
 

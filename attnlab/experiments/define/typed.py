@@ -55,8 +55,8 @@ def same(first: Any, second: Any) -> bool:
 
 
 def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as written `before` if they mean the same, so that what was planned with a text
-    keeps its identity.
+    """Returns the settings, each with its value as written in `before` if both mean the same, so
+    that what was planned with a text keeps its id.
     """
     return {
         name: before[name] if name in before and same(before[name], value) else value

@@ -128,12 +128,14 @@ def _at(points: Points, value: int) -> Fraction:
 
 
 def _on_one(points: Points, degree: int) -> bool:
-    """Whether one polynomial of a degree goes through all points, exactly."""
+    """Returns whether one polynomial of a degree goes exactly through all points."""
     return all(_at(points[: degree + 1], value) == reached for value, reached in points)
 
 
 def _nearest(points: Points, values: range, wanted: float) -> int:
-    """The one of the values at which the polynomial through the points is nearest to `wanted`."""
+    """Returns the one of `values` at which the polynomial through the points, which grows, is
+    nearest to `wanted`.
+    """
     goal = Fraction(wanted)
     place = bisect.bisect_left(values, goal, key=lambda value: _at(points, value))
     around = values[max(place - 1, 0) : place + 1]

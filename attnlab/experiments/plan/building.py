@@ -60,7 +60,7 @@ class Builder:
         self._ordered: tuple[str, Any] = ("", None)
 
     def resolved(self, overrides: Mapping[str, Any]) -> Settings:
-        """The config with overrides, its models not yet built.
+        """Returns the config of the file with overrides and the seed, before any model is built.
 
         Raises:
           UserError: a misspelt key, a value of the wrong type or out of range.
@@ -85,8 +85,8 @@ class Builder:
         return self._configs[key]
 
     def task(self, config: Settings) -> Any:
-        """Return the task of a config with its data and true vocabularies, after its batches were
-        made.
+        """Returns the task of a config with its data and vocabularies, after its training batches
+        were made, which checks them.
 
         Raises:
           UserError: data that cannot be read, or batches that the config does not allow.
@@ -95,8 +95,9 @@ class Builder:
         return self.built(config)
 
     def built(self, config: Settings) -> Any:
-        """The task with its data. Parameters ask for no more, and a budget counts them at many
-        sizes: the batches of an epoch may take longer than the shapes.
+        """Returns the task of a config with its data, without its batches; the last one is cached.
+        Parameters ask for no more, and a budget counts them at many sizes: the batches of an epoch
+        may take longer than the shapes.
         """
         whole = _key(config)
         if whole != self._last[0]:
@@ -104,9 +105,7 @@ class Builder:
         return self._last[1]
 
     def _batches(self, config: Settings) -> Any:
-        """Return the training batches of a config, those of the last config again if it is the
-        same.
-        """
+        """Returns the training batches of a config's task; the last ones are cached."""
         whole = _key(config)
         if whole != self._ordered[0]:
             self._ordered = whole, self.built(config).batches(config.training.accumulate)
@@ -139,7 +138,8 @@ class Builder:
         return self._counts[key]
 
     def work(self, config: Settings) -> Work:
-        """The cost of a training step, and the parameters without a gradient.
+        """Returns the work (FLOPs and more) of a training step of a config, and the parameters that
+        get no gradient; cached.
 
         Raises:
           UserError: see `task`.
@@ -165,13 +165,13 @@ class Builder:
 
 
 def _lasting(config: Settings) -> str:
-    """The settings that affect the counts, as text."""
+    """Returns those settings of a config that affect parameters or FLOPs (not `_FREE`), as text."""
     settings = configs.flat(config).items()
     return _key({name: value for name, value in settings if not configs.is_below(name, _FREE)})
 
 
 def _parameters(task: Any) -> int:
-    """By shapes alone."""
+    """Returns the number of parameters of a task's model, from shapes alone."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(task.shapes))
 
 

@@ -129,7 +129,7 @@ class Trial:
         return {**self.candidate.config, "seed": self.seed}
 
     def workdir(self, directory: str | Path) -> Path:
-        """Where it is trained, in the sweep folder `directory`."""
+        """Returns the folder in which the trial is trained, below the sweep folder `directory`."""
         return Path(directory) / "trials" / self.candidate.id / f"seed{self.seed}"
 
 

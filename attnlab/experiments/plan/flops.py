@@ -49,12 +49,14 @@ def step_work(config: Settings, task: Any) -> Work:
 
 
 def step_flops(config: Settings, task: Any) -> float:
-    """The FLOPs of `step_work` alone."""
+    """Returns the FLOPs of `step_work` alone."""
     return flops(*_step(config, task))
 
 
 def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
-    """Return the training step of a config, and the shapes of its state and of its mean batch."""
+    """Returns the training step function of a config, and the shapes of its state and of its mean
+    batch.
+    """
     updates, parts = Updates.of(config), config.training.accumulate
     state = updates.state_like(task)
     return updates.step(task), state, mean_batch(task.batches(parts), parts)

@@ -62,7 +62,9 @@ def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
 
 
 def own_files(plan: Plan) -> provenance.Code:
-    """The experiment file and the config file of a plan, and what they import."""
+    """Returns the experiment file and the config file of a plan with the user's modules that they
+    import.
+    """
     return provenance.of(
         config_file=find_file(plan.config.partition(":")[0], "config file"),
         experiment_file=find_file(plan.file.partition(":")[0], "experiment file"),
@@ -131,7 +133,7 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _setting_text(value: Any) -> str:
-    """A setting of a plan in words."""
+    """Returns the value of a setting as text; "the config's own" for None."""
     return "the config's own" if value is None else text(value)
 
 

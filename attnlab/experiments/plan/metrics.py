@@ -81,7 +81,9 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
 
 
 def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
-    """Map the task's scores, and `metric`, to what each depends on."""
+    """Returns, for each score of the task and for `metric`, what its value depends on (vocabulary,
+    classes, ...).
+    """
     scores = declared(task)
     learned = getattr(getattr(task, "data", None), "learned", None)
     classes = bool(getattr(learned, "classes", ()) or getattr(learned, "sentences", 0))
@@ -89,7 +91,7 @@ def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _deciding(part: str, keys: Iterable[str]) -> list[str]:
-    """The settings among `keys` that decide something on which a measure depends."""
+    """Returns the settings among `keys` that decide `part`, on which a measure may depend."""
     return [key for key in keys if is_below(key, (part, *["vocabulary.file"] * (part == TEXT)))]
 
 

@@ -115,11 +115,13 @@ class Plan(Asked):
         ]
 
     def of(self, variant: str) -> list[Candidate]:
-        """The candidates of a variant, in order."""
+        """Returns the candidates of a variant, in order."""
         return [candidate for candidate in self.candidates if candidate.variant == variant]
 
     def made_of(self, wanted: str) -> Candidate | None:
-        """The candidate made from the `Wanted` with this id; None if there is none yet."""
+        """Returns the candidate that was made from the `Wanted` with this id; None if there is none
+        yet.
+        """
         return next((made for made in self.candidates if (made.wanted or made.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
@@ -177,16 +179,18 @@ class Plan(Asked):
         )
 
     def promote(self, identities: Iterable[str]) -> Plan:
-        """Return this plan with these candidates, and no others, promoted."""
+        """Returns this plan with exactly these candidates promoted."""
         chosen = set(identities)
         return self._with_each(lambda candidate: {"promoted": candidate.id in chosen})
 
     def paced(self, until: Mapping[str, int | None]) -> Plan:
-        """This plan with candidates that wait at these steps, by id; the others train to their end."""
+        """Returns this plan with `Candidate.until` set by id to the step at which a candidate
+        waits; None (the end) for all others.
+        """
         return self._with_each(lambda candidate: {"until": until.get(candidate.id)})
 
     def _with_each(self, changes: Callable[[Candidate], Mapping[str, Any]]) -> Plan:
-        """This plan, in which each candidate has the fields that `changes` gives for it."""
+        """Returns this plan with the fields replaced that `changes` returns for each candidate."""
         candidates = (dataclasses.replace(each, **changes(each)) for each in self.candidates)
         return dataclasses.replace(self, candidates=tuple(candidates))
 
@@ -199,14 +203,14 @@ class Plan(Asked):
         return dataclasses.replace(self, cores=cores)
 
     def write(self, directory: str | Path) -> None:
-        """Write `<directory>/plan.json` whole; the folder is made if absent. Processes that may run
-        at the same time must hold `locked`.
+        """Writes `<directory>/plan.json` atomically; makes the folder if absent. Processes that may
+        run at the same time must hold `locked`.
         """
         Path(directory).mkdir(parents=True, exist_ok=True)
         write_atomic(Path(directory) / FILE, self.to_json())
 
     def to_json(self) -> str:
-        """The text of `plan.json`."""
+        """Returns the text of `plan.json`."""
         return json.dumps({"version": self.version, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod

@@ -51,7 +51,7 @@ Drawn = tuple[str, Mapping[str, Any]]
 
 
 def _in_silence(done: int, total: int) -> None:
-    """Count for nobody."""
+    """Does nothing: the default for `count`."""
 
 
 def made(
@@ -211,7 +211,9 @@ def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
 
 
 def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Builder) -> Candidate:
-    """A candidate with other tuned settings, as far as its budget is concerned."""
+    """Returns the candidate `like` with other tuned settings `point`, their id and their solved
+    budget; the rest is unchanged.
+    """
     wanted = plan.want(like.variant, point)
     with naming(like.variant, point):
         budget = matched(plan, wanted, builder)

@@ -79,7 +79,7 @@ class Board:
             self._live.stop()
 
     def started(self, job: Job, slot: Slot) -> None:
-        """Say that a process has begun to work on a job, where no table shows it."""
+        """Prints that a process has begun to work on a job, if no live table shows it."""
         if self._live is None:
             self.note(f"slot {slot.number}: {job.name} starts")
 
@@ -107,7 +107,7 @@ class Board:
             print(text, file=self._stream, flush=True)
 
     def tick(self) -> None:
-        """Update the display, at most once a second."""
+        """Reads the states again and redraws the live table, at most once a second."""
         if self._live is not None and time.monotonic() - self._looked >= _REFRESH:
             self._look(seen.trial for seen in list(self._seen.values()) if not seen.settled)
             self._show()
@@ -122,7 +122,7 @@ class Board:
         self._looked = time.monotonic()
 
     def _show(self) -> None:
-        """Draw the table anew, on a terminal."""
+        """Redraws the live table, if there is one."""
         if self._live is not None:
             self._live.update(
                 pretty(self._plan, list(self._seen.values()), self._slots), refresh=True
@@ -183,14 +183,14 @@ def troubles(seen: Iterable[Seen]) -> list[str]:
 
 
 def failures(plan: Plan, directory: Path) -> list[str]:
-    """A line for each trial that failed or diverged, with its reason."""
+    """Returns a line with the reason for each trial that failed or diverged."""
     states = look_at_all(plan, directory)
     return troubles(seen for seen in states if seen.state in ("failed", "diverged"))
 
 
 def summary(seen: Iterable[Seen], slots: int = 0) -> str:
-    """ "7 done, 2 running, 3 pending of 12; 0:01:20 left"; nothing is said of time where there are
-    no slots and nothing runs.
+    """Returns a text such as "7 done, 2 running, 3 pending of 12; 0:01:20 left", without the time
+    if nothing is known of it.
     """
     seen = list(seen)
     numbers = ", ".join(f"{number} {state}" for state, number in counts(seen).items())
@@ -264,7 +264,9 @@ def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
 
 
 def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
-    """The validation scores of a trial: the final one if it is done, else all measured so far."""
+    """Returns the validation scores of a trial: the final one if it is done, else all measured so
+    far.
+    """
     if seen.state == "done":
         score = validation_score(seen.trial, directory, metric)
         return [] if score is None else [score]

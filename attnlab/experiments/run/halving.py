@@ -36,7 +36,9 @@ class Course:
     settled: bool
 
     def best(self, evaluations: int) -> float:
-        """Its best score in so many evaluations; infinite where none was a number."""
+        """Returns the best (least) finite score in the first `evaluations` evaluations; infinity if
+        there is none.
+        """
         return min(
             (score for score in self.scores[:evaluations] if math.isfinite(score)), default=math.inf
         )
@@ -56,16 +58,16 @@ class Ruling:
 
 
 def evaluations(training: Mapping[str, Any]) -> list[int]:
-    """The steps of the evaluations that a training makes, by its settings; the last step is
-    always one.
+    """Returns the steps at which a training evaluates, by its settings; the last step is always
+    one.
     """
     last, every = int(training["steps"]), int(training.get("evaluate_every") or 0)
     return [*range(every, last, every), last] if every else [last]
 
 
 def rungs(trials: int, least: int, finish: int) -> int:
-    """How often a round of so many trials is cut before its end, when each of them makes at least
-    `least` evaluations.
+    """Returns how many times a round of `trials` trials is cut before its end, if each makes at
+    least `least` evaluations.
     """
     count = 0
     while _passing(trials, count, finish) > min(finish, trials) and FACTOR ** (count + 1) <= least:
@@ -105,5 +107,7 @@ def ruling(courses: Sequence[Course], finish: int) -> Ruling:
 
 
 def _passing(trials: int, rung: int, finish: int) -> int:
-    """How many go on past a rung, the first is 1."""
+    """Returns how many of `trials` trials continue beyond rung number `rung` (from 1), at least
+    `finish`.
+    """
     return max(math.ceil(trials / FACTOR**rung), min(finish, trials))

@@ -65,7 +65,7 @@ class Job:
         return [trial for trial, whole in zip(self.trials, done, strict=True) if not whole]
 
     def held(self, directory: Path) -> list[Trial]:
-        """Those of its trials that another process works on."""
+        """Returns those of the job's remaining trials that another process works on."""
         return [trial for trial in self.left(directory) if is_held(trial.workdir(directory))]
 
 
@@ -139,14 +139,16 @@ class Executor(Protocol):
 
 
 def training(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
-    """The trials of a part that are not fully trained, one job each, in running order."""
+    """Returns a training job for each trial of a part that is still to be trained, in running
+    order.
+    """
     jobs = [Job("train", (trial,)) for trial in wanted(plan, choice) if part.takes(trial)]
     return [job for job in jobs if job.left(directory)]
 
 
 def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
-    """Put the same trials into as few jobs as keep all slots busy: those that fit one program train
-    together.
+    """Regroups the trials of training jobs so that those that fit train as one program, in as few
+    jobs as keep all slots busy.
     """
     trials = [trial for job in jobs for trial in job.trials]
     most = min(MOST, math.ceil(len(trials) / max(1, slots)))
@@ -172,12 +174,14 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
 
 
 def finals(plan: Plan, choice: Choice, directory: Path) -> list[Job]:
-    """The evaluations of chosen candidates that are due, one job a candidate."""
+    """Returns an evaluation job for each chosen candidate that lacks test results or pictures."""
     return [Job("final", tuple(trials)) for trials in scoring.due(plan, choice, directory).values()]
 
 
 def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) -> list[Job]:
-    """The jobs that are due now: trials of a part, and the evaluations of what is chosen."""
+    """Returns the jobs that are due now: training of a part's trials, and evaluations of chosen
+    candidates if there is a choice.
+    """
     return [
         *training(plan, choice, directory, part),
         *(finals(plan, choice, directory) if choice else []),

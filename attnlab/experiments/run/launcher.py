@@ -93,7 +93,9 @@ class Launcher:
         return self.executor.run(lambda: finals(plan, choice, self.directory))
 
     def _due(self) -> list[Job]:
-        """The trials of its part that are to run now."""
+        """Reads the plan again, shows it on the board, and returns the training jobs of this
+        launcher's part.
+        """
         self.board.plan = plan = Plan.of_sweep(self.directory)
         return training(plan, Choice.read(self.directory), self.directory, self.part)
 
@@ -170,8 +172,8 @@ def take_back(directory: Path, name: str) -> None:
 
 
 def course(directory: Path) -> list[Seen]:
-    """The states of the trials that count: of a variant whose choice is frozen, only the chosen
-    candidate's.
+    """Returns the states of all trials that count: of a variant whose choice is frozen, only the
+    chosen candidate's.
     """
     return [
         look(trial, directory) for trial in wanted(Plan.of_sweep(directory), Choice.read(directory))

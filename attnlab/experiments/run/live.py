@@ -105,7 +105,9 @@ class Leaving:
         self.seconds = options.grace
 
     def over(self, compiles: bool) -> bool:
-        """Return whether its time is over; give it more while it compiles."""
+        """Returns whether the time to leave is over; first extends it if the process compiles and
+        half of `grace` or less is left.
+        """
         now = time.monotonic() - self._asked
         if compiles and now >= self.seconds - self._grace / 2:
             self.seconds = min(now, self._compiling) + self._grace
@@ -191,7 +193,7 @@ class Live:
         )
 
     def ask(self) -> None:
-        """Ask it to save and leave, if it was not asked before."""
+        """Asks the process once, by SIGTERM, to save and leave."""
         if not self.asked:
             self.asked, self._leaving = True, Leaving(self._options)
             self._send(signal.SIGTERM)
@@ -216,7 +218,7 @@ class Live:
         return "compiles, which cannot be interrupted; it leaves after that" if longer else ""
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kills the process (SIGKILL)."""
         self._send(signal.SIGKILL)
 
     def _send(self, number: int) -> None:
@@ -248,8 +250,8 @@ def died(code: int) -> str:
 
 
 def _handle(pid: int) -> int | None:
-    """A file descriptor that becomes readable when the process ends, also when its parent is
-    another by then; None if the system has none.
+    """Returns a file descriptor that becomes readable when the process ends, even if it gets
+    another parent; None if the system has none.
     """
     try:
         return os.pidfd_open(pid)
@@ -310,7 +312,7 @@ def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under
 
 
 def _enter_and_work(work: Perform, directory: Path, job: Job, slot: Slot) -> int:
-    """Bind this process to a slot, then do a job; the exit code."""
+    """Binds this process to a slot, does the job by `work`, and returns the exit code."""
     slot.enter()
     return work(directory, job, slot)
 

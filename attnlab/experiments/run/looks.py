@@ -57,19 +57,21 @@ Look = Frozen | Tested
 
 
 def note_choice(directory: Path, plan: Plan, chosen: Mapping[str, str | None]) -> None:
-    """Write down that these candidates are about to be frozen."""
+    """Records in `looks.jsonl` that these candidates (by variant) are about to be frozen."""
     _append(directory, plan, {"event": "choice", "chosen": dict(chosen)})
 
 
 def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
-    """Write down that the test split is about to be read for a candidate, to score these seeds."""
+    """Records in `looks.jsonl` that the test split is about to be read to score these seeds of a
+    candidate.
+    """
     cores = {} if usable_gpus() else {"cores": len(usable_cores())}
     look = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
     _append(directory, plan, look)
 
 
 def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
-    """The records of a sweep, each a `Look`, in order.
+    """Returns the records in `looks.jsonl` of a sweep, each a `Look`, in order.
 
     Raises:
       UserError: the file is damaged.

@@ -39,7 +39,7 @@ class Placed(abc.ABC):
 
     @abc.abstractmethod
     def workers(self) -> int:
-        """How many workers of this sweep wait for their place or run.
+        """Returns how many workers of this sweep are queued or running on the cluster.
 
         Raises:
           UserError: nobody knows, or one has ended with such an error.
@@ -47,7 +47,7 @@ class Placed(abc.ABC):
 
     @abc.abstractmethod
     def submit(self, count: int) -> None:
-        """Ask for so many more workers.
+        """Submits `count` more workers to the cluster.
 
         Raises:
           UserError: they are refused.
@@ -55,7 +55,9 @@ class Placed(abc.ABC):
 
     @abc.abstractmethod
     def leave(self) -> None:
-        """Handle the end of a launcher that was told to stop."""
+        """Does what is necessary when the launcher was told to stop: ends the workers, or says that
+        they go on.
+        """
 
     def run(self, due: Due) -> list[str]:
         """Has cluster workers do the jobs that `due` lists until none is left or a signal comes:

@@ -61,8 +61,8 @@ def ensure(
 
 
 def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
-    """The plan that `ensure` would return, without cores, and with the candidates that miss the
-    budget; nothing is written.
+    """Returns the plan that `ensure` would return, without cores and without the check of budgets;
+    writes nothing.
     """
     present = unchanged_plan(file, directory, changes)
     return present or _planned("made", file, directory, changes)

@@ -80,7 +80,7 @@ class Request:
             )
 
     def executor(self, directory: Path, board: Board, stop: Stop, options: WorkOptions) -> Executor:
-        """Who runs jobs with these resources."""
+        """Returns the executor that runs jobs on Ray with these resources."""
         return Cluster(directory, self, board, stop, options)
 
 
@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """The request of a command line."""
+    """Makes the Ray request from the flags of a command line."""
     numbers = {name: getattr(arguments, f"ray.{name}") for name in ("cores", "gpus", "address")}
     return Request(WORKERS if arguments.slots is None else arguments.slots, **numbers)
 
@@ -226,8 +226,8 @@ class Cluster(Placed):
 
 
 def worker_environment() -> dict[str, str]:
-    """What workers take over from the environment of the launcher: where this package is, and what
-    decides how numbers round.
+    """Returns the environment variables that workers inherit from the launcher: PYTHONPATH with
+    this package, and those of attnlab, JAX and XLA, which decide how numbers round.
     """
     taken = {name: value for name, value in os.environ.items() if name.startswith(_TAKEN)}
     paths = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))

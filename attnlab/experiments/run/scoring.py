@@ -47,12 +47,14 @@ def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
 
 
 def has_results(trial: Trial, directory: Path) -> bool:
-    """Whether the test split has been evaluated with a trial."""
+    """Returns whether a trial has been evaluated on the test split."""
     return (trial.workdir(directory) / "results.json").exists()
 
 
 def drawn(workdir: Path) -> bool:
-    """Whether pictures were drawn or failed; if a process was killed before, neither file exists."""
+    """Returns whether the pictures of a run were drawn, or their drawing failed; False if the
+    process was killed before that.
+    """
     return (workdir / "curves.png").exists() or (workdir / "pictures_failed.txt").exists()
 
 

@@ -87,7 +87,7 @@ def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
 
 
 def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Search) -> None:
-    """Stop the trials of a variant that are not among the best of their round."""
+    """Stops the trials of a variant that the rulings prune, with the reason in their records."""
     for candidate, rule in _rulings(plan, directory, variant, study, search):
         if candidate.id in rule.pruned:
             workdir = Trial(candidate, plan.seeds[0]).workdir(directory)
@@ -147,7 +147,7 @@ def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course
 
 
 def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
-    """The selection metric at the evaluations that a trial has made so far."""
+    """Returns the selection metric at each evaluation that a trial has made so far."""
     return [float(record[plan.select["metric"]]) for record in state.validations(trial, directory)]
 
 
@@ -165,8 +165,8 @@ def _ask(study: Study, search: Search) -> None:
 
 
 def _promote(plan: Plan, directory: Path) -> None:
-    """Write a plan in which the best candidate of every variant with the first seed, the first of
-    equals, is trained with all seeds.
+    """Writes a plan in which exactly the best candidate of each variant is promoted, so that it is
+    trained with all seeds.
     """
     with locked(directory):
         plan = Plan.of_sweep(directory).promote(_best(plan, directory))
@@ -195,5 +195,5 @@ def _best(plan: Plan, directory: Path) -> Iterator[str]:
 
 
 def _key(point: Candidate | Asked) -> str:
-    """The tuned settings, the same before and after JSON."""
+    """Returns the tuned settings of a candidate or draw as a text by which both can be matched."""
     return json.dumps(point.tuned, sort_keys=True)

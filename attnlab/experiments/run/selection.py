@@ -69,7 +69,7 @@ class Choice:
 
     @classmethod
     def read(cls, directory: str | Path) -> Choice | None:
-        """The frozen choice of a sweep folder; None before it is made.
+        """Reads the frozen choice of a sweep folder; returns None before it is made.
 
         Raises:
           UserError: the file is damaged.
@@ -78,14 +78,14 @@ class Choice:
         return read_file(Path(directory) / CHOICE, cls, remedy)
 
     def write(self, directory: str | Path) -> None:
-        """Write `<directory>/choice.json` atomically."""
+        """Writes `<directory>/choice.json` atomically."""
         write_atomic(
             Path(directory) / CHOICE, json.dumps(dataclasses.asdict(self), indent=1) + "\n"
         )
 
     def candidate(self, variant: str) -> str | None:
-        """The id of the candidate chosen for a variant; None if no trial of the variant finished,
-        or nothing is chosen yet.
+        """Returns the id of the candidate chosen for a variant; None if no trial of the variant
+        finished, or nothing is chosen yet.
         """
         return self.chosen[variant]["candidate"] if variant in self.chosen else None
 

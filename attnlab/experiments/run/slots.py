@@ -141,8 +141,8 @@ def allotted(number: int, wanted: int | None = None) -> Slot:
 
 
 def planned_cores(slots: Sequence[Slot]) -> int | None:
-    """The cores that a plan made for these slots gives each trial: those of the smallest slot; None
-    where trials compute on GPUs.
+    """Returns the number of cores that a plan made for these slots gives each trial, that of the
+    smallest slot; None where trials compute on GPUs.
     """
     return None if usable_gpus() else min(len(slot.cores) for slot in slots)
 
@@ -183,7 +183,7 @@ def with_planned_cores(
 
 
 def usable_cores() -> list[int]:
-    """The cores that this process may run on."""
+    """Returns the numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -88,7 +88,7 @@ class Request:
             )
 
     def executor(self, directory: Path, board: Board, stop: Stop, options: WorkOptions) -> Executor:
-        """Who runs jobs with these resources."""
+        """Returns the executor that runs jobs on SLURM with these resources."""
         return Cluster(directory, self, board, stop, options)
 
     def settings(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Cluster(Placed):
         )
 
     def leave(self) -> None:
-        """Say that the workers go on without this launcher."""
+        """Prints that the workers go on without this launcher, and how to stop them."""
         self._board.note(
             f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
         )
@@ -269,7 +269,7 @@ class ArrayJob:
             leave.handler(signal.SIGUSR2, None)
 
     def checkpoint(self, number: int) -> Any:
-        """What submitit queues again: the same object, since all state is on disk."""
+        """Returns what submitit queues again: this same job, since all its state is on disk."""
         return _submitit().helpers.DelayedSubmission(self, number)
 
 

@@ -75,11 +75,13 @@ class Seen:
         )
 
     def age(self, now: float) -> float | None:
-        """Seconds since its last record; None without one."""
+        """Returns the seconds since the trial's last record; None without one."""
         return None if self.heard is None else max(0.0, now - self.heard)
 
     def stalled(self, now: float) -> bool:
-        """Whether it runs and may hang, since its last record is old: see `SILENT`."""
+        """Returns whether the trial runs and may hang, since its last record is too old: see
+        `SILENT`.
+        """
         limit = SILENT_AT_FIRST if self.pace is None else max(SILENT, GAPS * self.gap)
         return self.state == "running" and (self.age(now) or 0.0) > limit
 
@@ -133,7 +135,7 @@ def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = N
 
 
 def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
-    """The states of all trials, in running order."""
+    """Returns the states of all trials of a plan, in running order."""
     return [look(trial, directory) for trial in plan.trials()]
 
 

@@ -92,7 +92,7 @@ class Study:
             ) from error
 
     def trials(self) -> list[Asked]:
-        """All trials asked for, in their order."""
+        """Returns all trials that have been drawn, in their order."""
         return [self._asked(trial) for trial in self._study.get_trials(deepcopy=False)]
 
     def ask(self) -> Asked:
@@ -191,7 +191,9 @@ def _distribution(values: Range) -> Any:
 
 
 def _rounded(value: Any, values: Range) -> Any:
-    """A drawn float with few digits, still within its bounds."""
+    """Returns a drawn float rounded to `_DIGITS` significant digits, within its bounds; other
+    values unchanged.
+    """
     if not isinstance(value, float) or values.low is None or values.high is None:
         return value
     return min(max(float(f"{value:.{_DIGITS}g}"), values.low), values.high)

@@ -81,7 +81,9 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
 
 
 def _executor(directory: Path, options: SweepOptions, board: Board, stop: Stop) -> Executor:
-    """A worker here, or those of the cluster."""
+    """Returns the executor of a sweep's jobs: that of the cluster if one is requested, else a
+    worker in this process.
+    """
     if options.cluster is not None:
         return options.cluster.executor(directory, board, stop, options.work)
     together = _together(directory, options)

@@ -81,7 +81,9 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
 
 
 def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLock | None:
-    """Take a trial's lock, still to be proved; return None if another process holds it."""
+    """Takes a trial's lock, still to be proved, until `stack` closes, and returns it; None if
+    another process holds it.
+    """
     with contextlib.suppress(Held):
         return stack.enter_context(RunLock(trial.workdir(directory), later=True))
     return None

@@ -87,7 +87,9 @@ class Worker:
         self.failures: dict[str, str] = {}
 
     def __call__(self, number: int) -> None:
-        """Refuse what an earlier version has queued on SLURM, whose pickled `Worker` was called."""
+        """Raises `UserError`: an earlier version has queued on SLURM a pickled `Worker`, which is
+        called.
+        """
         raise UserError("an earlier version of attnlab has queued this worker; scancel it")
 
     def run(self, due: Due) -> list[str]:
@@ -282,7 +284,9 @@ class Worker:
             self._refusal = Unlocked(next(filter(is_elsewhere, folders), folders[0]))
 
     def _part(self, job: Job) -> None:
-        """Continue the trials of a program of several one at a time."""
+        """Puts each remaining trial of a job that could not train them together into the queue as a
+        job of its own.
+        """
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         jobs = [Job("train", (trial,)) for trial in job.left(self._directory)]
         self._apart.update(single.name for single in jobs)
