@@ -103,6 +103,7 @@ class LearnedEntmax(Alignment):
     card = Card("sparse", 2019, "Correia et al., Adaptively Sparse Transformers, EMNLP 2019", "T^2")
 
     def setup(self) -> None:
+        """Checks that the start value `alpha` lies between 1 and 2; raises UserError if not."""
         if not 1.0 < self.alpha < 2.0:
             raise UserError(
                 f"alignment learned_entmax: alpha={self.alpha} to start from, must lie between 1"
@@ -118,8 +119,9 @@ class LearnedEntmax(Alignment):
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """`Solver` of alpha = 2: the support is the longest prefix of the sorted keys on which 1 + k
-    u_k > u_1 + ... + u_k.
+    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2: the threshold
+    tau is found by sorting. The support is the longest prefix of the sorted keys on which 1 + k u_k
+    > u_1 + ... + u_k.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -131,8 +133,9 @@ def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """`Solver` of alpha = 1.5: tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of the k
-    best; the last tau_k <= u_k counts.
+    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5: the
+    threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of
+    the k best; the last tau_k <= u_k counts.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -149,7 +152,9 @@ def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """`Solver` of any alpha > 1: halves the interval of theta, then divides by the sum."""
+    """Computes alpha-entmax weights by bisection of the threshold, and divides them by their sum: a
+    `Solver` of any alpha > 1.
+    """
 
     def weights(theta: jax.Array) -> jax.Array:
         return jnp.exp(jnp.log1p(jnp.maximum(depth - excess * theta, -1.0)) / excess)
@@ -176,7 +181,8 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
 def entmax(
     scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float, solve: Solver = bisected
 ) -> jax.Array:
-    """Alpha-entmax over the last axis in float32, with derivatives in scores and alpha.
+    """Computes alpha-entmax weights of the scores over the last axis in float32, 0 where masked,
+    with derivatives in scores and alpha.
 
     Args:
       scores: [..., Tk].
@@ -197,7 +203,9 @@ def entmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
-    """The weights by a solver, 0 where a key is not allowed; their derivative is `_derivative`."""
+    """Computes alpha-entmax weights with the solver `solve`, 0 where a key is not allowed; their
+    derivative is `_derivative`.
+    """
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(
         allowed, jnp.maximum(excess * below, -2.0), -2.0
@@ -206,8 +214,9 @@ def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Ar
 
 
 def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and the
-    derivative in alpha if it is needed.
+    """Computes the weights of `_entmax` and their tangents (its JVP rule), from the tangents of the
+    scores and, if there is one, of alpha: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the
+    support.
     """
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
@@ -229,8 +238,8 @@ _entmax.defjvp(_derivative, symbolic_zeros=True)
 
 
 def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Array:
-    """d weights / d alpha, see the head of the file; `logs` are the logarithms of the weights, 0
-    off the support.
+    """Computes the derivative of the weights in alpha (the formula at the head of the file) from
+    the weights and their logarithms `logs`, 0 off the support.
     """
     x = -excess * logs
     near = jnp.minimum(

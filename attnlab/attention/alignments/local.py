@@ -113,6 +113,7 @@ class LocalP(Local):
     )
 
     def setup(self) -> None:
+        """Checks that `reach` is at least 1; raises UserError if not."""
         if self.reach < 1:
             raise UserError(
                 f"alignment local_p: reach={self.reach}, must be at least 1: it is twice the width"
@@ -121,7 +122,9 @@ class LocalP(Local):
 
     @nn.compact
     def centred(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
-        """See `Local.centred`; p [B,H,Tq,1] too."""
+        """Predicts the position p [B,H,Tq,1] = n sigmoid(v . tanh(q W)) from each query, and
+        returns floor(p), at most n - 1, as the centre of its window, and p. See `Local.centred`.
+        """
         query = widened(view.query)
         raised = jnp.tanh(
             Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query)

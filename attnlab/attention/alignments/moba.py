@@ -53,7 +53,9 @@ class MoBA(Alignment):
         at_least(1, "alignment moba", block=self.block, blocks=self.blocks)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Computes softmax weights over the keys of `blocks` blocks for each query: its own block,
+        and the earlier ones whose mean score is largest. See `Alignment.__call__`.
+        """
         scores = widened(scores)
         if not scores.shape[-1]:
             return scores
@@ -104,7 +106,7 @@ class Blocks:
         return jnp.asarray(self.view.keys) % self.size
 
     def sums(self, x: jax.Array) -> jax.Array:
-        """x [B,H,Tq,Tk] summed by block, [B,H,Tq,N]."""
+        """Sums x [B,H,Tq,Tk] over the keys of each block: [B,H,Tq,N]."""
         if self.apart:
             member = (self.view.columns // self.size - self.first)[..., None]
             member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
@@ -116,7 +118,7 @@ class Blocks:
         return wide.reshape(*x.shape[:-1], self.count, self.size).sum(axis=-1)
 
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
-        """x [B,H,Tq,N] of each block for each of its keys, [B,H,Tq,Tk]."""
+        """Repeats x [B,H,Tq,N], one entry for each block, for each key of the block: [B,H,Tq,Tk]."""
         if self.apart:
             at = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
             at = jnp.broadcast_to(at, (*x.shape[:-1], keys))
@@ -125,7 +127,9 @@ class Blocks:
 
 
 def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
-    """x [B,...,n] with its last axis moved by `shift`, [] or [B]; not moved where it is known to be 0."""
+    """Rolls the last axis of x [B,...,n] cyclically by `shift`, [] or [B] (one for each row);
+    returns x itself where the shift is known to be 0.
+    """
     known_shift = concrete_value(shift)
     if known_shift is not None and not known_shift.any():
         return x

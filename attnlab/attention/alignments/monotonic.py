@@ -68,7 +68,10 @@ class Monotonic(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Alignment.go_on`."""
+        """Computes the expected monotonic alignments of the queries from stopping probabilities
+        sigmoid(score + offset), continuing from the alignment `history` of the query before; noise
+        is added to the scores if the random stream "sample" is given. See `Alignment.go_on`.
+        """
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]
         if self.has_rng("sample"):
@@ -81,8 +84,8 @@ class Monotonic(Alignment):
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The expected monotonic alignments of consecutive queries, and the alignment that the next
-    query goes on from.
+    """Computes the expected monotonic alignments of consecutive queries from stopping
+    probabilities, and the alignment from which the next query continues.
 
     Args:
       stop: [B,H,Tq,Tk], p, 0 where masked.
@@ -98,8 +101,8 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.A
     def following(
         before: jax.Array, query: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        """The alignment of one query from that of the query before, which a query that sees nothing
-        passes on.
+        """Computes the alignment of one query from that of the query before; a query that may see
+        no key gets zeros, and passes the earlier alignment on.
         """
         stop, live = query
         on = jnp.concatenate([jnp.zeros_like(stop[..., :1]), 1.0 - stop[..., :-1]], axis=-1)

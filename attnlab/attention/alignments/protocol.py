@@ -149,8 +149,8 @@ class Sink(Softmax):
 
 
 def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None = None) -> jax.Array:
-    """Masked softmax over the last axis in float32, a_j = exp(e_j) / (exp(extra) + sum over allowed
-    k of exp(e_k)).
+    """Computes the masked softmax over the last axis in float32, a_j = exp(e_j) / (exp(extra) + sum
+    over allowed k of exp(e_k)).
 
     Args:
       scores: [..., Tk].
@@ -179,8 +179,8 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """The logarithm of the masked softmax, [..., Tk] float32, stable for tiny weights; 0 where
-    masked.
+    """Computes the logarithm of the masked softmax over the last axis, [..., Tk] float32, stable
+    for tiny weights; 0 where masked.
     """
     if not scores.shape[-1]:
         return widened(scores)

@@ -59,7 +59,9 @@ def surrogate(
     reward_weight: jax.Array | float = 1.0,
     entropy_weight: jax.Array | float = 0.0,
 ) -> jax.Array:
-    """The scalar whose gradient trains the words and the choices; minimise it.
+    """Computes the REINFORCE loss, a scalar: minus the mean over rows of the sum over valid steps
+    of log-likelihood + reward_weight (rewards - baseline) log p of the choices + entropy_weight
+    entropy.
 
     Args:
       episode: of this batch.
@@ -79,8 +81,8 @@ def surrogate(
 def followed(
     baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: float = DECAY
 ) -> jax.Array:
-    """The baseline [1] or [T] after a batch: decay b + (1 - decay) mean over rows; steps that no
-    row has keep theirs.
+    """Updates the moving-average baseline, [1] or [T], with a batch of rewards: decay b + (1 -
+    decay) mean over rows; entries of steps that no row has stay as they are.
 
     Args:
       baseline: as wide as the rewards.
@@ -98,8 +100,8 @@ def followed(
 def with_baseline(
     log_prob: jax.Array, rewards: jax.Array, baseline: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The scalars that train choices, and a baseline that a model predicts for each of them; both
-    are to be minimised, and are sums over rows:
+    """Computes two losses, summed over valid rows: REINFORCE for the choices with reward R - b_t,
+    and the squared error of the predicted baseline b_t. Both are to be minimised:
 
         sum_t -sg(R - b_t) log p(s_t)          sum_t (sg(R) - b_t)^2
 
@@ -120,8 +122,8 @@ def with_baseline(
 
 
 def gathered(samples: Any) -> tuple[jax.Array, jax.Array]:
-    """The collection "samples" of a forward pass to log p(s) and entropy [B,T], summed over heads
-    and over alignments that sampled.
+    """Sums the collection "samples" of a forward pass over heads and over alignments that sampled:
+    log p(s) and entropy, [B,T] each.
 
     Entries are [B,H,T], or [B,H,T,1] where looks of one query were stacked along axis 2 by a scan
     over time.

@@ -48,7 +48,9 @@ class ScalableSoftmax(Alignment):
         at_least(2, "alignment scalable_softmax", length=self.length)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Computes the masked softmax of (s_h log n + b_h) times the scores, n the number of keys
+        that the query may see. See `Alignment.__call__`.
+        """
         scores = widened(scores)
         seen = whole(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
         factor = self.factor(seen, scores.shape[1], scores.dtype)
@@ -58,7 +60,9 @@ class ScalableSoftmax(Alignment):
 
     @nn.compact
     def factor(self, seen: jax.Array, heads: int, dtype: Any) -> jax.Array:
-        """See `Alignment.factor`: s_h log n_i + b_h."""
+        """Computes what the scores are multiplied with, s_h log n + b_h (b_h only if `bias`), from
+        n = `seen`, the number of keys that each query may see. See `Alignment.factor`.
+        """
         start = nn.initializers.constant(1.0 / math.log(self.length))
         grown = jnp.log(jnp.maximum(seen, 1).astype(dtype))
         factor = widened(self.param("s", start, (heads,)))[:, None, None] * grown

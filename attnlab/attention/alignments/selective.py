@@ -48,7 +48,10 @@ class Selective(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Alignment.go_on`."""
+        """Computes softmax weights of the scores less f_ij, the sum over earlier queries of the
+        positive scores of the first head for key j; returns the weights and f [B,Tk] of the next
+        query. See `Alignment.go_on`.
+        """
         scores = widened(scores)
         taken = (view.columns > 0) & (view.columns < view.rows) & present(view)
         if mask is not None:

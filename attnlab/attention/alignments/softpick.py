@@ -31,7 +31,9 @@ class Softpick(Alignment):
     card = Card("soft, rectified", 2025, "Zuhri et al., Softpick, 2025", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Computes weights relu(exp(e_j) - 1) / sum_k |exp(e_k) - 1| over the allowed keys, 0 where
+        the score is not positive. See `Alignment.__call__`.
+        """
         scores = widened(scores)
         if not scores.shape[-1]:
             return scores

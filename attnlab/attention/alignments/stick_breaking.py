@@ -36,7 +36,10 @@ class StickBreaking(Alignment):
     )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Computes stick-breaking weights over the keys before each query: sigmoid(e_ij) times the
+        product of 1 - sigmoid(e_ik) over the allowed keys k between j and i. See
+        `Alignment.__call__`.
+        """
         scores = widened(scores)
         if not scores.shape[-1]:
             return scores

@@ -53,7 +53,10 @@ class Temporal(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Alignment.go_on`."""
+        """Divides the softmax weights (or the exponentials of the scores) of each key by their sum
+        over earlier queries, and normalises them again; returns the weights and the logarithms of
+        the new sums [B,H,Tk]. See `Alignment.go_on`.
+        """
         if not scores.shape[-1]:
             return widened(scores), history
         allowed = whole(mask, scores.shape[-1])

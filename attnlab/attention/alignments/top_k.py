@@ -42,7 +42,9 @@ class TopK(Alignment):
         at_least(1, "alignment top_k", keep=self.keep)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """See `Alignment.__call__`."""
+        """Computes the softmax over the `keep` allowed keys with the largest scores; other keys get
+        0. See `Alignment.__call__`.
+        """
         scores = widened(scores)
         if not scores.shape[-1]:
             return scores
@@ -51,8 +53,8 @@ class TopK(Alignment):
 
 
 def largest(x: jax.Array, count: int) -> jax.Array:
-    """Which numbers of the last axis are its `count` largest, of equal ones the first: bool like x;
-    all if there are no more.
+    """Returns a bool mask, shaped like x, of the `count` largest numbers along the last axis, of
+    equal ones the first; True everywhere if there are no more than `count`.
     """
     if count >= x.shape[-1]:
         return jnp.ones(x.shape, bool)

@@ -96,7 +96,9 @@ class Hedgehog(FeatureMap):
 
     @nn.compact
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
-        """See `FeatureMap.__call__`."""
+        """Computes softmax(z) and softmax(-z) side by side, [B,H,T,2D], of z = x W_h + b_h with W_h
+        learned from the identity. See `FeatureMap.__call__`.
+        """
         heads, width = x.shape[1], x.shape[-1]
         eye = jnp.broadcast_to(jnp.eye(width), (heads, width, width))
         kernel = self.param("kernel", lambda key, shape: eye, eye.shape)
@@ -186,7 +188,9 @@ class Cosine(FeatureMap):
     card = Card("linear", 2022, "Qin et al., cosFormer, ICLR 2022")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
-        """See `FeatureMap.__call__`."""
+        """Computes relu(x) cos(angle) and relu(x) sin(angle) side by side, [B,H,T,2D], with angle =
+        pi i / (2 `length`) at position i. See `FeatureMap.__call__`.
+        """
         at_least(1, "cosine", length=self.length)
         angle = at.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))
         angle = angle[:, None] if at.ndim == 2 else angle

@@ -91,8 +91,9 @@ class Block:
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array, Back]:
-        """Scores [B,H,b,c] float32, and a function from their gradient to the gradients of closed
-        arrays, queries and keys.
+        """Computes the scores [B,H,b,c] float32 of a block, with the bias of positions if there is
+        one, and returns them with a function from their gradient to those of closed arrays, queries
+        and keys.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
@@ -113,8 +114,8 @@ class Block:
         )
 
         def back(grad: jax.Array) -> Any:
-            """The gradients of queries and keys from that of their inner products; nothing is
-            closed over.
+            """Computes the gradients of queries and keys from that of their inner products; that of
+            closed arrays is empty.
             """
             low = fold(grad.astype(first.dtype), self.key_heads)
             of_first = unfold(
@@ -157,7 +158,9 @@ class Block:
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
     def dropout_factors(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
-        """The factors of dropout [B,H,b,c], the same in every call; None while it is off."""
+        """Draws the dropout factors [B,H,b,c] of a block, the same in every call for it; returns
+        None while dropout is off.
+        """
         if arrays.key is None:
             return None
         shape = (arrays.values.shape[0], self.heads, self.grid.height, self.grid.width)
@@ -168,7 +171,9 @@ class Block:
         )
 
     def summed_values(self, weights: jax.Array, values: jax.Array) -> jax.Array:
-        """sum_j w_ij v_j [B,H,b,Dv] float32 of weights [B,H,b,c] and values [B,K,c,Dv]."""
+        """Computes the weighted sums of values, sum_j w_ij v_j [B,H,b,Dv] float32, of weights
+        [B,H,b,c] and values [B,K,c,Dv].
+        """
         low = fold(weights.astype(values.dtype), self.key_heads)
         return unfold(
             jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=self.dtype),
@@ -178,8 +183,9 @@ class Block:
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array | None, Back | None]:
-        """The term [B,H,b,Dv] that position schemes add to the context, and its gradient function
-        for closed arrays and weights; None for none.
+        """Computes the term [B,H,b,Dv] that a position scheme adds to the context, and returns it
+        with a function from its gradient to those of closed arrays and weights; (None, None) if the
+        scheme adds none.
         """
         if "relative" not in self.functions:
             return None, None
@@ -194,11 +200,11 @@ class Block:
 
 
 def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """Counts how many keys each query of a row of blocks may see, [B,H,b,1] int32."""
+    """Counts how many keys each query in a row of blocks may see, [B,H,b,1] int32."""
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
-        """Adds the keys of one block that each query may see to a total."""
+        """Adds to `total` how many keys of one block each query may see."""
         if not masked:
             return total + block.grid.width
         return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(

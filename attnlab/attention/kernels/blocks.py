@@ -62,7 +62,9 @@ class Grid:
     partial: Listed
 
     def each_row(self, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-        """The carry after body(row, carry) for all rows."""
+        """Runs carry = body(row, carry) for every row of blocks in turn, in a loop of JAX if there
+        are several, and returns the last carry.
+        """
         return (
             body(0, carry)
             if self.rows == 1
@@ -72,8 +74,8 @@ class Grid:
     def each_block(
         self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry
     ) -> Carry:
-        """The carry after body(column, masked, carry) for the blocks of a row that may have an
-        allowed pair.
+        """Runs carry = body(column, masked, carry) for each block of a row that may have an allowed
+        pair, first those that need no mask, and returns the last carry.
         """
         for listed, masked in ((self.full, False), (self.partial, True)):
             if not len(listed.columns):
@@ -93,8 +95,9 @@ class Grid:
 
 
 def cut(look: AttentionInputs, block: int) -> Grid:
-    """The grid of a look, with blocks of `block` queries and keys, or of a size chosen here if that
-    is 0.
+    """Divides the queries and keys of a look into the `Grid` of blocks of at most `block` queries
+    and keys (0: a size chosen by `longest`), and lists which blocks need computing, and which a
+    mask.
     """
     queries, keys = look.view.size
     height, width = (size(length, block or longest(look)) for length in (queries, keys))
@@ -106,8 +109,9 @@ def cut(look: AttentionInputs, block: int) -> Grid:
 def visible(
     look: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[rows,columns] bool each: blocks that may have an allowed pair, and those of them that need
-    no mask.
+    """Returns two arrays [rows,columns] bool: which blocks may have an allowed pair, and which of
+    these need no mask. Where positions are not known during tracing, every block may have one and
+    needs a mask.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     view = look.view
@@ -127,8 +131,8 @@ def visible(
 
 
 def longest(look: AttentionInputs) -> int:
-    """The largest side of a block: a power of two for which a block of all heads and batch rows
-    keeps the budget.
+    """Computes the largest side of a block, a power of two from 64 to 512, for which the pairs of a
+    block over all heads and batch rows stay near the budget.
     """
     batch, heads = jax.tree.leaves(look.queries)[0].shape[:2]
     pairs = (
@@ -153,7 +157,9 @@ def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
 
 
 def taken(tree: Any, at: Any, size: int, axis: int = 2) -> Any:
-    """Block `at` of every array of a tree, along an axis."""
+    """Slices block number `at`, of `size` entries along `axis`, out of every array of a tree; an
+    array of that size is returned whole.
+    """
     return jax.tree.map(
         lambda x: (
             x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, at * size, size, axis)
@@ -163,7 +169,7 @@ def taken(tree: Any, at: Any, size: int, axis: int = 2) -> Any:
 
 
 def put(x: jax.Array, block: jax.Array, at: Any, axis: int = 2) -> jax.Array:
-    """x with its block `at` along an axis replaced."""
+    """Returns x with its block number `at` along `axis` replaced by `block`, in the dtype of x."""
     size = block.shape[axis]
     return (
         block.astype(x.dtype)

@@ -68,8 +68,8 @@ class Blockwise:
     weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
-        """Why the weights of a class of alignments cannot be computed block by block; None if they
-        can.
+        """Returns None if the weights of a class of alignments can be computed block by block, else
+        a message why not and what to choose.
         """
         if alignment.form in FORMS:
             return None
@@ -79,7 +79,9 @@ class Blockwise:
         )
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Why this look cannot be cut into blocks, and what to choose; None if it can."""
+        """Returns None if a look can be computed block by block, else a message why not and what to
+        choose.
+        """
         if look.between is not None:
             return ROWLESS
         if not isinstance(look.align, Alignment):
@@ -100,8 +102,8 @@ class Blockwise:
 
 
 def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
-    """Prepares a look for blocks: what is the same for all of them, and the arrays that its
-    functions take, padded to whole blocks.
+    """Prepares a look for computation in blocks of `side`: returns the `Block`, with the pure
+    functions that all blocks share, and their `Arrays`, padded to whole blocks.
     """
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)
@@ -150,8 +152,9 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """The arrays with `Alignment.factor` of every query, for which the keys that it sees are
-    counted; as they are where the alignment has no factor.
+    """Returns the arrays with `factor`, what the alignment multiplies the scores of each query
+    with, computed from the number of keys that the query sees; unchanged if the alignment has no
+    factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
@@ -163,8 +166,9 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
 
 
 def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
-    """The functions of a block, of the rule, the score or its bias, and the values of positions,
-    made pure by examples of their arguments; each with the arrays that it closes over.
+    """Converts the functions of a look (rule, score or its bias, position values) to pure functions
+    of a block, and returns each by name with the arrays that it closes over. The other arguments
+    are examples of theirs, for tracing.
     """
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
@@ -190,8 +194,8 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Examples, shapes and dtypes, of the arguments that an elementwise alignment gets for one
-    block.
+    """Returns examples (shapes and dtypes) of the arguments that an elementwise alignment gets for
+    one block: scores, mask and view.
     """
     seen = of_shape((*size[:3], 1), jnp.int32)
 

@@ -18,8 +18,8 @@ from attnlab.attention.view import View
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 block by block; its gradients compute the weights
-    again.
+    """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that weigh each pair
+    by itself; its gradients compute the weights again.
     """
     floats, others = split(arrays)
 
@@ -38,8 +38,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 def gain(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array
 ) -> tuple[Callable[..., jax.Array], Any]:
-    """A function that computes the term [B,H,b,Dv] which one block adds to the context, and its
-    arguments: closed arrays, asked, queries, keys, values.
+    """Returns a function that computes the term [B,H,b,Dv] which one block adds to the context, and
+    the arguments to call it with: closed arrays, asked, queries, keys, values.
     """
     grid = block.grid
     floats, others = split(arrays.closed)
@@ -55,7 +55,7 @@ def gain(
     def context(
         floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array
     ) -> jax.Array:
-        """The term that the block adds to the context, [B,H,b,Dv]."""
+        """Computes the term [B,H,b,Dv] that the block adds to the context."""
         here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
         scores, _ = block.scored(here, queries, keys, i, j)
         view = View(valid=arrays.valid, query=asked, seen=counted).among(i, j)
@@ -70,12 +70,14 @@ def gain(
 
 
 def forward(block: Block, arrays: Arrays) -> jax.Array:
-    """The context [B,H,Tq,Dv] float32."""
+    """Computes the context [B,H,Tq,Dv] float32, block by block."""
     grid, width = block.grid, arrays.values.shape[-1]
     lead = (arrays.values.shape[0], block.heads)
 
     def of_row(row: Any, contexts: jax.Array) -> jax.Array:
-        """Puts the context of one row of blocks into that of all."""
+        """Computes the context of one row of blocks and writes it into `contexts`, the one of all
+        rows.
+        """
         counted = seen(block, arrays, row)
 
         def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
@@ -92,7 +94,9 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
-    """The gradients of all floating-point arrays, float32, None in place of the others."""
+    """Computes the gradients of all floating-point arrays from that of the context, float32, with
+    None in place of other arrays.
+    """
     grid = block.grid
     sums = zeros(split(arrays)[0], block.dtype)
 
@@ -102,12 +106,12 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     by_column = jax.tree.map(by_block, (arrays.keys, arrays.values))
 
     def of_row(row: Any, carry: Any) -> Any:
-        """Adds the gradients of one row of blocks to those so far."""
+        """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, of_columns = carry
         counted, mine = seen(block, arrays, row), taken(grad, row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
-            """Adds the gradients of one block to those so far."""
+            """Adds the gradients from one block to those so far."""
             closed, of_row, of_columns = carry
             function, given = gain(block, arrays, row, column, masked, counted)
             for_closed, for_asked, for_queries, *for_columns = jax.vjp(function, *given)[1](mine)

@@ -36,8 +36,8 @@ class Xla:
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Why `jax.nn.dot_product_attention` cannot compute this look, and what to choose; None if
-        it can.
+        """Returns None if `jax.nn.dot_product_attention` can compute a look, else a message why not
+        and what to choose.
         """
         if look.between is not None:
             return ROWLESS
@@ -53,7 +53,9 @@ class Xla:
         return self.misfit(type(look.align))
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """The context [B,H,Tq,Dv]."""
+        """Computes the context [B,H,Tq,Dv] of a look by `jax.nn.dot_product_attention`; 0 for
+        queries that may see no key.
+        """
         query, key, value = (
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
         )
@@ -83,7 +85,9 @@ class Cudnn(Xla):
         return self.lacks(look)
 
     def lacks(self, look: AttentionInputs) -> str | None:
-        """Why cuDNN cannot compute this look on any GPU; None if it can."""
+        """Returns None if cuDNN can compute a look on some GPU, else a message why not and what to
+        choose.
+        """
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (
                 f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set"

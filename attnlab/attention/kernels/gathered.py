@@ -47,7 +47,7 @@ class Gathered:
         return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Why it cannot compute this look, and what to choose; None if it can."""
+        """Returns None if the kernel can compute a look, else a message why not and what to choose."""
         reason = self.misfit(type(look.align))
         if reason:
             return reason
@@ -73,7 +73,9 @@ class Gathered:
         return queries > 1 and keys >= 2 * SPARSE * look.align.block * look.align.blocks
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """The context [B,H,Tq,Dv]."""
+        """Computes the context [B,H,Tq,Dv] of the alignment `moba`: chooses blocks for each query
+        by their mean keys, gathers their keys and values and attends to these alone.
+        """
         assert isinstance(look.align, MoBA) and look.view.valid is not None
         q, k = jax.tree.leaves(look.queries)[0], look.keys
         batch, heads, queries, width = q.shape
@@ -123,8 +125,8 @@ def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 def attended(
     q: jax.Array, k: jax.Array, v: jax.Array, index: jax.Array, allowed: jax.Array, size: int = 1
 ) -> tuple[jax.Array, jax.Array]:
-    """Softmax attention of each query to the keys of its chosen blocks alone: context [B,K,G,Tq,Dv]
-    and weights [B,K,G,Tq,n*b], float32.
+    """Computes softmax attention of each query to the keys of its chosen blocks alone, some queries
+    at a time: context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*b], float32.
 
     Args:
       q: scaled queries [B,K,G,Tq,A]; k [B,K,Tk,A]; v [B,K,Tk,Dv].
@@ -139,7 +141,7 @@ def attended(
     ]
 
     def some(q: jax.Array, index: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Context and weights of some of the queries, whose keys are gathered at once."""
+        """Computes context and weights of some of the queries, whose keys are gathered at once."""
         mine, theirs = (_taken(x, index, size) for x in blocks)
         inner = inner_dtype(q, k)
         if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each

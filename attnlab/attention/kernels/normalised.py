@@ -18,8 +18,8 @@ together = jax.lax.optimization_barrier
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 block by block; its gradients compute the weights
-    again.
+    """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that are a softmax;
+    its gradients compute the weights again.
     """
     floats, others = split(arrays)
 
@@ -32,7 +32,9 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
         return context, (floats, others, context, top, total)
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        """The gradients of the floating-point arrays, in their dtypes, from that of the context."""
+        """Computes the gradients of the floating-point arrays, in their dtypes, from that of the
+        context.
+        """
         floats, others, context, top, total = residuals
         return (
             like(backward(block, joined(floats, others), context, top, total, grad), floats),
@@ -44,7 +46,9 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The context [B,H,Tq,Dv], the largest score and the sum [B,H,Tq,1] of every query, float32."""
+    """Computes the context [B,H,Tq,Dv], and the largest score and the softmax denominator
+    [B,H,Tq,1] of every query, float32, block by block.
+    """
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
     outputs = [
@@ -59,11 +63,15 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
         )
 
     def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
-        """Puts context, largest score and sum of one row of blocks into those of all."""
+        """Computes context, largest score and denominator of one row of blocks, and writes them
+        into those of all rows.
+        """
         queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
-            """Context, largest score and sum of a row after one block more."""
+            """Updates the context so far (not yet divided), the largest score and the denominator
+            of a row with one block more.
+            """
             context, top, total = carry
             keys, values = taken((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
@@ -123,7 +131,9 @@ def backward(
     total: jax.Array,
     grad: jax.Array,
 ) -> Arrays:
-    """The gradients of all floating-point arrays, float32, None in place of the others."""
+    """Computes the gradients of all floating-point arrays from that of the context, float32, with
+    None in place of other arrays.
+    """
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
@@ -133,7 +143,7 @@ def backward(
     }
 
     def of_row(row: Any, carry: Any) -> Any:
-        """Adds the gradients of one row of blocks to those so far."""
+        """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
         queries, f, u, t, m = taken(
             (arrays.queries, arrays.factor, scaled, inner, top), row, grid.height
@@ -141,7 +151,7 @@ def backward(
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
-            """Adds the gradients of one block to those so far."""
+            """Adds the gradients from one block to those so far."""
             closed, mine, of_keys, of_values = carry
             of_closed, for_row, for_keys, for_values = of_one_block(
                 block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)
@@ -171,7 +181,9 @@ def backward(
 
 
 def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
-    """Zeros for the gradients of keys and values, block by block of them."""
+    """Creates zeros for the gradients of keys and values to be added to, one part for each column
+    of blocks along a new first axis.
+    """
     grid, (*lead, _, width) = block.grid, arrays.values.shape
     keys = jax.tree.map(
         lambda x: jnp.zeros(
@@ -185,8 +197,8 @@ def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
 def of_one_block(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, saved: Row
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
-    """The gradients that one block adds: of what its functions close over, by name, of queries and
-    their factors, of keys and of values [B,K,Dv,c].
+    """Computes the gradients that one block adds: of the arrays its functions close over (by name),
+    of queries and their factors, of keys and of values [B,K,Dv,c].
     """
     keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)

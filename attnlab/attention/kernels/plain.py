@@ -98,7 +98,9 @@ def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
 
 
 def plain_on(look: AttentionInputs) -> tuple[jax.Array, jax.Array, Any]:
-    """Context and weights as `plain`, and the state for the next look."""
+    """Computes context and weights of a look as `plain` does, continuing from the state of earlier
+    looks, and also returns the state for the next look.
+    """
     weights, history = weigh_on(look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(
@@ -115,7 +117,9 @@ def weigh(look: AttentionInputs) -> jax.Array:
 
 
 def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
-    """The weights [B,H,Tq,Tk] float32, before dropout, and the state for the next look."""
+    """Computes the weights [B,H,Tq,Tk] float32 of a look, before dropout, and the state for the
+    next look, None if no look depends on earlier ones.
+    """
     view, mask = look.view, look.view.allowed()
     scores = look.score(look.queries, look.keys, view.i, view.j)
     if look.between is not None:
@@ -135,8 +139,8 @@ def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:
-    """[B,H,Tq,...] to [B,K,G*Tq,...]: the query heads of a group side by side, so that they share
-    the group's keys without a copy.
+    """Reshapes [B,H,Tq,...] to [B,K,G*Tq,...], the query heads of a group side by side, so that
+    they share the group's key head without a copy.
     """
     return (
         x
@@ -146,7 +150,7 @@ def fold(x: jax.Array, key_heads: int) -> jax.Array:
 
 
 def unfold(x: jax.Array, heads: int) -> jax.Array:
-    """The way back, [B,K,G*Tq,...] to [B,H,Tq,...]."""
+    """Reshapes [B,K,G*Tq,...] back to [B,H,Tq,...], the inverse of `fold`."""
     return (
         x
         if x.shape[1] == heads
@@ -171,7 +175,10 @@ class Auto(Plain):
         return self.chosen(look)(look)
 
     def chosen(self, look: AttentionInputs) -> Any:
-        """The kernel for this look."""
+        """Returns the kernel to compute this look with: the alignment's own if it pays, else
+        blockwise or plain by size, and cuDNN in place of these in programs for NVIDIA GPUs where it
+        can.
+        """
         if path := getattr(look.align, "own_kernel", ""):
             own_kernel = import_object(path, type)()
             if own_kernel.refuses(look) is None and own_kernel.pays(look):
@@ -188,7 +195,7 @@ class Auto(Plain):
 
 @functools.cache
 def detected() -> bool:
-    """Whether JAX finds cuDNN: without it, it cannot even trace this kernel."""
+    """Returns whether JAX finds cuDNN: without it, it cannot even trace this kernel."""
     x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
     product = functools.partial(jax.nn.dot_product_attention, implementation="cudnn")
     try:
@@ -199,8 +206,8 @@ def detected() -> bool:
 
 
 def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
-    """The context by cuDNN's kernel in programs that are lowered for NVIDIA GPUs, by another one
-    in all others.
+    """Computes the context of a look by cuDNN's kernel in programs that are lowered for NVIDIA
+    GPUs, by the kernel `other` in all others.
     """
     arrays = {"queries": look.queries, "keys": look.keys, "values": look.values}
     return jax.lax.platform_dependent(
@@ -219,8 +226,8 @@ def is_short(kernel: str, queries: int, keys: int) -> bool:
 def attend(
     module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 if they or maps are
-    requested, else None, and the state for the next look (`history`).
+    """Computes the context [B,H,Tq,Dv] of a look with a kernel, its weights [B,H,Tq,Tk] float32 if
+    they or maps are requested, else None, and the state for the next look (`history`).
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
     first called. A look without rows, queries or keys also uses the plain kernel: there is nothing

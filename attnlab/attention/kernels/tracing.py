@@ -15,8 +15,9 @@ from jax.extend.core import jaxpr_as_fun
 
 
 def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """`pure`, with `pure(arrays, *arguments)` equal to `function(*arguments)` for arguments like
-    the examples; and the arrays that the function closes over.
+    """Traces a function with example arguments, and returns a function `pure(arrays, *arguments)`
+    that computes the same but closes over nothing, and the list of `arrays` that the original
+    closes over. `pure` equals it for arguments like the examples.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     tree = jax.tree.structure(shape)
@@ -30,8 +31,8 @@ def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[...,
 
 
 def split(tree: Any) -> tuple[Any, Any]:
-    """The floating-point arrays of a tree, which have gradients, and the others: two trees like it,
-    with None in place of the rest.
+    """Splits a tree of arrays into two trees like it: the floating-point arrays, which have
+    gradients, and the others, with None in place of the rest.
     """
 
     def part(wanted: bool) -> Any:

@@ -27,7 +27,9 @@ class Windows:
     weighs = False
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Why this look has no windows that can be gathered, or these save nothing; None if it has."""
+        """Returns None if the look has windows that can be gathered, and this saves work, else a
+        message why not.
+        """
         view, heads, shared = look.view, _heads(look), look.values.shape[1]
         align = look.align
         if not isinstance(align, Local) or (align.of_heads and heads > 1):
@@ -44,7 +46,9 @@ class Windows:
         return True
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """The context [B,H,Tq,Dv]."""
+        """Computes the context [B,H,Tq,Dv] of a local alignment: gathers the keys and values in the
+        window of each query, and scores and sums these alone.
+        """
         view, align = look.view, look.align
         assert isinstance(align, Local)
         batch, keys = look.values.shape[0], view.size[1]
@@ -68,8 +72,8 @@ class Windows:
     def scored(
         self, look: AttentionInputs, near: Any, at: jax.Array
     ) -> tuple[jax.Array, jax.Array | None]:
-        """The scores [B,H,Tq,W] of the windows at positions `at` [B,Tq,W], and which pairs the rule
-        allows, or None.
+        """Computes the scores [B,H,Tq,W] of gathered keys `near` at positions `at` [B,Tq,W], and
+        which pairs the visibility rule allows, or None for all.
         """
         i = look.view.i
         i = jnp.broadcast_to(i, at.shape[:2])

@@ -48,6 +48,9 @@ class Differential(MultiHead):
     card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
 
     def setup(self) -> None:
+        """Checks that heads come in pairs (raises UserError if not), and creates the parameters,
+        the vectors of lambda and the gain of the norm, besides those of multi-head attention.
+        """
         super().setup()
         if self.heads % 2 or (self.key_heads and self.key_heads != self.heads):
             raise UserError(
@@ -75,7 +78,10 @@ class Differential(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `MultiHead.look`."""
+        """Builds the inputs of a kernel as multi-head attention does, with weights that are the
+        difference of two heads: those of head 2h less lambda times those of head 2h + 1. See
+        `MultiHead.look`.
+        """
         look = super().look(query, memory, view, history)
 
         def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
@@ -85,7 +91,9 @@ class Differential(MultiHead):
         return look.replace(align=align)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """See `MultiHead.join`; context [B,H,Tq,2D]."""
+        """Normalises the context of each head by its root mean square, multiplies it by the gain
+        and by 1 - `start`, and joins the heads. See `MultiHead.join`; context [B,H,Tq,2D].
+        """
         wide = widened(context)
         normed = (
             wide

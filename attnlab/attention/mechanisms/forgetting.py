@@ -70,7 +70,10 @@ class Forgetting(MultiHead):
         return x.reshape(batch, shared, heads // shared, steps).swapaxes(2, 3)
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
-        """See `Attention.arrays`; the gates are of the array for keys."""
+        """Computes keys, values and `decay`, the running sum c of the logarithms of forget gates up
+        to each token, from the tokens a memory gets. See `Attention.arrays`; the gates are of the
+        array for keys.
+        """
         logs, back = self.logs(tokens.keys, tokens.valid), None
         if not tokens.ordered:
             logs, back = in_order(logs, jnp.atleast_2d(tokens.positions))
@@ -88,14 +91,16 @@ class Forgetting(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `MultiHead.look`."""
+        """Builds the inputs of a kernel as multi-head attention does, with the score q_i . k_j +
+        c_i - c_j, c the running sum of logarithms of forget gates. See `MultiHead.look`.
+        """
         assert isinstance(memory, ForgettingMemory)
         look = super().look(query, memory, view, history)
         flat = memory.decay.swapaxes(2, 3).reshape(len(query), self.heads, memory.decay.shape[2])
         at_queries = self.reached(flat, look.view)
 
         def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
-            """The scores of multi-head attention, and c of the query less c of the key."""
+            """Computes the scores of multi-head attention, plus c of the query less c of the key."""
             (asked, mine), (looked_at, theirs) = queries, keys
             batch, _, count, _ = theirs.shape
             decay = theirs.swapaxes(2, 3).reshape(batch, self.heads, 1, count)
@@ -110,8 +115,8 @@ class Forgetting(MultiHead):
         )
 
     def reached(self, decay: jax.Array, view: View) -> jax.Array:
-        """c at the position of each query [B,H,Tq], of c [B,H,Tk]: of the last key that does not
-        stand behind it, 0 if there is none.
+        """Picks from c [B,H,Tk], the sums at the keys, the sum at the position of each query
+        [B,H,Tq]: that of the last key not behind it, 0 if there is none.
         """
         if not decay.shape[-1]:
             return jnp.zeros((*decay.shape[:2], view.size[0]), decay.dtype)

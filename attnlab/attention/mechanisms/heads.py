@@ -57,7 +57,9 @@ def refusal(score: type) -> str:
 
 
 def pairs_of(score: Score, history: History | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
-    """`score.pairs` of one query [B,K,H/K,A] and keys [B,K,Tk,A], after the looks so far."""
+    """Returns the function `score.pairs` of queries [B,K,H/K,A], keys [B,K,Tk,A] and positions,
+    with the state of earlier looks (`history.score`) filled in if there is one.
+    """
     if history is None or history.score is None:
         return score.pairs
     past = history.score
@@ -78,7 +80,8 @@ def one_by_one(
     weights: bool,
     history: Any,
 ) -> Reading:
-    """The reading of queries [B,Tq,dq] one after the other, by `mechanism.read` of one query.
+    """Reads with queries [B,Tq,dq] one after the other, in a scan that calls `mechanism.read` with
+    one query and passes its history on, and returns one `Reading` of all.
 
     For parts whose scores depend on the weights of the query before. Maps are recorded once, for
     all queries.
@@ -86,7 +89,7 @@ def one_by_one(
     i = view.onto(memory, query).i
 
     def step(mechanism: Attention, history: Any, here: Any) -> tuple[Any, Any]:
-        """Reads one query, and passes on the history that it leaves."""
+        """Reads with one query, and passes on the history for the next."""
         at, asked = here
         seen = dataclasses.replace(view, positions=at)
         reading = mechanism.read(asked[:, None], memory, seen, weights=True, history=history)
@@ -172,7 +175,10 @@ class HeadsAttention(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`."""
+        """Reads a memory with queries: builds the look, runs the kernel on it, and returns a
+        `Reading` of context, weights, losses and history; goes query by query if the score depends
+        on earlier looks. See `Attention.read`.
+        """
         memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
         back = "score" in self.made_parts and self.fit.looks_back
@@ -188,7 +194,9 @@ class HeadsAttention(Attention):
         )
 
     def initial_history(self, memory: Any) -> History | None:
-        """See `Attention.initial_history`; None too if the mechanism does not support it.
+        """Creates the state before the first look at a memory, of the score and of the alignment;
+        None if neither depends on earlier looks or the mechanism does not support it. See
+        `Attention.initial_history`.
 
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.

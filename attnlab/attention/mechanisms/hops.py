@@ -80,6 +80,9 @@ class Hops(HeadsAttention):
     memory_class = HopsMemory
 
     def setup(self) -> None:
+        """Checks that `hops` and `hidden` are at least 1 (raises UserError if not), and creates the
+        projections.
+        """
         if min(self.hops, self.hidden) < 1:
             raise UserError(f"hops: hops={self.hops} and hidden={self.hidden} must be at least 1")
         self.w_hidden = Dense(self.hidden, use_bias=False)
@@ -101,7 +104,10 @@ class Hops(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `HeadsAttention.look`; of the query only its position counts."""
+        """Builds the inputs of a kernel: scores are those that the memory stores for each key and
+        hop, values those of the memory. See `HeadsAttention.look`; of the query only its position
+        counts.
+        """
         batch, queries = query.shape[:2]
         return AttentionInputs(
             queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
@@ -117,7 +123,10 @@ class Hops(HeadsAttention):
         )
 
     def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
-        """See `HeadsAttention.result`."""
+        """Joins the contexts of the hops, and projects them to `width` if `output` is "projected";
+        otherwise raises UserError if together they are not `width` wide. See
+        `HeadsAttention.result`.
+        """
         context = joined(context)
         if self.output == "projected":
             context = self.out(context)

@@ -71,8 +71,8 @@ class Indexer(nn.Module):
         return self.norm(self.w_key(source))[:, None].astype(source.dtype)
 
     def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """Rates every key for every query: I [B,Tq,Tk] float32 of queries [B,Tq,dq] and r
-        [B,1,Tk,A].
+        """Computes the rating I [B,Tq,Tk] float32 of every key for every query, sum_h w_h relu(p_h
+        . r), from queries [B,Tq,dq] and index keys r [B,1,Tk,A]; no gradient reaches the queries.
         """
         query = jax.lax.stop_gradient(query)
         p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)
@@ -127,7 +127,10 @@ class LightningIndexer(MultiHead):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`."""
+        """Attends to the `keep` keys that the indexer rates best for each query (all keys while it
+        does not select), and returns a `Reading` with the loss "indexer" that trains the indexer.
+        See `Attention.read`.
+        """
         assert isinstance(memory, IndexedMemory)
         history = self.initial_history(memory) if history is None else history
         look = self.look(query, memory, view, history)
@@ -148,7 +151,9 @@ class LightningIndexer(MultiHead):
         return Reading(context, self.capture(head_weights, memory, weights), losses, history)
 
     def gathers(self, look: AttentionInputs) -> bool:
-        """Whether the chosen keys are gathered: this is less work, and the look allows it."""
+        """Returns whether the chosen keys are gathered in place of a mask: this is less work, the
+        look allows it, and no maps are collected.
+        """
         able = look.product and look.bias is None and look.relative is None and look.between is None
         able &= type(look.align) is Softmax and look.history is None and not self.drop.active
         whole_maps = self.is_mutable_collection(MAPS) or self.is_initializing()
@@ -158,8 +163,8 @@ class LightningIndexer(MultiHead):
     def gathered(
         self, look: AttentionInputs, rated: jax.Array, allowed: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """The context [B,H,Tq,D] of the best keys alone, which are gathered, and the loss of the
-        indexer [B,Tq].
+        """Gathers the `keep` best rated keys of each query, attends to these alone, and returns the
+        context [B,H,Tq,D] and the loss of the indexer [B,Tq].
         """
         best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
         index = jax.lax.top_k(best, self.keep)[1]  # [B,Tq,k]
@@ -178,13 +183,15 @@ class LightningIndexer(MultiHead):
 
 
 def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
-    """The `between` of a look, followed by a mask of what is not chosen, [B,Tq,Tk]."""
+    """Returns a `between` function for a look: it applies the look's own `between`, if any, and
+    then masks keys that are not `chosen`, [B,Tq,Tk].
+    """
     before = look.between
 
     def between(
         scores: jax.Array, mask: jax.Array | None, view: View
     ) -> tuple[jax.Array, jax.Array | None]:
-        """The scores, and a mask without the keys that are not chosen."""
+        """Returns the scores, and the mask without the keys that are not chosen."""
         scores, mask = (scores, mask) if before is None else before(scores, mask, view)
         return scores, chosen[:, None] if mask is None else mask & chosen[:, None]
 
@@ -192,8 +199,8 @@ def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
 
 
 def divergence(weights: jax.Array, rated: jax.Array, allowed: jax.Array) -> jax.Array:
-    """KL(p || softmax of the rated) [B,Tq]; p the weights [B,Tq,n] over their sum, cut off; 0 where
-    nothing is allowed.
+    """Computes KL(p || softmax of the ratings) over allowed keys, [B,Tq]; p are the weights
+    [B,Tq,n] over their sum, without gradient; 0 where nothing is allowed.
     """
     weights = jax.lax.stop_gradient(weights)
     total = weights.sum(axis=-1, keepdims=True)

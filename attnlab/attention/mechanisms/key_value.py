@@ -54,8 +54,8 @@ class KeyValue(Single):
         self.of_own = Dense(self.width, use_bias=False)
 
     def cut(self, x: jax.Array, what: str) -> list[jax.Array]:
-        """[B,T,d] to its parts [B,T,d/n]; `UserError`, with the word `what`, where they would not
-        be of one width.
+        """Splits x [B,T,d] along its last axis into n equal parts [B,T,d/n]; raises UserError,
+        naming x by `what`, if n does not divide d.
         """
         width, count = x.shape[-1], len(self.names)
         if width % count:
@@ -84,7 +84,9 @@ class KeyValue(Single):
         return self.cut(query, "query")[0]
 
     def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
-        """See `HeadsAttention.result`."""
+        """Computes tanh(W_1 context + W_2 last part of the query) [B,Tq,width]; 0 for queries that
+        may see no key. See `HeadsAttention.result`.
+        """
         last_part = self.cut(query, "query")[-1]
         merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))
         seen = whole(look.view.allowed(), look.view.size[1])

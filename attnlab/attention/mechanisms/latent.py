@@ -88,6 +88,9 @@ class Latent(HeadsAttention):
     memory_class = LatentMemory
 
     def setup(self) -> None:
+        """Checks the sizes (raises UserError if they do not fit), and creates the projections down
+        to latents, up to keys and values, and of queries, with their norms.
+        """
         if not self.head_width or self.heads < 1:
             head_width("latent", self.width, self.heads)
         at_least(0, "latent", head_width=self.head_width)
@@ -110,7 +113,9 @@ class Latent(HeadsAttention):
         super().setup()
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
-        """See `Attention.arrays`: latents [B,1,t,C] and turned channels [B,1,t,R]."""
+        """Computes what the memory stores of tokens: normalised latents [B,1,t,C], and key channels
+        [B,1,t,R] rotated by position, shared by all heads. See `Attention.arrays`.
+        """
         latents = self.norm_latent(self.w_latent(tokens.keys))[:, None].astype(tokens.keys.dtype)
         if not self.rotary:
             return {"latents": latents, "turned": latents[..., :0]}
@@ -120,7 +125,10 @@ class Latent(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `HeadsAttention.look`; keys and values are of H heads or, if absorbed, of one."""
+        """Builds the inputs of a kernel from the latents: computes keys and values of H heads from
+        them, or, where this is less work (`absorbs`), projects the queries so that the latents
+        serve as one head of keys and values. See `HeadsAttention.look`.
+        """
         view = view.onto(memory, query)
         content, turned = self.queries(query, view.i)
         absorb = self.absorbs(*view.size)
@@ -155,8 +163,8 @@ class Latent(HeadsAttention):
         return super().result(context, query, look)
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or
-        [B,Tq], times 1 / sqrt(D + R).
+        """Computes queries at positions [Tq] or [B,Tq], times 1 / sqrt(D + R): the part without
+        positions [B,H,Tq,D], and the rotated channels [B,H,Tq,R].
         """
         size = self.size()
         x = (
@@ -179,7 +187,9 @@ class Latent(HeadsAttention):
 
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
-        """Counts the multiply-adds of one head in the direct and in the absorbed form."""
+        """Counts the multiply-adds of one head in the direct form (keys and values computed from
+        latents) and in the absorbed form.
+        """
         size = self.size()
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (

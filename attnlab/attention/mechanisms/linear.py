@@ -94,6 +94,9 @@ class Linear(Attention):
     )
 
     def setup(self) -> None:
+        """Creates the feature maps and projections; raises UserError if heads do not divide the
+        width, or weights are to be divided by their sum and the features may be negative.
+        """
         head_width("linear", self.width, self.heads)
         self.query_features = made(FEATURES, self.features)()
         self.key_features = made(FEATURES, self.features)()
@@ -120,7 +123,9 @@ class Linear(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> LinearMemory:
-        """See `Attention.remember`."""
+        """Computes the features of keys and the values of a source, and stores them with sum_j
+        features_j values_j in a `LinearMemory`. See `Attention.remember`.
+        """
         real, length = written(source, valid, capacity)
         where = token_positions(positions, source.shape[1])
         features, values = self._key_values(source, valid, where)
@@ -149,7 +154,10 @@ class Linear(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`."""
+        """Computes the context of queries without weights where all keys, or all up to each query,
+        are seen, else from weights [B,H,Tq,Tk]; returns it in a `Reading`, with weights if
+        requested. See `Attention.read`.
+        """
         look = view.onto(memory, query)
         asked = self._asked(query, look.i)
         shown = weights or (self.is_mutable_collection("maps") and not self.is_initializing())
@@ -176,7 +184,9 @@ class Linear(Attention):
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Sums | None = None
     ) -> tuple[jax.Array, Sums]:
-        """See `Mixer.mix`. The state has one size.
+        """Mixes a sequence causally with a recurrence over the sum of features times values,
+        continuing from `state`, and returns y and the new sums; with another view and no state, it
+        attends to x as a whole. See `Mixer.mix`. The state has one size.
 
         Raises:
           UserError: a view that is not causal alone, or a state and segments.
@@ -209,8 +219,8 @@ class Linear(Attention):
     def _key_values(
         self, source: jax.Array, valid: jax.Array | None, at: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Features [B,H,Tk,M] of the keys of a source, and its values [B,H,Tk,D], both zero where
-        not real.
+        """Computes the features [B,H,Tk,M] of the keys of a source and its values [B,H,Tk,D], both
+        zero at padding.
         """
         features = self.key_features(widened(split(self.w_key(source), self.heads)), at)
         values = widened(split(self.w_value(source), self.heads))
@@ -233,8 +243,8 @@ class Linear(Attention):
 
 
 def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:
-    """Whether a look needs no weights: all keys are seen, or the queries are those of the memory,
-    each of which sees itself and those before it.
+    """Returns whether a look can be computed without weights: all keys are seen, or the queries are
+    the memory's own tokens and each sees itself and those before it.
     """
     if view.segments is not None:
         return False

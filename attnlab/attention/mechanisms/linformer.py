@@ -73,6 +73,9 @@ class Linformer(Attention):
     card = MixerCard("low-rank", 2020, "Wang et al., Linformer, 2020", "T k d + T d^2", "k d + T")
 
     def setup(self) -> None:
+        """Checks that heads divide the width and that `rank` and `length` are at least 1 (raises
+        UserError if not), and creates the projections, also those along the length.
+        """
         head_width("linformer", self.width, self.heads)
         if min(self.rank, self.length) < 1:
             raise UserError(
@@ -105,7 +108,8 @@ class Linformer(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> LinformerMemory:
-        """See `Attention.remember`.
+        """Computes keys and values of a source, projects each along the length to `rank` rows, and
+        stores these in a `LinformerMemory`. See `Attention.remember`.
 
         Raises:
           UserError: more tokens than `length`.
@@ -135,7 +139,9 @@ class Linformer(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`.
+        """Computes softmax attention of the queries to the `rank` projected keys and values, and
+        returns the context; maps, if collected, are spread over the tokens by the projection of
+        values. See `Attention.read`.
 
         Raises:
           UserError: the view has a rule, or several texts share a row.

@@ -85,7 +85,10 @@ class MultiStep(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`; every step goes on from its own earlier looks."""
+        """Reads the same memory `steps` times, each time with the query plus the sum of the
+        contexts so far, and returns that sum; weights of the steps are heads side by side, losses
+        are added up. See `Attention.read`; every step goes on from its own earlier looks.
+        """
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}

@@ -110,7 +110,9 @@ class MultiHead(HeadsAttention):
     memory_class: ClassVar[type[Memory]] = MultiHeadMemory
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse a subclass of an earlier version that says in `key_value` what `arrays` says now."""
+        """Raises UserError for a subclass with the method `key_value` of an earlier version, whose
+        part `arrays` has taken over.
+        """
         super().__init_subclass__(**options)
         if hasattr(cls, "key_value"):
             raise UserError(
@@ -118,6 +120,9 @@ class MultiHead(HeadsAttention):
             )
 
     def setup(self) -> None:
+        """Checks the numbers of heads and key heads against the width (raises UserError if they do
+        not fit), and creates the projections of query, key, value and output.
+        """
         at_least(0, "multihead", head_width=self.head_width)
         if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(
@@ -139,7 +144,9 @@ class MultiHead(HeadsAttention):
 
     @nn.nowrap
     def biased(self, projection: str) -> bool:
-        """Whether the projection of this name has a bias; `UserError` for names of none."""
+        """Returns whether the projection of this name has a bias; raises UserError if the field
+        `bias` names an unknown projection.
+        """
         if isinstance(self.bias, bool):
             return self.bias
         for name in self.bias:
@@ -174,8 +181,9 @@ class MultiHead(HeadsAttention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`. Here is a short look with the parts of the paper; with any other part,
-        and where a kernel is chosen, `look` says what a kernel computes.
+        """Computes masked softmax attention of the queries to a memory: directly if the look is
+        short and all parts are those of the paper, else as `HeadsAttention.read`, with `look` and a
+        kernel. See `Attention.read`.
         """
         if not self.is_plain(query.shape[1], memory):
             return super().read(query, memory, view, weights, history)
@@ -191,8 +199,8 @@ class MultiHead(HeadsAttention):
         return Reading(context, self.capture(head_weights, memory, weights))
 
     def is_plain(self, queries: int, memory: Any) -> bool:
-        """Whether a look at a memory is short, and score, alignment, positions and kernel are those
-        of the paper, and no subclass has a hook of its own.
+        """Returns whether `read` may compute a look directly: it is short, score, alignment,
+        positions and kernel are those of the paper, and no subclass has a hook of its own.
         """
         parts = type(self.fit), type(self.align), type(self.scheme)
         plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
@@ -203,7 +211,10 @@ class MultiHead(HeadsAttention):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `HeadsAttention.look`."""
+        """Builds the inputs of a kernel for one look at a memory: scaled and rotated queries, the
+        memory's keys and values, and functions for score, bias of positions, position values and
+        changes of whole rows. See `HeadsAttention.look`.
+        """
         pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
@@ -213,7 +224,7 @@ class MultiHead(HeadsAttention):
         def score(
             queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array
         ) -> jax.Array:
-            """The scores of a block of pairs [B,H,tq,tk], with the bias of positions."""
+            """Computes the scores [B,H,tq,tk] of a block of pairs, with the bias of positions."""
             scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
             return scores if more is None else scores + widened(more)

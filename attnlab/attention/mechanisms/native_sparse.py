@@ -94,6 +94,9 @@ class NativeSparse(Attention):
     )
 
     def setup(self) -> None:
+        """Checks the sizes (`check`), and creates the projections of queries, of the keys and
+        values of three branches, and of gates, and the position scheme.
+        """
         self.check()
         shared, size = self.shared(), self.size()
         self.w_query = Dense(self.width, use_bias=False)
@@ -105,7 +108,9 @@ class NativeSparse(Attention):
 
     @nn.nowrap
     def check(self) -> None:
-        """Raise `UserError` for sizes that do not fit each other."""
+        """Checks heads, key heads, `stride`, `compress`, `block`, `blocks` and `window` against
+        each other; raises UserError if they do not fit.
+        """
         head_width("native_sparse", self.width, self.heads)
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
             raise UserError(
@@ -149,7 +154,10 @@ class NativeSparse(Attention):
     def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> SparseMemory:
-        """See `Attention.remember`; the sequence begins at 0."""
+        """Computes keys and values of a source and stores them in a `SparseMemory`, with their sums
+        and the number of real tokens for every `stride` tokens. See `Attention.remember`; the
+        sequence begins at 0.
+        """
         filled, length = written(source, valid, capacity)
         slots = filled.shape[1]
         keys, values = self.projected(source, token_positions(0, source.shape[1]))
@@ -170,7 +178,9 @@ class NativeSparse(Attention):
     def extend(
         self, memory: SparseMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> SparseMemory:
-        """See `Attention.extend`."""
+        """Appends the keys and values of more tokens to a memory, and adds them to the sums and
+        counts of their strides. See `Attention.extend`.
+        """
         keys, values = self.projected(source, memory.following(source.shape[1]))
         real = jnp.ones(source.shape[:2], bool) if valid is None else valid
         if np.ndim(memory.length):  # padding takes no slot
@@ -199,7 +209,10 @@ class NativeSparse(Attention):
         view: View = EVERYTHING,
         weights: bool = False,
     ) -> Reading:
-        """See `Attention.read`."""
+        """Computes causal attention as a gated sum of three branches (means of blocks, selected
+        blocks, a window of recent tokens), and returns a `Reading`, with the maps of the branches
+        side by side if requested. See `Attention.read`.
+        """
         batch, queries, shared = len(query), query.shape[1], self.shared()
         view = view.onto(memory, query)
         mask = (view.columns <= view.rows) & jnp.asarray(memory.valid)[:, None, None]
@@ -227,7 +240,9 @@ class NativeSparse(Attention):
         return Reading(out, self.capture(jnp.concatenate(flat, axis=1), memory, weights))
 
     def blocks_of(self, memory: SparseMemory) -> tuple[jax.Array, jax.Array]:
-        """The compressed blocks: sums [B,2K,Nc,D] of their tokens, and how many are real [B,Nc]."""
+        """Sums the stored strides to overlapping compressed blocks: the sums of keys and values
+        [B,2K,Nc,D], and the number of real tokens [B,Nc].
+        """
         parts, count = self.compress // self.stride, memory.counts.shape[1]
         sums = jnp.pad(memory.sums, ((0, 0), (0, 0), (0, parts - 1), (0, 0)))
         counts = jnp.pad(memory.counts, ((0, 0), (0, parts - 1)))
@@ -239,8 +254,9 @@ class NativeSparse(Attention):
     def compressed(
         self, q: jax.Array, memory: SparseMemory, view: View
     ) -> tuple[jax.Array, jax.Array]:
-        """The compressed branch: its context O^cmp [B,K,G,Tq,D] and the weights p [B,K,G,Tq,Nc] of
-        the means, of scaled queries [B,K,G,Tq,D].
+        """Attends to the mean key and value of each compressed block that ends at or before the
+        query: context O^cmp [B,K,G,Tq,D] and weights p [B,K,G,Tq,Nc], of scaled queries q
+        [B,K,G,Tq,D].
         """
         sums, counts = self.blocks_of(memory)
         means = sums / jnp.maximum(counts, 1.0)[:, None, :, None]
@@ -250,7 +266,10 @@ class NativeSparse(Attention):
         return attention(widened(q), keys, values, seen[:, :, None])
 
     def chosen(self, p: jax.Array, memory: SparseMemory, view: View) -> jax.Array:
-        """Which blocks of l' tokens are selected, bool [B,K,Tq,N]."""
+        """Selects the blocks of l' tokens that each query attends to, bool [B,K,Tq,N]: the first,
+        its own, the one before, and those of largest importance by the weights p of compressed
+        blocks.
+        """
         valid = jnp.asarray(memory.valid)
         count = -(-valid.shape[1] // self.block)
         valid = jnp.pad(valid, ((0, 0), (0, count * self.block - valid.shape[1])))
@@ -270,8 +289,8 @@ class NativeSparse(Attention):
         chosen: jax.Array,
         mapped: bool,
     ) -> tuple[jax.Array, Any]:
-        """The selected branch: its context O^slc [B,K,G,Tq,D], and the weights [B,K,G,Tq,Tk], None
-        where the keys are gathered.
+        """Attends to the tokens of the chosen blocks alone: context O^slc [B,K,G,Tq,D], and weights
+        [B,K,G,Tq,Tk], None where the keys are gathered (long memories without maps).
         """
         keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
         slots = keys.shape[2]
@@ -291,7 +310,9 @@ class NativeSparse(Attention):
         return context, None
 
     def spread(self, p: jax.Array, memory: SparseMemory) -> jax.Array:
-        """The weights of tokens [B,K,G,Tq,Tk] of the weights of means [B,K,G,Tq,Nc]."""
+        """Distributes the weights of compressed blocks [B,K,G,Tq,Nc] equally over their real
+        tokens: weights of tokens [B,K,G,Tq,Tk].
+        """
         valid = jnp.asarray(memory.valid)
         start = np.arange(p.shape[-1])[:, None] * self.stride
         slot = np.arange(valid.shape[1])[None]
@@ -303,8 +324,9 @@ class NativeSparse(Attention):
 def attention(
     q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Softmax attention of scaled q [B,K,G,Tq,D] to k and v [B,K,Tk,D] by a mask that broadcasts to
-    the weights: context [B,K,G,Tq,D] and weights [B,K,G,Tq,Tk], float32.
+    """Computes softmax attention of scaled q [B,K,G,Tq,D] to k and v [B,K,Tk,D] under a mask
+    `allowed`, broadcastable to the weights: context [B,K,G,Tq,D] and weights [B,K,G,Tq,Tk],
+    float32.
     """
     inner = inner_dtype(q, k)
     scores = jnp.einsum("bkgqd,bktd->bkgqt", q, k, preferred_element_type=inner)
@@ -314,8 +336,8 @@ def attention(
 
 
 def importance(p: jax.Array, blocks: int, parts: int, unit: int) -> jax.Array:
-    """The importance [...,N] of blocks of `unit` strides, from the weights [...,Nc] of compressed
-    blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
+    """Computes the importance [...,N] of blocks of `unit` strides from the weights [...,Nc] of
+    compressed blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
     """
     spare = max(unit * blocks - p.shape[-1], 0)
     whole = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])

@@ -75,6 +75,9 @@ class Path(MultiHead):
     memory_class = PathMemory
 
     def setup(self) -> None:
+        """Checks that `rank` and `block` are at least 1 (raises UserError if not), and creates the
+        projections for w and beta besides those of multi-head attention.
+        """
         super().setup()
         at_least(1, "path", rank=self.rank, block=self.block)
         shared = self.key_heads or self.heads
@@ -83,7 +86,9 @@ class Path(MultiHead):
         self.w_beta = Dense(shared)
 
     def passing(self, source: jax.Array, valid: jax.Array | None) -> dict[str, jax.Array]:
-        """w and beta of a source [B,t,ds]; beta is 0 at padding."""
+        """Computes, for each source token [B,t,ds], the unit vector w and the strength beta in (0,
+        2) of its matrix I - beta w w^T; beta is 0 at padding.
+        """
         w = widened(unit(self.split(self.w_up(self.w_down(source))), EPSILON))
         beta = 2.0 * jax.nn.sigmoid(widened(self.w_beta(source))).transpose(0, 2, 1)[..., None]
         return {
@@ -105,7 +110,9 @@ class Path(MultiHead):
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
     ) -> Any:
-        """See `Attention.extend_pairs`; what is remembered first passes the tokens behind it."""
+        """Multiplies the remembered keys by the matrices I - beta w w^T of the tokens behind them,
+        and appends keys and values of new tokens to the memory. See `Attention.extend_pairs`.
+        """
         beta = written_only(memory)
         passed = jax.lax.cond(
             several(beta),
@@ -121,7 +128,10 @@ class Path(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `MultiHead.look`; scores come from all tokens at once."""
+        """Builds the inputs of a kernel, with scores computed at once for all pairs: inner products
+        of query and key, with the matrices I - beta w w^T of the tokens between. See
+        `MultiHead.look`.
+        """
         assert isinstance(memory, PathMemory)
         look = super().look(query, memory, view, history)
         first = widened(jax.tree.leaves(look.queries)[0])
@@ -183,7 +193,9 @@ def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_one(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array
 ) -> jax.Array:
-    """As `scores_past_blocks`, if one token is still to be passed."""
+    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks` for the case that only one token
+    has beta > 0, without blocks.
+    """
     slot, w, beta = the_one(w, beta)
     slots, at = jnp.arange(keys.shape[2]), slot[..., None]
     passes = (behind & (slots == at)).any(axis=-1, keepdims=True) & (slots < at)
@@ -200,8 +212,8 @@ def cut(size: int, *arrays: jax.Array) -> list[jax.Array]:
 
 
 def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
-    """M = (I + tril(diag(beta) W W^T, -1))^-1 of blocks, [...,C,C]: (I - L)(I + L^2)(I + L^4) ..., for
-    L^C = 0.
+    """Computes M = (I + tril(diag(beta) W W^T, -1))^-1 of blocks, [...,C,C], by repeated squaring:
+    (I - L)(I + L^2)(I + L^4) ..., for L^C = 0.
     """
     size = w.shape[-2]
     power = -jnp.tril(beta * (w @ w.swapaxes(-1, -2)), -1)
@@ -215,8 +227,8 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_blocks(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array, size: int
 ) -> jax.Array:
-    """Scores of queries whose way to a key passes the tokens between, block by block: q_i^T H_i ...
-    H_{j+1} k_j, [B,K,G,Tq,Tk].
+    """Computes the scores [B,K,G,Tq,Tk] of queries and keys with the matrices H = I - beta w w^T of
+    the tokens between them, block by block: q_i^T H_i ... H_{j+1} k_j.
 
     Args:
       q: [B,K,G,Tq,D].
@@ -231,7 +243,9 @@ def scores_past_blocks(
     lower = jnp.tril(beta * jnp.einsum("nbkld,nbkjd->nbklj", w, k), -1)
 
     def step(q: jax.Array, block: Any) -> tuple[jax.Array, jax.Array]:
-        """The scores in one block, and the queries behind it."""
+        """Computes the scores of the keys in one block, and multiplies the queries by the matrices
+        of its tokens.
+        """
         k, w, beta, inverse, lower, past = block
         met = jnp.where(past, jnp.einsum("bkgqd,bkld->bkgql", q, w), 0.0)
         x = jnp.einsum("bkgql,bklm->bkgqm", met, inverse)
@@ -243,12 +257,16 @@ def scores_past_blocks(
 
 
 def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) -> jax.Array:
-    """Keys H_n ... H_{j+1} k_j [B,K,Tk,D], as seen from behind all n tokens."""
+    """Multiplies each key by the matrices H = I - beta w w^T of all tokens after it, block by
+    block: H_n ... H_{j+1} k_j [B,K,Tk,D].
+    """
     w, beta = cut(size, w, beta)
     slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size
 
     def step(keys: jax.Array, block: Any) -> tuple[jax.Array, None]:
-        """The keys before a block as they are seen from behind it."""
+        """Multiplies the keys of tokens before the end of a block by the matrices of the block's
+        tokens after them.
+        """
         w, beta, inverse, first = block
         later = (first + jnp.arange(size))[:, None] > slots
         met = jnp.where(later, beta * jnp.einsum("bkld,bkjd->bklj", w, keys), 0.0)

@@ -73,8 +73,8 @@ class Single(HeadsAttention):
     memory_class = SingleMemory
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,1,Tk,dk] and values [B,1,Tk,Dv]; values must have the width of the context, since
-        nothing is projected.
+        """Returns keys [B,1,Tk,dk] and values [B,1,Tk,Dv], unprojected with an axis for one head;
+        raises UserError if values are not as wide as the context.
         """
         if values.shape[-1] != self.width:
             raise UserError(
@@ -117,7 +117,9 @@ class Single(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `HeadsAttention.look`."""
+        """Builds the inputs of a kernel for one head: the query as the score needs it, and the
+        unprojected keys and values of the memory. See `HeadsAttention.look`.
+        """
         pairs = pairs_of(self.fit, history)
         q = self.scored(query)[:, None]
         return AttentionInputs(

@@ -88,6 +88,10 @@ class Synthesizer(HeadsAttention):
     memory_class = SynthesizerMemory
 
     def setup(self) -> None:
+        """Checks the sizes (raises UserError if they do not fit), and creates the parameters of the
+        scores for the chosen `form` (dense, or random, whole or factorised) and the projections of
+        values and output.
+        """
         head_width("synthesizer", self.width, self.heads)
         if self.length < 1 or min(self.hidden, self.rank) < 0:
             sizes = f"length={self.length}, hidden={self.hidden}, rank={self.rank}"
@@ -119,7 +123,8 @@ class Synthesizer(HeadsAttention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """See `Attention.remember`.
+        """Creates the memory of a source, of values alone; raises UserError for more slots than
+        `length`. See `Attention.remember`.
 
         Raises:
           UserError: more slots than `length`.
@@ -139,7 +144,9 @@ class Synthesizer(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """See `HeadsAttention.look`."""
+        """Builds the inputs of a kernel: scores come from the query or from learned tables by
+        position, not from keys. See `HeadsAttention.look`.
+        """
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
         return AttentionInputs(
             queries=self.asked(query),
@@ -161,7 +168,10 @@ class Synthesizer(HeadsAttention):
         return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
     def pairs(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
-        """`AttentionInputs.score` of a block: [B,H,tq,tk] float32."""
+        """Computes the scores [B,H,tq,tk] float32 of a block at positions i and j: the hidden query
+        times learned columns (dense), or entries of a learned table (random). See
+        `AttentionInputs.score`.
+        """
         if self.form == "dense":
             columns, bias = at(self.columns, j, 2), at(self.column_bias, j, 1)
             return widened(queries @ columns) + widened(bias)[..., None, :]

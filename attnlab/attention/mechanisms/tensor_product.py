@@ -48,7 +48,9 @@ class Factors(nn.Module):
         self.of_widths = Dense(self.rank * self.size, use_bias=False)
 
     def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The factors of x [B,T,d]: a [B,R,T,H] of the heads and b [B,R,T,D] of the widths."""
+        """Projects x [B,T,d] to the factors of its heads: a [B,R,T,H] over the heads and b
+        [B,R,T,D] over the channels.
+        """
         a, b = (
             made(x).reshape(*x.shape[:2], self.rank, size).swapaxes(1, 2)
             for made, size in ((self.of_heads, self.heads), (self.of_widths, self.size))
@@ -97,6 +99,9 @@ class TensorProduct(MultiHead):
     memory_class = TensorMemory
 
     def setup(self) -> None:
+        """Checks that key_heads is 0 and the ranks are large enough (raises UserError if not), and
+        creates the projections.
+        """
         if self.key_heads:
             raise UserError(
                 f"tensor_product: key_heads={self.key_heads}; factors serve all heads, set key_heads"
@@ -118,7 +123,9 @@ class TensorProduct(MultiHead):
 
     @nn.nowrap
     def projection(self, name: str, heads: int) -> Any:
-        """See `MultiHead.projection`."""
+        """Creates the projection of this name: to factors of the given rank, or dense if its rank
+        is 0; raises UserError for a bias of factors. See `MultiHead.projection`.
+        """
         if not self.rank(name):
             return super().projection(name, heads)
         if self.biased(name):
@@ -134,8 +141,9 @@ class TensorProduct(MultiHead):
         return {"key_heads": a, "key_widths": b, "value_heads": c, "value_widths": d}
 
     def formed(self, memory: Any) -> MultiHeadMemory:
-        """See `HeadsAttention.formed`: the memory of multi-head attention with the same keys and
-        values.
+        """Converts a memory of factors to the memory of multi-head attention with the same keys and
+        values: multiplies the factors and rotates the keys by position. See
+        `HeadsAttention.formed`.
         """
         if isinstance(memory, MultiHeadMemory):
             return memory
