@@ -52,8 +52,8 @@ class Memory:
         return self.replace(length=length)  # type: ignore[attr-defined]
 
     def as_ring(self) -> Any:
-        """An empty memory as a ring of its slots. Every array that a mechanism adds must have the
-        slots on axis 2, [B,n,w,...].
+        """Returns an empty memory as a ring (circular buffer) of as many slots as this one has.
+        Every array that a mechanism adds must have the slots on axis 2, [B,n,w,...].
         """
         rows, slots = self.valid.shape
         nowhere = jnp.full((rows, slots), -1, jnp.int32)
@@ -72,9 +72,9 @@ class Memory:
         return token_positions(first + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
-        """This memory with arrays [B,n,t,...] (by field name) and `valid` [B,t] (None: all real)
-        written to the next t slots. The caller guarantees `length + t <= capacity`, unless the
-        memory is a ring.
+        """Returns this memory with new arrays [B,n,t,...] (by field name) and `valid` [B,t] (None:
+        all real) written to the next t slots. The caller guarantees `length + t <= capacity`,
+        unless the memory is a ring.
 
         Raises:
           ValueError: as of `following`.
@@ -95,7 +95,9 @@ class Memory:
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
 
     def settled(self) -> Any:
-        """A ring of w slots again, after the look at a piece that stands behind them."""
+        """Writes the tokens of the last piece, which a ring of w slots holds behind its slots while
+        it is read, into their slots, and returns the ring of w slots; other memories unchanged.
+        """
         if not self.ring or self.valid.shape[1] == self.ring:
             return self
         last = jnp.asarray(self.length).reshape(-1, 1) - 1
@@ -112,8 +114,8 @@ class Memory:
         return self.replace(**fields)  # type: ignore[attr-defined]
 
     def _grows(self) -> None:
-        """Raise `ValueError` where each slot has a position of its own, so that no token can
-        follow.
+        """Raises ValueError if each slot has a position of its own, so that no token can be
+        appended.
         """
         if not self.ring and self.positions is not None and np.ndim(self.positions) == 2:
             raise ValueError(
@@ -126,7 +128,9 @@ class Memory:
         return real.sum(axis=1, keepdims=True, dtype=jnp.int32) if np.ndim(self.length) else steps
 
     def array_names(self) -> list[str]:
-        """The names of the arrays that a mechanism has added."""
+        """Returns the names of the fields that a mechanism's memory adds to `Memory`, static ones
+        left out.
+        """
         ours = {field.name for field in dataclasses.fields(Memory)}
         return [
             field.name
@@ -135,7 +139,9 @@ class Memory:
         ]
 
     def _rolled(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """`appended` of a ring: a single token to its slot, several behind the slots."""
+        """Does `appended` for a ring: writes a single token to its slot, over the oldest, and puts
+        several behind the slots, until `settled`.
+        """
         batch, steps = real.shape
         stands = jnp.broadcast_to(self.following(steps), (batch, steps))
         new = {**arrays, "valid": real[:, None], "positions": stands[:, None]}
@@ -156,7 +162,9 @@ class Memory:
         return self.replace(length=length, **grown)  # type: ignore[attr-defined]
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """`appended` if each row has a length of its own; padding is not written."""
+        """Does `appended` for a memory in which each row has a length of its own; padding is not
+        written.
+        """
         slots = self.valid.shape[1]
         at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
         grown = {name: _put(getattr(self, name), at, x) for name, x in arrays.items()}
@@ -168,7 +176,8 @@ class Memory:
 
 
 def _put(old: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
-    """old [B,n,Tk,...] with new [B,n,t,...] at slots [B,t]; what is beyond the slots is dropped.
+    """Writes new [B,n,t,...] into old [B,n,Tk,...] at slots [B,t], and returns the result; entries
+    for slots beyond the last are dropped.
 
     A single update of a single row gets a second one, which is dropped. XLA's CPU backend would make
     a slice update of it and compute that again for each of its readers, from a copy of the whole
@@ -184,8 +193,8 @@ def _put(old: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
 def written(
     source: jax.Array, valid: jax.Array | None, capacity: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    """`valid` padded to the capacity (ValueError if that is below Tk), and the number of slots
-    written: the fields that every `Memory` has.
+    """Returns the fields that every `Memory` of a source has: `valid` padded to the capacity, and
+    the number of slots written, Tk; raises ValueError if the capacity is below Tk.
     """
     batch, length = source.shape[:2]
     slots = length if capacity is None else capacity
@@ -215,7 +224,9 @@ def first_memory(
 
 
 def beginning(positions: Where, filled: jax.Array) -> Any:
-    """`Memory.positions` of a memory with slots `filled` [B,Tk] whose source has these `positions`.
+    """Returns the field `positions` of a new memory with slots `filled` [B,Tk], from the positions
+    of its source (None if these count from 0); raises ValueError if each token has its own and
+    slots are spare.
 
     Raises:
       ValueError: each token has a position of its own, but there are more slots than tokens.

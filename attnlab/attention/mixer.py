@@ -117,7 +117,8 @@ class Mixer(nn.Module):
 
 
 def no_rule(mixer: Mixer, view: View) -> None:
-    """Refuses a view that hides one real token from another, for a mixer that mixes all of them.
+    """Checks that a view hides no real token from another, for a mixer that mixes all of them;
+    raises UserError if not.
 
     Raises:
       UserError: the view has a rule, or segments.

@@ -61,7 +61,9 @@ class Need:
     mixes: bool = False
 
     def under(self, rule: Rule) -> Need:
-        """This need in a slot that also has the visibility `rule`."""
+        """Returns this need for a slot that also has the visibility `rule`: as many heads as the
+        rule distinguishes, causal if the rule is, and `dense` unless it is `Causal` itself.
+        """
         if isinstance(rule, Everything):
             return self
         at = jax.ShapeDtypeStruct((1,), jnp.int32)
@@ -72,7 +74,8 @@ class Need:
         )
 
     def in_full_passes(self, where: str) -> Need:
-        """This need where decoding reads the whole text so far for every token.
+        """Returns this need without a cache if only decoding needs one, for decoding by full passes
+        over the text so far; raises UserError if the slot sees later tokens.
 
         Raises:
           UserError: what has been written would see what is written later, so that full passes are
@@ -101,8 +104,8 @@ class Need:
             raise UserError(f"{where}{field}: {reason}")
 
     def misfits(self, mechanism: Any, chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """What a mechanism with these fields lacks for this slot, the first thing first: the field
-        (".score", "" for the mechanism itself), and why.
+        """Yields what a mechanism with the fields `chosen` lacks for this slot, the most important
+        first: pairs of the field (".score", "" for the mechanism itself) and the reason.
         """
         if not self.mixes and not issubclass(mechanism, Attention):
             yield (
@@ -149,7 +152,9 @@ class Need:
         return f"choose a mechanism with cache=True{full if self.cache == 'decoding' else ''}"
 
     def _lacks(self, mechanism: Any, heads: int) -> Iterator[tuple[str, str]]:
-        """What this slot requires and the mechanism does not declare, and what to choose instead."""
+        """Yields what this slot requires and the mechanism does not declare in its capabilities,
+        each with what to choose instead.
+        """
         can: Capabilities = mechanism.capabilities
         if self.role not in can.roles:
             yield f"the role {self.role!r}", f"it offers {_listed(can.roles)}"
@@ -188,7 +193,7 @@ def hands_out_weights(mechanism: Any) -> bool:
 
 
 def _lacking(mechanism: Any) -> str:
-    """What a mechanism lacks to return weights."""
+    """Returns the message of what a mechanism lacks to return weights."""
     maps = mechanism.capabilities.maps
     if maps != "exact":
         return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
@@ -199,8 +204,8 @@ def _lacking(mechanism: Any) -> str:
 
 
 def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Why an alignment does not fit its mechanism or this slot: it needs earlier queries, one
-    sequence, or a length that tells of the future.
+    """Yields the reasons why an alignment does not fit its mechanism or this slot: it needs earlier
+    queries, one sequence, or a length that reveals the future.
     """
     alignment = kind(of["alignment"])
     name = alignment.__name__
@@ -226,8 +231,9 @@ def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Ite
 
 
 def _score_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Why a score does not fit its mechanism or this slot; one that depends on earlier looks needs
-    both to pass `history` on.
+    """Yields the reasons why a score does not fit its mechanism or this slot: it needs earlier
+    looks that are not passed on, forbids rotation of queries and keys, or needs positions that are
+    not known.
     """
     score = of["score"](parent=None)
     name = type(score).__name__
@@ -248,8 +254,9 @@ def _score_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterato
 
 
 def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Why a position scheme does not fit: the mechanism lacks its hooks, it relates two sequences,
-    it rotates queries and keys of a score that does not allow it, or what it needs is not known.
+    """Yields the reasons why a position scheme does not fit: the mechanism lacks its hooks, it
+    relates two sequences, it rotates queries and keys of a score that does not allow it, or what it
+    needs is not known.
     """
     scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
     name = scheme.__name__
@@ -281,7 +288,9 @@ def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iter
 def _kernel_misfits(
     mechanism: Any, kernel: str, of: Mapping[str, Any], need: Need
 ) -> Iterator[str]:
-    """Why the mechanism does not support a kernel, or what it cannot compute or return."""
+    """Yields the reason why a mechanism does not support a kernel, or why the kernel does not fit
+    its parts or cannot return the weights that this slot needs.
+    """
     offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
     if kernel not in offered:
         yield (

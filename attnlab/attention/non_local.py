@@ -114,7 +114,9 @@ class Block(Gate):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `Gate.__call__`."""
+        """Adds to a feature map x [B,height,width,channels] the projected context of attention from
+        each of its places to all places (averaged over tiles by `pool`). See `Gate.__call__`.
+        """
         checked(self, x)
         self._check(*x.shape[1:3])
         channels, inner = x.shape[-1], reduced(self, x.shape[-1], self.reduction)
@@ -132,7 +134,9 @@ class Block(Gate):
 
     @nn.nowrap
     def _check(self, height: int, width: int) -> None:
-        """Raise `UserError` unless tiles fit the map, and score, alignment and kernel each other."""
+        """Checks that tiles of `pool` fit a map of this height and width, and score, alignment and
+        kernel each other; raises UserError if not.
+        """
         score, alignment = self.compared()
         chosen = {"score": score, "alignment": alignment, "kernel": self.kernel}
         SLOT.check(Single, f"gate {type(self).__name__}", chosen)

@@ -15,8 +15,8 @@ from attnlab.attention.view import Where
 
 
 def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | None]:
-    """x [B,...,Tk] with its last axis in the order of the keys' positions (`View.keys`), and what
-    `out_of_order` needs: None if nothing was moved.
+    """Sorts the last axis of x [B,...,Tk] by the keys' positions (`View.keys`), and returns it with
+    the inverse permutation for `out_of_order`, None if positions rise anyway and nothing was moved.
     """
     if keys is None or np.ndim(keys) < 2:
         return x, None

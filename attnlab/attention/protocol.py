@@ -93,7 +93,7 @@ def divisors_near(number: int, wanted: int) -> str:
 
 
 def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
-    """The width of a head, width / heads.
+    """Returns the width of a head, width / heads; raises UserError if heads do not divide it.
 
     Raises:
       UserError: heads that do not divide it.
@@ -116,8 +116,8 @@ supports then."""
 
 
 def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
-    """Wraps a method so that it can be called with all of `defaults` by name; those that have their
-    default anyway are not passed on, so that the method need not take them, and a transformation
+    """Wraps a method so that it can be called with all of `defaults` by name: arguments that have
+    their default anyway are not passed on. So the method need not take them, and a transformation
     such as `nn.remat` does not trace them. The attribute `left_out` names those that its definition
     leaves out.
     """
@@ -131,7 +131,9 @@ def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Ca
 
     @functools.wraps(method)
     def complete(self: Attention, *args: Any, **named: Any) -> Any:
-        """Calls the method without the arguments that have their default."""
+        """Calls `method` with the given arguments, but for named ones that have their default and
+        need not be passed.
+        """
         used = {
             name: value
             for name, value in named.items()
@@ -164,8 +166,8 @@ class Attention(Mixer):
     sums_to: ClassVar[Rows | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let the methods of a subclass, its own and those of a mixin, take the arguments that they
-        leave out.
+        """Wraps the methods of a subclass (see `skip_defaults`), its own and those of a mixin, so
+        that callers may pass optional arguments that their definitions leave out.
         """
         for name, defaults in OPTIONAL.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
@@ -241,8 +243,9 @@ class Attention(Mixer):
 
     @nn.nowrap
     def forgets(self) -> bool:
-        """Whether the last w keys are all it needs under a window of w: it declares so, and no part
-        of it depends on earlier looks or on the order of the keys.
+        """Returns whether under a window of w the last w keys are all that the mechanism needs, so
+        that older ones may be dropped: it declares so, and no part of it depends on earlier looks
+        or on the order of the keys.
         """
         parts: dict[str, Any] = {
             table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()
@@ -258,8 +261,9 @@ class Attention(Mixer):
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Mixed | None = None
     ) -> tuple[jax.Array, Mixed]:
-        """See `Mixer.mix`: `extend`, then `read`. The auxiliary losses go to the collection
-        "losses" while that is mutable, but not during initialization.
+        """Appends x to the memory (creates one if there is no state), reads it with x as queries
+        under the view, and returns the context and the new state. See `Mixer.mix`. The auxiliary
+        losses go to the collection "losses" while that is mutable, but not during initialization.
         """
         valid = view.valid
         if state is None:  # a whole text stands where the view says
@@ -314,8 +318,9 @@ class Attention(Mixer):
 
     @nn.nowrap
     def rows(self) -> Rows:
-        """What the weights of a query sum to if it may see at least one key: `sums_to`, else what the
-        alignment says, where there is one. An analysis that needs a distribution checks this.
+        """Returns what the weights of a query that may see a key sum to ("one", "at most one" or
+        "any"): `sums_to` if it is set, else as the alignment says. An analysis that needs a
+        distribution checks this.
         """
         table = self.parts.get("alignment")
         if self.sums_to or table is None:
@@ -333,8 +338,8 @@ class Attention(Mixer):
     def capture(
         self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False
     ) -> jax.Array | None:
-        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected. Return
-        them if maps are being collected or `asked` is true, else None.
+        """Records weights [B,H,Tq,Tk] under this module's name if maps are being collected, and
+        returns them if maps are being collected or `asked` is true, else None.
 
         A map leaves out the empty slots of `memory`. If the memory is an argument of a compiled
         program, its length is not known: the empty slots then stay, with weight 0, and the caller

@@ -98,7 +98,9 @@ class View:
     # A look
 
     def onto(self, memory: Remembered, query: jax.Array) -> View:
-        """The view of a look: query [B,Tq,dq] at a memory, which gives the keys and `valid`.
+        """Returns this view for one look of query [B,Tq,dq] at a memory, with positions, `valid`
+        and sizes filled in; raises ValueError if each key has its own position and the queries have
+        none.
 
         Raises:
           ValueError: each key has a position of its own, and this view has no positions for the
@@ -125,7 +127,9 @@ class View:
         )
 
     def over(self, queries: int, keys: int, written: Where | None = None) -> View:
-        """The view of a look at `keys` slots, of which `written` (None: all) hold a real token."""
+        """Returns this view for a look of `queries` at `keys` slots, of which the first `written`
+        (None: all) hold a token; without positions, the queries are the last of these tokens.
+        """
         written = keys if written is None else written
         positions = written - queries if self.positions is None else self.positions
         return dataclasses.replace(
@@ -133,8 +137,8 @@ class View:
         )
 
     def among(self, i: jax.Array, j: jax.Array) -> View:
-        """The view of one block of a look: queries at positions i [tq] or [B,tq], keys at j
-        likewise.
+        """Returns this view for one block of a look: queries at positions i [tq] or [B,tq], keys at
+        j likewise.
         """
         return dataclasses.replace(
             self,
@@ -178,8 +182,8 @@ class View:
     # Who sees whom
 
     def allowed(self) -> jax.Array | None:
-        """Which query may see which key in a look, bool broadcastable to [B,H,Tq,Tk]: the rule
-        without padding and empty slots. None if every pair is certainly allowed.
+        """Returns which query may see which key in a look, bool broadcastable to [B,H,Tq,Tk]: what
+        the rule allows, without padding and empty slots; None if every pair is certainly allowed.
         """
         rules = self.allows(self.i, self.j)
         if self.all_valid:
@@ -246,8 +250,8 @@ class View:
         )
 
     def _with(self, rule: Rule, other: Rule | View) -> View:
-        """This view with another rule, and with the arrays that only `other` has; `UserError` for
-        an array that both have.
+        """Returns this view with another rule, and with the arrays (such as segments) that only
+        `other` has; raises UserError for an array that both have.
         """
         if not isinstance(other, View):
             return dataclasses.replace(self, rule=rule)
@@ -264,7 +268,9 @@ class View:
 
 
 def token_positions(where: Where, count: int) -> jax.Array:
-    """The positions of `count` tokens as an array: int32 [count], or [B,count] if rows differ."""
+    """Returns the positions of `count` consecutive tokens, from their first position (or all of
+    them) in `where`: int32 [count], or [B,count] if rows differ.
+    """
     if np.ndim(where) == 2:
         at = jnp.asarray(where, jnp.int32)
         return at[0] if len(at) == 1 else at

@@ -63,7 +63,10 @@ class Average(Mixer):
         return Sums(jnp.zeros((rows, self.width), kind), jnp.zeros(rows, kind))
 
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Sums]:
-        """See `Mixer.mix`."""
+        """Mixes each token of x [B,T,d] by learned gates with the running mean of the real tokens
+        up to it (through an FFN if `hidden`), and returns y and the new sum and count. See
+        `Mixer.mix`.
+        """
         one_text(self, view)
         state = self.begin(len(x), 0, x.dtype) if state is None else state
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid

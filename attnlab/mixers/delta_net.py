@@ -61,6 +61,9 @@ class DeltaNet(Stateful):
     )
 
     def setup(self) -> None:
+        """Checks `largest` and `kernel` (raises UserError if they are out of range), and creates
+        the projections, the short convolution and the norm.
+        """
         if not 0.0 < self.largest <= 2.0 or self.kernel < 1:
             raise UserError(
                 f"{self.called}: largest={self.largest} must be above 0 and at most 2, where a step"
@@ -96,8 +99,8 @@ class DeltaNet(Stateful):
 
     @nn.nowrap
     def _shape(self, micro: int) -> Shape:
-        """The sizes of a state that takes `micro` steps for each token; `UserError` for heads that
-        do not divide the widths.
+        """Returns the sizes of a state that is updated in `micro` steps for each token; raises
+        UserError if heads do not divide the widths.
         """
         keys, values = self.keys(), self.values()
         return Shape(
@@ -117,7 +120,10 @@ class DeltaNet(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`; with m steps for each token the gate is before the first."""
+        """Computes the arrays of the delta rule from x [B,T,d]: unit queries and keys, values times
+        the rate beta (key to erase: beta k), and the gates of a subclass if it has any. See
+        `Stateful.steps`; with m steps for each token the gate is before the first.
+        """
         keys, micro = self.keys(), self.shape().micro
         mixed, recent = self.convolution(
             jnp.concatenate([self.w_query(x), self.w_key(x), self.w_value(x)], axis=-1),

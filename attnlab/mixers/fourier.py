@@ -41,7 +41,9 @@ class Fourier(WholeText):
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
     ) -> tuple[jax.Array, None]:
-        """See `WholeText.mix`; without padding it is the plain transform."""
+        """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
+        with padding, over the real tokens alone (`whole`). See `WholeText.mix`.
+        """
         if view.valid is not None:
             return super().mix(x, view, state)
         no_rule(self, view)
@@ -49,7 +51,9 @@ class Fourier(WholeText):
         return jnp.fft.fft(channels, axis=1).real.astype(x.dtype), None
 
     def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """See `WholeText.whole`."""
+        """Computes the real part of the Fourier transform over channels and over the real tokens of
+        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.whole`.
+        """
         if x.shape[1] > LONGEST:
             raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")
         order = jnp.argsort(~real, axis=1, stable=True)[..., None]
@@ -59,8 +63,8 @@ class Fourier(WholeText):
 
 
 def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:
-    """The Fourier transforms over the first n tokens of x [B,T,d], complex, n of `lengths` [B]; the
-    entries from n on mean nothing.
+    """Computes the discrete Fourier transform over the first n tokens of x [B,T,d], n = lengths [B]
+    of any size (Bluestein's algorithm), complex [B,T,d]; entries from n on mean nothing.
     """
     tokens = x.shape[1]
     n = jnp.maximum(lengths, 1)[:, None].astype(jnp.uint32)

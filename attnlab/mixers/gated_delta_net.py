@@ -46,6 +46,7 @@ class GatedDeltaNet(DeltaNet):
     card = state_card(2025, "Yang et al., Gated Delta Networks, ICLR 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
+        """Creates the parameters of DeltaNet, and those of the forget gate and the output gate."""
         super().setup()
         self.w_forget = Dense(self.heads, use_bias=False)
         self.rate = self.param("rate", rates, (self.heads,))

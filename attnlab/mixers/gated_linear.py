@@ -46,6 +46,9 @@ class GatedLinear(Stateful):
     card = state_card(2024, "Yang et al., Gated Linear Attention, ICML 2024")
 
     def setup(self) -> None:
+        """Checks `temperature` and `rank` (raises UserError if they are not above 0), and creates
+        the projections, the forget gate of low rank and the gated norm.
+        """
         if self.temperature <= 0 or self.rank < 1:
             raise UserError(
                 f"gated_linear: temperature={self.temperature} and rank={self.rank} must be above 0"
@@ -71,7 +74,10 @@ class GatedLinear(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`."""
+        """Computes the arrays of the recurrence from x [B,T,d]: scaled queries, keys, values, and
+        the log forget gate of each key channel, log sigmoid(x W_1 W_2 + b) / temperature. See
+        `Stateful.steps`.
+        """
         q, k, v, f = (
             split(projected, self.heads)
             for projected in (

@@ -44,6 +44,9 @@ class Hgrn(Stateful):
     card = state_card(2024, "Qin et al., HGRN2, COLM 2024")
 
     def setup(self) -> None:
+        """Checks that `least` is at least 0 and below 1 (raises UserError if not), and creates the
+        projections and the norm.
+        """
         if not 0.0 <= self.least < 1.0:
             raise UserError(f"hgrn: least={self.least}, must be at least 0 and less than 1")
         self.w_query, self.w_forget, self.w_value, self.out = (
@@ -60,7 +63,10 @@ class Hgrn(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`; 1 - f = (1 - l) sigmoid(-x W_f)."""
+        """Computes the arrays of the recurrence from x [B,T,d]: queries silu(x W_q), the forget
+        gate f (at least l = `least`) as log f, 1 - f in place of keys, and values. See
+        `Stateful.steps`; 1 - f = (1 - l) sigmoid(-x W_f).
+        """
         q, f, v = (split(w(x), self.heads) for w in (self.w_query, self.w_forget, self.w_value))
         f = widened(f)
         g = jax.nn.log_sigmoid(f)

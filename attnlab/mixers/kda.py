@@ -45,6 +45,9 @@ class Kda(DeltaNet):
     card = state_card(2025, "Kimi Team, Kimi Linear, 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
+        """Checks that `rank` is at least 0 (raises UserError if not), and creates the parameters of
+        DeltaNet, and those of the forget gate and output gate, of low rank.
+        """
         if self.rank < 0:
             raise UserError(f"kda: rank={self.rank}, must be at least 0 (0: the width of a head)")
         super().setup()

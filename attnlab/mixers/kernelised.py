@@ -107,7 +107,9 @@ class Kernelised(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> FeatureMemory:
-        """See `Attention.remember`."""
+        """Computes the features of the keys of a source, and stores sum_j phi(k_j) [v_j ; 1] over
+        its real tokens in a `FeatureMemory`. See `Attention.remember`.
+        """
         filled, length = written(source, valid, capacity)
         real = jnp.asarray(filled[:, : source.shape[1]])[:, None, :, None]
         source = jnp.where(real[:, 0], source, 0)
@@ -129,7 +131,9 @@ class Kernelised(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """See `Attention.read`.
+        """Computes the context phi(q)^T S / phi(q)^T z of queries from the sums of a memory;
+        weights are computed for maps alone, and a view with a rule raises UserError. See
+        `Attention.read`.
 
         Raises:
           UserError: the view has a rule; the causal one is honoured by `mix` alone.
@@ -152,7 +156,9 @@ class Kernelised(Attention):
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
     ) -> tuple[jax.Array, Running | None]:
-        """See `Mixer.mix`; y is 0 at padding.
+        """Mixes x [B,T,d] by running sums of key features times values, continuing from `state`,
+        under the causal rule, or reads x as a whole without a rule; returns y and the new sums
+        (None for a whole). See `Mixer.mix`; y is 0 at padding.
 
         Raises:
           UserError: another rule than the causal one, or several texts in a row.
@@ -176,8 +182,8 @@ class Kernelised(Attention):
         return y, Running(sums, top)
 
     def check(self, view: View) -> None:
-        """Refuses, by `UserError`, several texts in a row and every rule: sums over keys cannot
-        honour them.
+        """Checks that a view has no rule and no segments, which sums over all keys cannot honour;
+        raises UserError if it has.
         """
         one_text(self, view)
         if not isinstance(view.rule, Everything):

@@ -51,6 +51,9 @@ class Longformer(WholeText):
     )
 
     def setup(self) -> None:
+        """Checks heads, `window` and `tokens` (raises UserError if they do not fit), and creates
+        the projections, with others for global tokens.
+        """
         head_width("longformer", self.width, self.heads)
         if self.window < 0 or self.window % 2:
             raise UserError(
@@ -66,7 +69,10 @@ class Longformer(WholeText):
         self.out = Dense(self.width, use_bias=False)
 
     def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """See `WholeText.whole`."""
+        """Computes attention over whole texts x [B,T,d]: every token sees its window and the global
+        tokens, global tokens see all real tokens with projections of their own. See
+        `WholeText.whole`.
+        """
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5
         tokens = np.array([position for position in self.tokens if position < length], np.int32)
@@ -87,7 +93,9 @@ class Longformer(WholeText):
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
     ) -> jax.Array:
-        """What tokens see that are not global: [B,H,T,D]."""
+        """Computes the context [B,H,T,D] of attention of each token to real tokens within half the
+        window and to the global `tokens`, in blocks.
+        """
         length, half = q.shape[2], self.window // 2
         c = max(block(length, self.window), 1)
         spare, whole = -length % c, c >= length
@@ -95,12 +103,14 @@ class Longformer(WholeText):
         listed = np.isin(at, tokens)
 
         def cut(x: jax.Array) -> jax.Array:
-            """x [B,n,T,...] in blocks, [B,n,N,c,...]."""
+            """Pads x [B,n,T,...] and reshapes it to blocks [B,n,N,c,...]."""
             x = jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)])
             return x.reshape(*x.shape[:2], len(at) // c, c, *x.shape[3:])
 
         def around(x: jax.Array) -> jax.Array:
-            """Blocks [B,n,N,c,...] with the one before and the one after, [B,n,N,3c,...]."""
+            """Joins each block [B,n,N,c,...] with the one before and the one after, [B,n,N,3c,...],
+            zeros at the ends; unchanged if there is one block.
+            """
             if whole:
                 return x
             nothing = jnp.zeros_like(x[:, :, :1])

@@ -63,7 +63,7 @@ class Slots:
 
     @classmethod
     def empty(cls, rows: int, number: int, width: int) -> Slots:
-        """Empty slots for a number of steps."""
+        """Creates `number` slots of zeros in each of `rows` texts, all marked as not filled."""
         return cls(
             jnp.zeros((rows, number, width)),
             jnp.zeros((rows, number, width)),
@@ -76,7 +76,7 @@ class Slots:
         return cls(state.h[:, None], state.c[:, None], jnp.ones((len(state.h), 1), bool))
 
     def then(self, later: Slots) -> Slots:
-        """These slots followed by later ones."""
+        """Concatenates these slots and later ones along time."""
         return jax.tree.map(
             lambda old, new: jnp.concatenate([old.astype(new.dtype), new], axis=1),
             self,
@@ -107,7 +107,9 @@ class Reader:
 
 
 def sight(span: int | None, origin: Origin) -> Rule:
-    """Which slots a step may see: the last `span` ones (None: all), and slot 0 if it holds zeros."""
+    """Builds the rule for which slots a step may see: the last `span` ones (None: all), and slot 0
+    if it holds zeros; raises UserError for a span below 1.
+    """
     if span is None:
         return Causal()
     if span < 1:
@@ -151,8 +153,8 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> tuple[Slots, Reader]:
-        """Read x [B,T,E] with valid [B,T]: the slots of its steps, and the state of the layer after
-        them.
+        """Reads texts x [B,T,E] with valid [B,T], step by step, and returns the slots (h, c) of its
+        steps and the state of the layer after them.
 
         Args:
           before: slots of earlier parts of the same text; default none.
@@ -172,14 +174,14 @@ class LSTMNLayer(nn.Module):
         return Slots(states.h, states.c, valid), reader
 
     def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps in a loop that collects the maps and losses of all looks: the reader after
-        them, and h and c of each [B,T,H].
+        """Runs all steps in a loop that collects the maps and losses of all looks, and returns the
+        reader after them, and h and c of each step [B,T,H].
         """
 
         def step(
             layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
         ) -> tuple[Reader, LSTMState]:
-            """Reads one word, and hands out its h and c."""
+            """Reads one word, and returns the new reader and its h and c."""
             word, given, real = inputs
             reader = layer.step(reader, word, given, real, other)
             return reader, reader.last
@@ -187,13 +189,17 @@ class LSTMNLayer(nn.Module):
         return over_time(step)(self, reader, inputs, other)
 
     def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """As `_watched`, with cheaper gradients (see `tape`), without maps and losses."""
+        """Runs all steps as `_watched` does, with the same result, with cheaper gradients (see
+        `tape`), without maps and losses.
+        """
         layer = self.clone(parent=None)
 
         def step(
             params: Any, state: Reader, memory: Any, inputs: Any, other: Any
         ) -> tuple[Reader, Any]:
-            """Reads one word as a function of parameters, state and tape."""
+            """Reads one word as a function of parameters, state and tape, and returns the new state
+            and tape.
+            """
             (word, given, real), keys = inputs
             state = dataclasses.replace(state, memory=memory)
             reader: Any = layer.apply(
@@ -225,8 +231,9 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
-        """The reader before the first of `room` steps, with the slots of an earlier text if there
-        is one; see `__call__`.
+        """Creates the reader before the first of `room` steps: its memory has the slots of an
+        earlier text (`before`) if there is one, slot 0 if there is such a slot, and capacity for
+        the steps. See `__call__`.
         """
         last = LSTMState.zeros(rows, self.width, dtype)
         slots = Slots.empty(rows, 0, self.width) if before is None else before
@@ -256,8 +263,9 @@ class LSTMNLayer(nn.Module):
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """Reads one word [B,E] with its contributions to the gates; rows that are padding (`real`
-        [B]) keep their state.
+        """Reads one word [B,E]: attends to earlier slots, updates h and c by the LSTM's gates,
+        appends them to the memory, and returns the new reader; rows that are padding (`real` [B])
+        keep their state. `given` are the word's contributions to the gates.
         """
         asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
         visibility = View(sight(self.span, self.origin), positions=reader.memory.length)
@@ -310,6 +318,9 @@ class FusedLSTMNLayer(LSTMNLayer):
     inter_attention: Callable[..., Attention]
 
     def setup(self) -> None:
+        """Creates the parameters of `LSTMNLayer`, the mechanism that attends to the second
+        sequence, and its gate.
+        """
         super().setup()
         initializer = self.initial.kernel()
         self.search = self.inter_attention(width=2 * self.width, name="inter_attention")
@@ -344,7 +355,10 @@ class FusedLSTMNLayer(LSTMNLayer):
     def bring(
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
-        """See `LSTMNLayer.bring`; `other` is of `remember`."""
+        """Attends to the second sequence (`other`, of `remember`) from the word and the last
+        context, and returns the gated cell to add to c, the context, and the state for the next
+        look. See `LSTMNLayer.bring`.
+        """
         assert reader.aligned is not None
         asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
         view = View(positions=reader.fed)

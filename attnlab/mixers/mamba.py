@@ -53,6 +53,9 @@ class Mamba(Stateful):
     )
 
     def setup(self) -> None:
+        """Creates the input projection, the short convolution, the rates, first step sizes and skip
+        of each head, the gated norm and the output projection.
+        """
         of = self.shape()
         wide = self.expansion * self.width
         self.w_in = Dense(wide + of.channels + of.heads, use_bias=False)
@@ -65,7 +68,10 @@ class Mamba(Stateful):
 
     @nn.nowrap
     def shape(self) -> Shape:
-        """See `Stateful.shape`."""
+        """Returns the sizes of the state: heads of `head_width`, `state` rows; raises UserError if
+        the head width does not divide expansion * width, or `state` or `kernel` is below 1. See
+        `Stateful.shape`.
+        """
         wide = self.expansion * self.width
         if self.head_width < 1 or wide % self.head_width or min(self.state, self.kernel) < 1:
             raise UserError(
@@ -79,7 +85,10 @@ class Mamba(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`; the step dt goes with v, since heads share B."""
+        """Computes the arrays of the recurrence from x [B,T,d]: C as queries, B as keys, dt times v
+        as values, and the log decay -dt e^A; z and v are passed on to the output. See
+        `Stateful.steps`; the step dt goes with v, since heads share B.
+        """
         of, wide = self.shape(), self.expansion * self.width
         z, c, dt = jnp.split(self.w_in(x), (wide, wide + of.channels), axis=-1)
         c, recent = self.convolution(c, recent, valid)

@@ -56,6 +56,9 @@ class Mlstm(Stateful):
     card = state_card(2024, "Beck et al., xLSTM, NeurIPS 2024")
 
     def setup(self) -> None:
+        """Checks that `cap` is not negative (raises UserError if it is), and creates the
+        projections, the gates' projection and bias, and the norm.
+        """
         if self.cap < 0:
             raise UserError(f"mlstm: cap={self.cap}, must be above 0, or 0 for no cap")
         keys, zeros = self._keys(), nn.initializers.zeros
@@ -86,7 +89,10 @@ class Mlstm(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`."""
+        """Computes the arrays of the recurrence from x [B,T,d]: scaled queries, keys times the
+        exponential input gate (stabilised by m), values with a 1 appended, and the log forget gate.
+        See `Stateful.steps`.
+        """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)
         gates = gates + widened(self.bias)
@@ -109,7 +115,8 @@ class Mlstm(Stateful):
 
 
 def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """m_t = max(f_t + m_{t-1}, i_t) for f and i [B,H,T] and m_0 [B,H]: m_t and m_{t-1}, [B,H,T].
+    """Computes the running stabiliser m_t = max(f_t + m_{t-1}, i_t) of log gates f and i [B,H,T]
+    from m_0 = first [B,H], without gradients: m_t and m_{t-1}, [B,H,T] each.
 
     The step (f, i) after (f', i') is (f + f', max(f + i', i)). No gradient: o does not depend on m.
     """

@@ -54,6 +54,9 @@ class Nystrom(WholeText):
     )
 
     def setup(self) -> None:
+        """Checks heads, `landmarks`, `steps` and `taps` (raises UserError if they do not fit), and
+        creates the projections and the filter of neighbours.
+        """
         head_width("nystrom", self.width, self.heads)
         if min(self.landmarks, self.steps) < 1:
             raise UserError(
@@ -72,7 +75,10 @@ class Nystrom(WholeText):
             self.near = self.param("near", normal, (self.heads, self.taps))
 
     def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """See `WholeText.whole`."""
+        """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d] through the
+        means of segments of queries and keys (landmarks), plus a learned sum of neighbouring
+        values. See `WholeText.whole`.
+        """
         size = self.width // self.heads
         q, k, v = (
             split(project(x), self.heads) for project in (self.w_query, self.w_key, self.w_value)
@@ -93,8 +99,8 @@ class Nystrom(WholeText):
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-    """The matrix [B,m,T] that takes the means of the segments of real tokens [B,T], and which
-    segments hold a token [B,m].
+    """Divides the real tokens [B,T] of each row into m = `number` equal segments, and returns the
+    matrix [B,m,T] that computes their means, and which segments hold a token [B,m].
     """
     kind = widened(jnp.zeros(())).dtype
     count = jnp.maximum(real.sum(axis=1, keepdims=True), 1)
@@ -114,7 +120,9 @@ def weights(q: jax.Array, k: jax.Array, seen: jax.Array) -> jax.Array:
 
 
 def inverse(a: jax.Array, steps: int) -> jax.Array:
-    """The pseudo-inverse of matrices a [...,m,m] of non-negative numbers, by iteration."""
+    """Computes the pseudo-inverse of matrices a [...,m,m] of non-negative numbers approximately, by
+    `steps` iterations.
+    """
     identity = jnp.eye(a.shape[-1], dtype=a.dtype)
     norms = (a.sum(axis=axis).max(axis=-1)[..., None, None] for axis in (-1, -2))
     z = a.swapaxes(-1, -2) / (next(norms) * next(norms))
@@ -125,8 +133,8 @@ def inverse(a: jax.Array, steps: int) -> jax.Array:
 
 
 def neighbours(v: jax.Array, near: jax.Array) -> jax.Array:
-    """v [B,H,T,D] to the sums over k tokens around each, with weights `near` [H,k]; beyond the ends
-    are zeros.
+    """Computes for each token of v [B,H,T,D] the sum of the k values around it with weights `near`
+    [H,k]; zeros beyond the ends.
     """
     batch, heads, length, size = v.shape
     kernel = jnp.repeat(near, size, axis=0)[:, None].astype(v.dtype)

@@ -68,7 +68,9 @@ class Performer(Kernelised):
         return self.features or max(1, math.ceil(self.size * math.log(self.size)))
 
     def drawn(self) -> jax.Array:
-        """Draws W [M,D]: from the seed, or in training anew in every step where `redraw` is set."""
+        """Draws the random directions W [M,D] of the features: from the seed, or in training anew
+        in every step where `redraw` is set.
+        """
         if self.redraw and self.has_rng("dropout"):
             return directions(self.make_rng("dropout"), self.count(), self.size, self.orthogonal)
         with jax.ensure_compile_time_eval():
@@ -84,8 +86,8 @@ class Performer(Kernelised):
         return self.featured(k)
 
     def featured(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        """phi [B,H,T,M] of x [B,H,T,D], divided by its largest entry under the map "positive", and
-        the logarithm of that entry [B,H,T]; None for it under "relu".
+        """Computes the random features phi [B,H,T,M] of x [B,H,T,D]; under the map "positive"
+        divided by their largest, whose logarithm [B,H,T] is also returned (None under "relu").
         """
         x = x * self.size**-0.25
         turned = x @ self.turns.T
@@ -97,8 +99,8 @@ class Performer(Kernelised):
 
 
 def directions(key: jax.Array, number: int, size: int, orthogonal: bool) -> jax.Array:
-    """W [M,D]: rows of standard normal numbers; those of each block of D orthogonal, if asked for,
-    with lengths as if they were not.
+    """Draws a matrix W [M,D] of standard normal rows, M = `number`, D = `size`; if `orthogonal`,
+    the rows of each block of D are made orthogonal, with lengths as if they were not.
 
     The signs of a QR decomposition depend on its input: without the correction every first row
     would have a negative first entry, and the features a bias.

@@ -82,7 +82,8 @@ class RecurrentMixer(Mixer):
 
 
 def one_text(mixer: Mixer, view: View) -> None:
-    """Refuses several texts in one row, since the state of one would continue into the next.
+    """Checks that a view has one text in each row, since the state of one would continue into the
+    next; raises UserError if not.
 
     Raises:
       UserError: `view` has segments.

@@ -82,6 +82,9 @@ class Reformer(Mixer):
     )
 
     def setup(self) -> None:
+        """Checks heads, `buckets`, `chunk` and `rounds` (raises UserError if they do not fit), and
+        creates the projections of shared queries and keys, values and output.
+        """
         head_width("reformer", self.width, self.heads)
         if self.buckets < 1 or (self.buckets > 1 and self.buckets % 2):
             raise UserError(
@@ -95,7 +98,9 @@ class Reformer(Mixer):
         self.w_query, self.w_value, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Hashed:
-        """See `Mixer.begin`."""
+        """Creates an empty memory of `room` slots for `rows` texts: queries, values and bucket
+        numbers. See `Mixer.begin`.
+        """
         heads = jnp.zeros((rows, self.heads, room, self.width // self.heads), dtype)
         buckets = jnp.zeros((rows, self.heads, room, self.rounds), jnp.int32)
         return Hashed(
@@ -103,7 +108,9 @@ class Reformer(Mixer):
         )
 
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Hashed]:
-        """See `Mixer.mix`; y is 0 at padding.
+        """Mixes x [B,T,d] by attention to tokens of the same hash bucket (a whole text in sorted
+        chunks, or a piece against the memory `state`), and returns y and the memory; raises
+        UserError for rules but the causal one. See `Mixer.mix`; y is 0 at padding.
 
         Raises:
           UserError: another rule than the causal one, or several texts in a row.
@@ -134,7 +141,7 @@ class Reformer(Mixer):
         return jax.random.normal(jax.random.key(self.seed), shape, jnp.float32)
 
     def hashed(self, q: jax.Array) -> jax.Array:
-        """The buckets of q [B,H,T,D], int32 [B,H,T,r]."""
+        """Computes the hash bucket of each query q [B,H,T,D] in each of r rounds, int32 [B,H,T,r]."""
         if self.buckets == 1:
             return jnp.zeros((*q.shape[:3], self.rounds), jnp.int32)
         turned = jnp.einsum("bhtd,hdrn->bhtrn", widened(q), self.turns())
@@ -142,8 +149,8 @@ class Reformer(Mixer):
         return jnp.argmax(jax.lax.stop_gradient(both), axis=-1).astype(jnp.int32)
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
-        """Attention of a whole text over all rounds, in chunks of tokens sorted by bucket: o
-        [B,H,T,D]; padding is in bucket n.
+        """Computes attention of a whole text within chunks of tokens sorted by bucket, united over
+        all rounds: [B,H,T,D]; padding is in bucket n.
         """
         length, m = q.shape[2], self.chunk
         spare = -length % m
@@ -169,8 +176,8 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """Attention within chunks in one round: o [B,H,T,D], and the logarithm of the sum of its
-        weights [B,H,T].
+        """Computes attention within chunks for hash round `number`: the context [B,H,T,D], and the
+        logarithm of the sum of its weights [B,H,T].
         """
         m, mine = self.chunk, order[..., number]
 
@@ -204,8 +211,9 @@ class Reformer(Mixer):
     def finds(
         self, asked: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
     ) -> jax.Array:
-        """Whether a round finds a pair, of the buckets and places [...,q] of queries and [...,k] of
-        keys.
+        """Returns whether a hash round lets a query see a key, bool [...,q,k]: they share a bucket,
+        and the key is in the same or the previous chunk (if `causal`, up to `chunk` places before).
+        Arguments are buckets and places in sorted order, [...,q] of queries and [...,k] of keys.
         """
         bucket, place = (numbers[..., :, None] for numbers in asked)
         of_key, at = (numbers[..., None, :] for numbers in keys)
@@ -218,8 +226,8 @@ class Reformer(Mixer):
     def at_slots(
         self, q: jax.Array, buckets: jax.Array, memory: Hashed, first: jax.Array
     ) -> jax.Array:
-        """o [B,H,t,D] of the last t tokens, which are written from slot `first` on: a look at every
-        slot, under the causal rule.
+        """Computes the context [B,H,t,D] of the last t tokens, which are written from slot `first`
+        on, by causal attention to the slots of the memory that any round finds.
         """
         slots = jnp.arange(memory.valid.shape[1], dtype=jnp.int32)
         mine = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
@@ -253,8 +261,9 @@ def likeness(q: jax.Array, others: jax.Array) -> jax.Array:
 
 
 def attended(scores: jax.Array, seen: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The logarithm of the sum of exp(scores) over what is seen [...,q], `NEVER` where that is
-    nothing, and the softmax's mean of the values [...,q,D], there 0.
+    """Computes the softmax mean [...,q,D] of the values over the keys that are `seen`, 0 where
+    there are none, and the logarithm of the sum of exp(scores) [...,q], there `NEVER`; returns the
+    logarithm first.
     """
     scores = jnp.where(seen, scores, NEVER)
     top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -266,8 +275,9 @@ def attended(scores: jax.Array, seen: jax.Array, values: jax.Array) -> tuple[jax
 
 
 def united(rounds: list[tuple[jax.Array, jax.Array]], itself: jax.Array) -> jax.Array:
-    """The contexts [...,D] of the rounds, weighted by their sums, whose logarithms are [...]; the
-    token's own value where no round finds another token.
+    """Averages the contexts [...,D] of several rounds, weighted by their sums of exp(scores), whose
+    logarithms are [...]; returns `itself`, the token's own value, where no round finds another
+    token.
     """
     contexts, totals = (jnp.stack(of_rounds) for of_rounds in zip(*rounds, strict=True))
     matched = totals > NEVER / 2

@@ -51,6 +51,9 @@ class Retention(Stateful):
     card = state_card(2023, "Sun et al., Retentive Network, 2023")
 
     def setup(self) -> None:
+        """Creates the projections of query, key, value, gate and output, the position scheme, and
+        the norm.
+        """
         wide = self.expansion * self.width
         self.w_query, self.w_key = (Dense(self.width, use_bias=False) for _ in range(2))
         self.w_value, self.w_gate = (Dense(wide, use_bias=False) for _ in range(2))
@@ -67,7 +70,9 @@ class Retention(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`."""
+        """Computes the arrays of the recurrence from x [B,T,d]: rotated queries and scaled keys,
+        values, and the constant log decay of each head. See `Stateful.steps`.
+        """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         k = k * k.shape[-1] ** -0.5
         gates = jnp.asarray(np.log(decays(self.heads)), inner_dtype(x))

@@ -54,6 +54,9 @@ class Rwkv7(Stateful):
     card = state_card(2025, "Peng et al., RWKV-7, COLM 2025")
 
     def setup(self) -> None:
+        """Checks that `rank` is at least 1 (raises UserError if not), and creates all projections,
+        those of low rank, and the vectors of RWKV-7.
+        """
         at_least(1, "rwkv7", rank=self.rank)
         of, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
         self.shift = self.param("shift", constant(0.5), (6, self.width))
@@ -85,7 +88,10 @@ class Rwkv7(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """See `Stateful.steps`."""
+        """Computes the arrays of the recurrence from x [B,T,d], each from a mix of a token with the
+        one before: r as queries, keys, values, log decay, the vectors to erase with, and what the
+        output adds. See `Stateful.steps`.
+        """
         before, recent = token_before(x, recent, valid)
         r, w, k, v, a, gate = (x + (before - x) * mu for mu in self.shift)
         r, k, v = (

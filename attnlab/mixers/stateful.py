@@ -123,7 +123,9 @@ class Stateful(Mixer):
         raise NotImplementedError
 
     def begin(self, rows: int, room: int, dtype: Any) -> Kept:
-        """See `Mixer.begin`: zeros."""
+        """Creates the state before the first token of `rows` texts: zeros for the recurrence and
+        the short convolution, and no tokens read. See `Mixer.begin`.
+        """
         of = self.shape()
         return Kept(
             empty(rows, of.heads, of.depth, of.columns, dtype),
@@ -132,7 +134,9 @@ class Stateful(Mixer):
         )
 
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Kept]:
-        """See `Mixer.mix`."""
+        """Mixes a piece x [B,T,d]: computes the steps, runs the recurrence from the state (None:
+        zeros), and returns y and the new state. See `Mixer.mix`.
+        """
         one_text(self, view)
         before = self.begin(len(x), 0, x.dtype) if state is None else state
         at, read = places(before.read, x.shape[1], view.valid)
@@ -145,7 +149,9 @@ class Stateful(Mixer):
     def recurred(
         self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
     ) -> tuple[jax.Array, Any]:
-        """o [B,H,T,E] and the last state; `beginning`: nothing was read before the piece."""
+        """Runs the recurrence of a piece on the arrays `of`, from the state `before` (from zeros if
+        `beginning`), and returns o [B,H,T,E] and the last state.
+        """
         micro = self.shape().micro
         state = None if beginning else before.matrix
         if valid is not None and micro > 1:

@@ -50,7 +50,9 @@ def taped(
 def _forward(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, tuple[Any, Memory]]:
-    """All steps as a plain scan: the states of all of them, and the last state and tape."""
+    """Runs all steps as a plain scan, and returns the states of all of them, and the last state and
+    tape.
+    """
 
     def body(carry: tuple[Any, Memory], here: Any) -> tuple[tuple[Any, Memory], Any]:
         """One step, whose state is also kept."""
@@ -70,8 +72,9 @@ def _forward_with_residuals(
 
 
 def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tuple[Any, ...]:
-    """The slopes of parameters, first state, first tape, inputs and constant; lists hold those of
-    numbers that have one.
+    """Computes the gradients of parameters, first state, first tape, inputs and constant from those
+    of the outputs (`slopes`), running every step again with the last tape. Lists hold the gradients
+    of numbers that have one.
     """
     params, start, begun, written, states, inputs, constant = residuals
     lengths = begun + jnp.arange(len(jax.tree.leaves(inputs)[0]))
@@ -80,14 +83,16 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
     )
 
     def body(carry: tuple[Any, ...], here: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        """The slopes before one step from those after it, the last step first."""
+        """Computes the gradients before one step from those after it; the last step comes first."""
         of_state, of_tape, of_params, of_constant = carry
         of_output, state, inputs, length = here
 
         def again(
             of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any
         ) -> Any:
-            """The numbers that the step gives, computed again from numbers alone."""
+            """Computes the step again as a function of the floating-point numbers alone, and
+            returns those of its outputs.
+            """
             shared, before = _put(params, of_params), _put(state, of_state)
             tape = _as_of(_put(written, of_tape), length)
             read, held = _put(inputs, of_inputs), _put(constant, of_constant)

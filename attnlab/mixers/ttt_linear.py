@@ -84,6 +84,9 @@ class TttLinear(Stateful):
     card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     def setup(self) -> None:
+        """Checks the fields, and creates the projections, the short convolutions, the position
+        scheme, and the inner model's first weights, norm and learning rates.
+        """
         self._check()
         self.w_query, self.w_value, self.w_gate, self.out = (
             Dense(self.width, use_bias=False) for _ in range(4)
@@ -108,7 +111,9 @@ class TttLinear(Stateful):
 
     @nn.nowrap
     def _check(self) -> None:
-        """Refuses fields that do not fit each other."""
+        """Checks `mini_batch`, `kernel`, `largest` and `chunk`; raises UserError if they do not
+        fit.
+        """
         if min(self.mini_batch, self.kernel) < 1 or self.largest <= 0:
             raise UserError(
                 f"{self.called}: mini_batch={self.mini_batch} and kernel={self.kernel} must be at"
@@ -134,7 +139,9 @@ class TttLinear(Stateful):
         return list(itertools.pairwise(self.widths()))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Kept:
-        """See `Mixer.begin`: the weights that were learned."""
+        """Creates the state before the first token of `rows` texts: the learned first weights of
+        the inner model, zeros for the convolution, and no tokens read. See `Mixer.begin`.
+        """
         kind = inner_dtype(jnp.zeros((), dtype))
         return Kept(
             begun(jax.tree.map(lambda x: x.astype(kind), self.first), rows),
@@ -145,7 +152,9 @@ class TttLinear(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Lessons:
-        """See `Stateful.steps`."""
+        """Computes the training examples of the inner model from x [B,T,d]: rotated queries and
+        keys, values, and the learning rate eta of each token and head. See `Stateful.steps`.
+        """
         both, place = self.w_query(x), at % self.mini_batch
         q, _ = self.convolution_query(both, recent, valid)
         k, recent = self.convolution_key(both, recent, valid)
@@ -157,7 +166,10 @@ class TttLinear(Stateful):
     def recurred(
         self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
     ) -> tuple[jax.Array, Any]:
-        """See `Stateful.recurred`."""
+        """Trains the inner model by gradient descent on the examples `of`, mini-batch by mini-batch
+        from the weights in `before`, and returns its outputs for the queries and the new weights.
+        See `Stateful.recurred`.
+        """
         assert isinstance(of, Lessons)
         norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)
         scale, offset = widened(self.scale), widened(self.offset)

@@ -226,8 +226,9 @@ def is_short(kernel: str, queries: int, keys: int) -> bool:
 def attend(
     module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """Computes the context [B,H,Tq,Dv] of a look with a kernel, its weights [B,H,Tq,Tk] float32 if
-    they or maps are requested, else None, and the state for the next look (`history`).
+    """Computes with a kernel the context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] if they or
+    maps are requested, else None, and the state for the next look; raises UserError if the kernel
+    cannot.
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
     first called. A look without rows, queries or keys also uses the plain kernel: there is nothing

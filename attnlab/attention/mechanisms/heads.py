@@ -175,9 +175,9 @@ class HeadsAttention(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Reads a memory with queries: builds the look, runs the kernel on it, and returns a
-        `Reading` of context, weights, losses and history; goes query by query if the score depends
-        on earlier looks. See `Attention.read`.
+        """Reads a memory: builds the look of the queries, runs the kernel on it (query by query if
+        the score depends on earlier looks), and returns a `Reading` of context, weights, losses and
+        history. See `Attention.read`.
         """
         memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
@@ -194,9 +194,9 @@ class HeadsAttention(Attention):
         )
 
     def initial_history(self, memory: Any) -> History | None:
-        """Creates the state before the first look at a memory, of the score and of the alignment;
-        None if neither depends on earlier looks or the mechanism does not support it. See
-        `Attention.initial_history`.
+        """Creates the state of score and alignment before the first look at a memory; None if
+        neither depends on earlier looks; raises UserError if the score does and the mechanism does
+        not support it. See `Attention.initial_history`.
 
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.

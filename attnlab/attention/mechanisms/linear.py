@@ -184,9 +184,9 @@ class Linear(Attention):
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Sums | None = None
     ) -> tuple[jax.Array, Sums]:
-        """Mixes a sequence causally with a recurrence over the sum of features times values,
-        continuing from `state`, and returns y and the new sums; with another view and no state, it
-        attends to x as a whole. See `Mixer.mix`. The state has one size.
+        """Mixes a sequence causally by a recurrence over the sum of features times values,
+        continuing from `state`, and returns y and the new sums; with another view it reads x as a
+        whole, or raises UserError if there is a state. See `Mixer.mix`. The state has one size.
 
         Raises:
           UserError: a view that is not causal alone, or a state and segments.

@@ -109,7 +109,8 @@ class Linformer(Attention):
         positions: Where = 0,
     ) -> LinformerMemory:
         """Computes keys and values of a source, projects each along the length to `rank` rows, and
-        stores these in a `LinformerMemory`. See `Attention.remember`.
+        stores these in a `LinformerMemory`; raises UserError for more than `length` tokens. See
+        `Attention.remember`.
 
         Raises:
           UserError: more tokens than `length`.
@@ -140,8 +141,8 @@ class Linformer(Attention):
         history: Any = None,
     ) -> Reading:
         """Computes softmax attention of the queries to the `rank` projected keys and values, and
-        returns the context; maps, if collected, are spread over the tokens by the projection of
-        values. See `Attention.read`.
+        returns the context, with maps over the tokens if these are collected; a view with a rule
+        raises UserError. See `Attention.read`.
 
         Raises:
           UserError: the view has a rule, or several texts share a row.

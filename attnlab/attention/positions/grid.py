@@ -40,7 +40,8 @@ class OnGrid(PositionScheme):
 
 
 def on_grid(rows: int, columns: int) -> np.ndarray:
-    """Positions of the places of a grid, row by row: int32 [rows * columns].
+    """Returns the positions of a grid of tokens, row by row, row * STRIDE + column: int32 [rows *
+    columns]; raises UserError if the grid is too large.
 
     Raises:
       UserError: more rows or columns than a number holds.
@@ -72,7 +73,9 @@ class Sinusoidal2D(OnGrid):
     card = Card("absolute", 2018, "Parmar et al., Image Transformer, ICML 2018", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """See `PositionScheme.embed`; computed in the inner precision, added in the dtype of x.
+        """Adds to x [B,T,d] the sinusoids of each token's row (first half of the channels) and
+        column (second half); raises UserError for an odd width. See `PositionScheme.embed`;
+        computed in the inner precision, added in the dtype of x.
 
         Raises:
           UserError: an odd width.
@@ -110,8 +113,9 @@ class Rope2D(OnGrid):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] rotated by the row and the column of positions [T] or [B,T]; angles, sines
-        and products in float32, the result in the dtype of x.
+        """Rotates pairs of channels of x [B,n,T,D], one half of them by the row and the other by
+        the column that positions [T] or [B,T] stand for. Angles, sines and products in float32, the
+        result in the dtype of x.
 
         Raises:
           UserError: D is no multiple of 4.
@@ -123,8 +127,8 @@ class Rope2D(OnGrid):
         return rotated(x, angle[:, None] if positions.ndim == 2 else angle)
 
     def channels(self, width: int) -> int:
-        """Checks the base and a head width, and returns the width; `UserError` unless it is a
-        multiple of 4.
+        """Returns the head width, all of which is rotated; raises UserError for a base of at most
+        1, or a width that is not a multiple of 4.
         """
         if self.base <= 1.0:
             raise UserError(f"position scheme rope_2d: base={self.base}, must be above 1")

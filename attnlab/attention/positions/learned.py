@@ -47,7 +47,8 @@ class Learned(PositionScheme):
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,T,d] + E[positions], in the dtype of x.
+        """Adds to x [B,T,d] the rows of a learned table at the positions, E[positions], in the
+        dtype of x; raises UserError if the table is too short.
 
         Traced positions (one step of decoding) cannot be checked: beyond the table they give NaN.
 

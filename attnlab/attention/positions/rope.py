@@ -51,6 +51,9 @@ class Rope(PositionScheme):
     card = Card("rotary", 2021, "Su et al., RoFormer, 2021", "T D")
 
     def setup(self) -> None:
+        """Checks that `share` is in (0, 1] and `base` above 1 (raises UserError if not), and
+        creates the scaling of frequencies.
+        """
         if not 0.0 < self.share <= 1.0:
             raise UserError(
                 f"position scheme rope: share={self.share}, must be above 0 and at most 1"
@@ -68,8 +71,9 @@ class Rope(PositionScheme):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] rotated by the angles of positions [T] or [B,T], but for the channels that
-        are not; angles, sines and products in float32, the result in the dtype of x.
+        """Rotates the first R channels of x [B,n,T,D] in pairs by the angles of positions [T] or
+        [B,T]; the other channels stay as they are. Angles, sines and products in float32, the
+        result in the dtype of x.
         """
         count = self.channels(x.shape[-1])
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
@@ -79,8 +83,8 @@ class Rope(PositionScheme):
         return jnp.concatenate([turned, x[..., count:]], axis=-1)
 
     def channels(self, width: int) -> int:
-        """How many channels R of a head of this width are rotated; `UserError` if that is odd or
-        nothing.
+        """Computes how many channels R of a head of this width are rotated, `share` of it rounded;
+        raises UserError if R is odd or 0.
         """
         count = round(self.share * width)
         if count % 2 or not count:
@@ -98,8 +102,8 @@ class Rope(PositionScheme):
 def rotated(
     x: jax.Array, angle: jax.Array, layout: Layout = "interleaved", factor: float = 1.0
 ) -> jax.Array:
-    """x [...,T,R] with its pairs turned by angles broadcastable to [...,T,R/2], times a factor;
-    products in float32, the result in the dtype of x.
+    """Rotates pairs of channels of x [...,T,R] by angles broadcastable to [...,T,R/2], and
+    multiplies the result by `factor`. Products in float32, the result in the dtype of x.
     """
     count = x.shape[-1]
     cosine, sine = (factor * wave for wave in (jnp.cos(angle), jnp.sin(angle)))

@@ -56,6 +56,7 @@ class Linear(Unscaled):
     factor: float = 4.0
 
     def __post_init__(self) -> None:
+        """Checks that `factor` is at least 1; raises UserError if not."""
         if self.factor < 1.0:
             raise UserError(
                 f"rope scaling {type(self).__name__.lower()}: factor={self.factor}, must be at"
@@ -93,6 +94,9 @@ class Yarn(Linear):
     slow: float = 1.0
 
     def __post_init__(self) -> None:
+        """Checks `factor`, that 0 < slow < fast, and that `length` is at least 2 pi slow; raises
+        UserError if not.
+        """
         super().__post_init__()
         _ordered("yarn", self.length, slow=self.slow, fast=self.fast)
         least = math.ceil(2 * math.pi * self.slow)
@@ -110,7 +114,9 @@ class Yarn(Linear):
         return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
-        """The pairs of channels between which the ramp lies, low and high."""
+        """Computes between which pairs of channels (low, high) the frequencies change gradually
+        from unscaled to scaled, those that turn `fast` and `slow` times in `length` positions.
+        """
         low, high = (
             width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
             for turns in (self.fast, self.slow)
@@ -150,8 +156,8 @@ class Llama3(Linear):
 
 
 def _ordered(name: str, length: int, **turns: float) -> None:
-    """Raise `UserError` unless length >= 1 and the first of two fields is above 0 and below the
-    second.
+    """Checks that length >= 1 and that of the two named fields the first is above 0 and below the
+    second; raises UserError if not.
     """
     (less, small), (more, large) = turns.items()
     at_least(1, f"rope scaling {name}", length=length)

@@ -47,6 +47,7 @@ class Shaw(PositionScheme):
     )
 
     def __post_init__(self) -> None:
+        """Sets the instance's hooks to "score" alone if `sides` is "key"."""
         if (
             self.sides == "key"
         ):  # hooks of the instance; those of the class are all that it can have
@@ -66,7 +67,10 @@ class Shaw(PositionScheme):
         return scale * key_part(q, self.table("keys", q.shape[-1]), self.rows(view))
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """See `PositionScheme.values`: sum_j w_ij a^V[r(i,j)], float32 [B,H,Tq,width]."""
+        """Computes the term sum_j w_ij a^V[r(i,j)] of the context, float32 [B,H,Tq,width], a^V
+        learned vectors for each clipped distance; None if `sides` is "key". See
+        `PositionScheme.values`.
+        """
         return (
             value_part(weights, self.table("values", width), self.rows(view))
             if self.sides == "both"
@@ -94,8 +98,8 @@ def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def value_part(weights: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """sum_j weights_ij table[rows_ij]: weights [B,H,Tq,Tk], table [R,Dv], rows [Tq,Tk] or [B,Tq,Tk]
-    to float32 [B,H,Tq,Dv].
+    """Computes sum_j weights_ij table[rows_ij], float32 [B,H,Tq,Dv], from weights [B,H,Tq,Tk],
+    table [R,Dv] and its row for each pair, rows [Tq,Tk] or [B,Tq,Tk].
     """
     if rows.ndim == 3:
         return jax.vmap(value_part, (0, None, 0))(weights, table, rows)

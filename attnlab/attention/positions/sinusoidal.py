@@ -42,7 +42,9 @@ class Sinusoidal(PositionScheme):
 def sinusoid(
     positions: jax.Array, width: int, base: float = 10000.0, dtype: Any = jnp.float32
 ) -> jax.Array:
-    """Sines and cosines in turn of positions [...], PE [..., width], computed in a dtype."""
+    """Computes the sinusoidal encoding PE [..., width] of positions [...], sines and cosines in
+    turn, in the given dtype.
+    """
     frequency = base ** -(jnp.arange(0, width, 2, dtype=dtype) / width)
     angle = positions.astype(dtype)[..., None] * frequency
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(

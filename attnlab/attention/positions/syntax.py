@@ -58,8 +58,9 @@ class Syntax(PositionScheme):
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,T,d], whole sentences, at depths `positions` [B,T] (see `depth`), to [B,T,d] in the
-        dtype of x.
+        """Adds to x [B,T,d] a tanh layer of the sinusoids of each word's index and of its depth in
+        the dependency tree, `positions` [B,T]; raises UserError for positions [T]. x holds whole
+        sentences; the result has its dtype.
 
         Raises:
           UserError: positions [T] instead of one depth for each word of each sentence.
@@ -108,7 +109,10 @@ class SyntaxRelative(Shaw):
         return super().bias(q, view, scale) + scale * of_tree
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """See `PositionScheme.values`: sum_j w_ij (a^V + b^V), float32 [B,H,Tq,width]."""
+        """Computes the term sum_j w_ij (a^V + b^V) of the context, float32 [B,H,Tq,width], with
+        vectors of the distance in the sentence and in the tree; None if `sides` is "key". See
+        `PositionScheme.values`.
+        """
         of_sentence = super().values(weights, view, width)
         if of_sentence is None:
             return None
@@ -116,7 +120,9 @@ class SyntaxRelative(Shaw):
         return of_sentence + value_part(weights, self.table("tree_values", width), rows)
 
     def tree_rows(self, view: View, batch: int) -> jax.Array:
-        """The rows of the tables [B,Tq,Tk], int32."""
+        """Returns the table row of each pair's clipped tree distance, int32 [B,Tq,Tk]; distance 0
+        without trees, or beyond them.
+        """
         shape = (batch, *view.size)
         if view.trees is None:
             return jnp.full(shape, self.clip)
@@ -126,8 +132,8 @@ class SyntaxRelative(Shaw):
 
 
 def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """The depth of each word in its tree, steps up to the root, [B,T] int32; 0 at a root and at
-    padding.
+    """Computes the depth of each word in its dependency tree, steps up to the root, [B,T] int32; 0
+    at a root and at padding.
 
     Args:
       heads: [B,T] int, the position of each word's head in its sentence; negative or the word's own
@@ -143,7 +149,9 @@ def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
 
 
 def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """[B,T,T] bool, True at (i, j) where j is i or above i; arguments as of `depth`."""
+    """Returns whether word j is an ancestor of word i in the dependency tree or i itself, bool
+    [B,T,T] at (i, j). Arguments as of `depth`.
+    """
     above = _above(heads, valid)
     seen = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
     for _ in range(
@@ -157,8 +165,9 @@ def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
 def structural_distance(
     heads: jax.Array, valid: jax.Array | None = None, mode: Literal["ancestor", "edge"] = "ancestor"
 ) -> jax.Array:
-    """The paper's signed distance of words i and j, [B,T,T] int32; 0 where either is padding.
-    Arguments as of `depth`, and:
+    """Computes the signed tree distance of words i and j, [B,T,T] int32: depth_i - depth_j where
+    one is an ancestor (or head) of the other, else sgn(i - j) (depth_i + depth_j); 0 where either
+    is padding. Arguments as of `depth`, and:
 
     Args:
       mode: which pairs get the difference of depths: "ancestor" (one above the other), "edge" (one
@@ -177,8 +186,8 @@ def structural_distance(
 
 
 def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Number of edges between i and j, depth_i + depth_j - 2 depth of their lowest common ancestor:
-    [B,T,T] int32; else as above.
+    """Counts the edges between words i and j in the dependency tree, depth_i + depth_j - 2 depth of
+    their lowest common ancestor: [B,T,T] int32; 0 where either is padding. Arguments as of `depth`.
 
     Words of different trees of one sentence are joined by a root above both.
     """

@@ -49,6 +49,9 @@ class T5(PositionScheme):
     )
 
     def setup(self) -> None:
+        """Checks that `buckets` is even and at least 4, and `max_distance` above half of it; raises
+        UserError if not.
+        """
         if self.buckets < 4 or self.buckets % 2:
             raise UserError(
                 f"position scheme t5: buckets={self.buckets}, must be even and at least 4;"
@@ -63,7 +66,9 @@ class T5(PositionScheme):
 
     @nn.compact
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """See `PositionScheme.bias`: b_h[bucket(j - i)], [1 or B,H,Tq,Tk]."""
+        """Computes the bias b_h[bucket(j - i)], [1 or B,H,Tq,Tk], from a learned table with a
+        number for each bucket and head. See `PositionScheme.bias`.
+        """
         heads, width = q.shape[1], q.shape[3]
         table = jnp.asarray(
             self.param(
@@ -77,7 +82,9 @@ class T5(PositionScheme):
 def bucket(
     distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128
 ) -> jax.Array:
-    """The bucket, int32, of distances key minus query of any shape."""
+    """Computes the bucket number, int32, of each distance (key minus query): small distances have a
+    bucket each, larger ones share logarithmic ones; if `causal`, later keys are in bucket 0.
+    """
     if causal:
         return _side(jnp.maximum(-distance, 0), buckets, max_distance)
     return _side(jnp.abs(distance), buckets // 2, max_distance) + jnp.where(
@@ -93,8 +100,9 @@ def _side(distance: jax.Array, count: int, max_distance: int) -> jax.Array:
 
 @functools.cache
 def starts(count: int, max_distance: int) -> tuple[int, ...]:
-    """The first distance of each bucket of a side, in exact integers: a rounded logarithm would be
-    off by one at the edges.
+    """Computes the first distance of each of `count` buckets: one for each distance at first, then
+    logarithmic ones up to `max_distance`. In exact integers: a rounded logarithm would be off by
+    one at the edges.
 
     x + floor(ln(m/x) / ln(M/x) s) >= x + b, with s = count - x, says m^s >= x^(s-b) M^b.
     """
@@ -102,7 +110,7 @@ def starts(count: int, max_distance: int) -> tuple[int, ...]:
     steps = count - exact
 
     def first(step: int) -> int:
-        """The first distance of the bucket `step` behind those of one distance each."""
+        """Computes the first distance of the bucket `step` behind those of one distance each."""
         m = max(1, math.floor(exact * (max_distance / exact) ** (step / steps)) - 1)
         while m**steps < exact ** (steps - step) * max_distance**step:
             m += 1

@@ -44,7 +44,7 @@ class TransformerXL(PositionScheme):
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The parameters of the scheme: u and w, each [H,D], and W_r [d,H,D]."""
+        """Creates, or returns, the parameters of the scheme: u and w, each [H,D], and W_r [d,H,D]."""
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
         return (
             u,
@@ -60,7 +60,9 @@ class TransformerXL(PositionScheme):
         return q + u[:, None].astype(q.dtype)
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """See `PositionScheme.bias`: scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk]."""
+        """Computes the bias scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk], R the sinusoid
+        of the distance. See `PositionScheme.bias`.
+        """
         _, w, projection = self.weights(q.shape[1], q.shape[3])
         frequency = jnp.asarray(
             self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]),
@@ -89,7 +91,8 @@ class TransformerXL(PositionScheme):
 def by_diagonals(
     asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """asked_i . (R_{i-j} W_r) [B,H,Tq,Tk] for consecutive i and consecutive j, all float32.
+    """Computes asked_i . (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
+    consecutive i and consecutive j: once for each distance.
 
     Args:
       asked: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
@@ -104,7 +107,9 @@ def by_diagonals(
 
 
 def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
-    """[...,Tq,Tq+Tk-1] to [...,Tq,Tk]: row a begins at column Tq-1-a; done by reshaping only."""
+    """Takes Tk columns of each row a of [...,Tq,Tq+Tk-1], beginning at column Tq-1-a: [...,Tq,Tk];
+    done by reshaping only.
+    """
     *lead, rows, columns = products.shape
     flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(
         *lead, rows * (columns + 1)
@@ -115,8 +120,9 @@ def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
 def by_pairs(
     asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """The same for any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk], by sin(i-j) = sin i cos j - cos
-    i sin j and cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
+    """Computes asked_i . (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
+    any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]. By sin(i-j) = sin i cos j - cos i sin j and
+    cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
     """
     of_sines, of_cosines = jnp.split(
         jnp.einsum("bhqd,ehd->bhqe", asked, projection), [len(frequency)], axis=-1

@@ -38,6 +38,9 @@ class Additive(Score):
     )
 
     def setup(self) -> None:
+        """Checks that `hidden` is at least 1 (raises UserError if not), and creates the projections
+        of query and key and the vector v.
+        """
         at_least(1, "score additive", hidden=self.hidden)
         tiny = nn.initializers.normal(0.001)
         self.w_query = Dense(self.hidden, use_bias=False, kernel_init=tiny)

@@ -42,6 +42,9 @@ class Cosine(Dot):
     card = Card("similarity", 2014, "Graves et al., Neural Turing Machines, 2014", "T^2 D", "T D")
 
     def setup(self) -> None:
+        """Checks that `beta` and `epsilon` are above 0 (raises UserError if not), and creates the
+        parameters of the strength, none if it is "fixed".
+        """
         above_zero("cosine", "beta", self.beta)
         above_zero("cosine", "epsilon", self.epsilon)
         if self.strength != "fixed":

@@ -74,7 +74,9 @@ class Coverage(Additive):
         return perceptron(q, k[..., : self.hidden], self.v, coverage.astype(q.dtype))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
-        """See `Score.after`: C and the weights, over the fertility if there is one."""
+        """Adds the weights of a query to the coverage C so far (`past`), divided by the fertility
+        of each key if there is one, and returns the new C. See `Score.after`.
+        """
         if not self.fertility:
             return past + weights
         fertile = jnp.maximum(widened(keys[..., self.hidden]), LEAST)

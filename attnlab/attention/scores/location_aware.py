@@ -49,6 +49,9 @@ class LocationAware(Additive):
     )
 
     def setup(self) -> None:
+        """Checks `filters` and `reach` (raises UserError if they are too small), and creates the
+        parameters of the additive score, the convolution filter, its projection and a bias.
+        """
         super().setup()
         at_least(1, "score location_aware", filters=self.filters)
         at_least(0, "score location_aware", reach=self.reach)
@@ -62,7 +65,10 @@ class LocationAware(Additive):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """See `Score.pairs`; `past` [B,H,Tq,Tk] are the weights of the query before, None for zero."""
+        """Computes the additive score of queries and keys, with the convolved weights `past`
+        [B,H,Tq,Tk] of the query before inside the tanh; without them if `past` is None. See
+        `Score.pairs`.
+        """
         if past is None:
             return perceptron(q + self.bias, k, self.v)
         beside = [(0, 0)] * (past.ndim - 1) + [(self.reach, self.reach)]

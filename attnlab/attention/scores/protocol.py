@@ -87,7 +87,9 @@ class Score(nn.Module):
 
 
 def same_width(name: str, query: int, key: int) -> None:
-    """Raise `UserError` unless both are equally wide, as an inner product or a distance needs."""
+    """Checks that query and key are equally wide, as an inner product or a distance needs; raises
+    UserError if not.
+    """
     if query != key:
         raise UserError(
             f"score {name}: the query is {query} wide, the key {key}; they must agree, or choose"

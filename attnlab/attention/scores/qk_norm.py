@@ -90,6 +90,9 @@ class QKLayerNorm(ScaledDot):
     )
 
     def setup(self) -> None:
+        """Checks that `epsilon` is above 0 (raises UserError if not), and creates a layer norm for
+        queries and one for keys.
+        """
         above_zero("qk_layernorm", "epsilon", self.epsilon)
         self.query_norm = nn.LayerNorm(
             epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float

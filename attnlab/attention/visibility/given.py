@@ -36,7 +36,9 @@ class Prefix(Rule):
     lengths: jax.Array | None = None
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns whether key j is in the prefix, the first `length` positions of a row or the
+        first `lengths` [B] if these are more; any query may see it. See `Rule.allows`.
+        """
         j = grid(i, j)[1]
         return (
             j < self.length
@@ -67,7 +69,9 @@ class Segments(Rule):
     keys: jax.Array | None = None
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns whether query i and key j have the same segment id; False for positions outside
+        the ids. See `Rule.allows`.
+        """
         keys = self.ids if self.keys is None else self.keys
         of_query, query_known = looked_up(
             self.ids, i, axis=1, first=keys.shape[1] - self.ids.shape[1]
@@ -88,7 +92,9 @@ class Dense(Rule):
     allowed: jax.Array
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns the entries of the given mask for queries at i and keys at j; False for positions
+        outside of it. See `Rule.allows`.
+        """
         allowed = jnp.asarray(self.allowed)
         allowed = allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
         rows, columns = allowed.shape[2:]
@@ -107,8 +113,8 @@ def prefix_lm(length: int | jax.Array) -> Rule:
 def looked_up(
     x: jax.Array, at: jax.Array, axis: int, first: int = 0
 ) -> tuple[jax.Array, jax.Array]:
-    """The entries of x at positions [t] along an axis whose first entry has position `first`; and
-    which of the positions exist, broadcastable to the entries.
+    """Returns the entries of x at positions [t] along an axis whose first entry has position
+    `first`, and which of the positions exist in x, bool broadcastable to the entries.
 
     Positions may be [B,t] if rows differ; x is then [B or 1,...].
     """

@@ -36,6 +36,7 @@ class Global(Rule):
     marked: jax.Array | None = None
 
     def __post_init__(self) -> None:
+        """Checks that `positions` is a tuple; raises UserError if not (arrays belong in `marked`)."""
         if not isinstance(self.positions, tuple):
             raise UserError(
                 f"Global: positions={self.positions!r} must be a tuple of static integers; arrays"
@@ -56,7 +57,9 @@ class Global(Rule):
         return positions.issuperset(range(i0, i1)) or positions.issuperset(range(j0, j1))
 
     def _globals(self, at: jax.Array) -> jax.Array:
-        """[B or 1,t], whether the tokens at positions [t] or [B,t] are global."""
+        """Returns whether the tokens at positions [t] or [B,t] are global, listed in `positions` or
+        True in `marked`: bool [B or 1,t].
+        """
         listed = jnp.any(at[..., None] == np.array(self.positions, np.int32), axis=-1)
         listed = listed if at.ndim == 2 else listed[None]
         if self.marked is None:
@@ -66,8 +69,9 @@ class Global(Rule):
 
 
 def longformer(window: int, tokens: tuple[int, ...] | jax.Array = (), dilation: int = 1) -> Rule:
-    """Longformer's pattern: an even `window` in total, and global `tokens`, a tuple of static
-    positions or [B,T] bool.
+    """Builds Longformer's rule: a dilated window of `window` keys beside the query's own, and
+    global `tokens` (static positions, or [B,T] bool); raises UserError if the window is odd or
+    negative.
     """
     if window < 0 or window % 2:
         raise UserError(

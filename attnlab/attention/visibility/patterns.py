@@ -170,7 +170,9 @@ for _join in (all_of, any_of, per_head):
 
 
 def _positions(name: str, positions: tuple[int, ...]) -> tuple[int, ...]:
-    """The positions of global tokens as they are; `UserError` unless all are whole numbers from 0."""
+    """Returns the positions of global tokens unchanged; raises UserError unless all are integers
+    from 0 on.
+    """
     if not all(type(position) is int and position >= 0 for position in positions):
         raise UserError(
             f"visibility {name}: global tokens {positions!r} must be positions, whole numbers"

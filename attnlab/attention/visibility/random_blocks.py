@@ -53,7 +53,9 @@ class RandomBlocks(Rule):
             at_least(least, f"RandomBlocks: {name}", getattr(self, name))
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Returns whether the block of query i sees the block of key j, by the random blocks drawn
+        for each head; blocks beyond the length are as the last. See `Rule.allows`.
+        """
         drawn = self._drawn()
         rows, columns = (jnp.clip(at // self.block, 0, drawn.shape[1] - 1) for at in (i, j))
         if i.ndim == j.ndim == 1:
@@ -70,7 +72,9 @@ class RandomBlocks(Rule):
         return bool(self._blocks(i0, i1, j0, j1).all())
 
     def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
-        """The part of the drawn blocks that a range of queries and keys covers."""
+        """Returns the part [heads,rows,columns] of the drawn blocks that queries i0 <= i < i1 and
+        keys j0 <= j < j1 lie in.
+        """
         drawn = self._drawn()
         first_row, last_row, first_column, last_column = (
             min(max(at // self.block, 0), drawn.shape[1] - 1) for at in (i0, i1 - 1, j0, j1 - 1)
@@ -84,8 +88,8 @@ class RandomBlocks(Rule):
 
 @functools.lru_cache(maxsize=64)
 def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
-    """[heads,blocks,blocks] bool, read-only: `count` random columns for each inner row, none near
-    it, none first or last.
+    """Draws [heads,blocks,blocks] bool, read-only: `count` random columns for each row but the
+    first and last, among the inner columns that are not the row's own or next to it.
     """
     rng = np.random.default_rng(seed)
     drawn = np.zeros((heads, blocks, blocks), bool)
@@ -97,8 +101,8 @@ def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
 
 
 def bigbird(length: int, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0) -> Rule:
-    """BigBird's pattern for sequences of `length`, with `random` blocks drawn for each row of
-    blocks in each of the `heads`.
+    """Builds BigBird's rule for sequences of `length`: neighbouring blocks, the first and the last
+    block global, and `random` drawn blocks for each row of blocks and each of the `heads`.
     """
     drawn = RandomBlocks(length, block, random, heads, seed)
     last = (length - 1) // block * block

@@ -70,7 +70,7 @@ class Rule:
         return None
 
     def __and__(self, other: Rule) -> Rule:
-        """Both rules must allow the pair."""
+        """Returns the rule that allows a pair if both rules allow it."""
         if not isinstance(other, Rule):
             return NotImplemented
         rules = [
@@ -81,7 +81,7 @@ class Rule:
         return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
 
     def __or__(self, other: Rule) -> Rule:
-        """One of the rules must allow the pair."""
+        """Returns the rule that allows a pair if one of the two rules allows it."""
         if not isinstance(other, Rule):
             return NotImplemented
         rules = _parts(self, AnyOf) + _parts(other, AnyOf)
@@ -193,7 +193,9 @@ class PerHead(_OneOf):
     """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Rule.allows`."""
+        """Evaluates the rule of each head at i and j, and stacks the results along the head axis;
+        raises UserError if one of them distinguishes heads itself. See `Rule.allows`.
+        """
         heads = jnp.broadcast_arrays(*(rule.allows(i, j) for rule in self.rules))
         if heads[0].shape[1] != 1:
             raise UserError(

@@ -89,6 +89,9 @@ class Summary(Rule):
     turn: int = flax.struct.field(pytree_node=False, default=0)
 
     def __post_init__(self) -> None:
+        """Checks that `width` >= 1, `turn` >= 0 and the summary columns of that turn fit a block of
+        `stride`; raises UserError if not.
+        """
         at_least(1, "Summary: width", self.width)
         at_least(0, "Summary: turn", self.turn)
         if self._first < 0:
