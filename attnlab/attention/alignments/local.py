@@ -122,8 +122,9 @@ class LocalP(Local):
 
     @nn.compact
     def centred(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
-        """Predicts the position p [B,H,Tq,1] = n sigmoid(v . tanh(q W)) from each query, and
-        returns floor(p), at most n - 1, as the centre of its window, and p. See `Local.centred`.
+        """Predicts a position p [B,H,Tq,1] in the source from each query, n sigmoid(v^T tanh(q W)),
+        and returns floor(p), at most n - 1, as the centre of its window, and p. See
+        `Local.centred`.
         """
         query = widened(view.query)
         raised = jnp.tanh(

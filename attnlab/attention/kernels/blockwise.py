@@ -102,8 +102,9 @@ class Blockwise:
 
 
 def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
-    """Prepares a look for computation in blocks of `side`: returns the `Block`, with the pure
-    functions that all blocks share, and their `Arrays`, padded to whole blocks.
+    """Prepares a look for computation in blocks of `side` (0: a size chosen here): returns the
+    `Block`, with the pure functions that all blocks share, and their `Arrays`, padded to whole
+    blocks.
     """
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)

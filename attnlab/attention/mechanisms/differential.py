@@ -78,9 +78,9 @@ class Differential(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel as multi-head attention does, with weights that are the
-        difference of two heads: those of head 2h less lambda times those of head 2h + 1. See
-        `MultiHead.look`.
+        """Builds the inputs of the attention kernel as multi-head attention does, with weights that
+        are the difference of two heads: those of head 2h less lambda times those of head 2h + 1.
+        See `MultiHead.look`.
         """
         look = super().look(query, memory, view, history)
 

@@ -91,8 +91,9 @@ class Forgetting(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel as multi-head attention does, with the score q_i . k_j +
-        c_i - c_j, c the running sum of logarithms of forget gates. See `MultiHead.look`.
+        """Builds the inputs of the attention kernel as multi-head attention does, with score_ij +
+        c_i - c_j in place of the score, c the running sum of logarithms of forget gates. See
+        `MultiHead.look`.
         """
         assert isinstance(memory, ForgettingMemory)
         look = super().look(query, memory, view, history)

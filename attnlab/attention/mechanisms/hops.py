@@ -104,9 +104,9 @@ class Hops(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel: scores are those that the memory stores for each key and
-        hop, values those of the memory. See `HeadsAttention.look`; of the query only its position
-        counts.
+        """Builds the inputs of the attention kernel: scores are those that the memory stores for
+        each key and hop, values those of the memory. See `HeadsAttention.look`; of the query only
+        its position counts.
         """
         batch, queries = query.shape[:2]
         return AttentionInputs(

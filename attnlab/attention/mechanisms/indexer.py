@@ -71,8 +71,9 @@ class Indexer(nn.Module):
         return self.norm(self.w_key(source))[:, None].astype(source.dtype)
 
     def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """Computes the rating I [B,Tq,Tk] float32 of every key for every query, sum_h w_h relu(p_h
-        . r), from queries [B,Tq,dq] and index keys r [B,1,Tk,A]; no gradient reaches the queries.
+        """Computes the rating I [B,Tq,Tk] float32 of every key for every query, sum over h of s_h
+        relu(p_h^T r), from queries [B,Tq,dq] (p and s) and index keys r [B,1,Tk,A]; no gradient
+        reaches the queries.
         """
         query = jax.lax.stop_gradient(query)
         p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)

@@ -125,9 +125,9 @@ class Latent(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel from the latents: computes keys and values of H heads from
-        them, or, where this is less work (`absorbs`), projects the queries so that the latents
-        serve as one head of keys and values. See `HeadsAttention.look`.
+        """Builds the inputs of the attention kernel from the latents: computes keys and values of H
+        heads from them, or, where this is less work (`absorbs`), projects the queries so that the
+        latents serve as one head of keys and values. See `HeadsAttention.look`.
         """
         view = view.onto(memory, query)
         content, turned = self.queries(query, view.i)

@@ -211,9 +211,9 @@ class MultiHead(HeadsAttention):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel for one look at a memory: scaled and rotated queries, the
-        memory's keys and values, and functions for score, bias of positions, position values and
-        changes of whole rows. See `HeadsAttention.look`.
+        """Builds the inputs of the attention kernel for one look at a memory: scaled and rotated
+        queries, the memory's keys and values, and functions for score, bias of positions, position
+        values and changes of whole rows. See `HeadsAttention.look`.
         """
         pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)

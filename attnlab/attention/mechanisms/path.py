@@ -128,8 +128,8 @@ class Path(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel, with scores computed at once for all pairs: inner products
-        of query and key, with the matrices I - beta w w^T of the tokens between. See
+        """Builds the inputs of the attention kernel, with scores computed at once for all pairs:
+        inner products of query and key, with the matrices I - beta w w^T of the tokens between. See
         `MultiHead.look`.
         """
         assert isinstance(memory, PathMemory)
@@ -227,8 +227,9 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_blocks(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array, size: int
 ) -> jax.Array:
-    """Computes the scores [B,K,G,Tq,Tk] of queries and keys with the matrices H = I - beta w w^T of
-    the tokens between them, block by block: q_i^T H_i ... H_{j+1} k_j.
+    """Computes the scores [B,K,G,Tq,Tk], block by block: the inner product of query i and key j
+    with the product of the matrices H = I - beta w w^T of the tokens between in the middle. That is
+    q_i^T H_i ... H_{j+1} k_j.
 
     Args:
       q: [B,K,G,Tq,D].
@@ -257,8 +258,8 @@ def scores_past_blocks(
 
 
 def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) -> jax.Array:
-    """Multiplies each key by the matrices H = I - beta w w^T of all tokens after it, block by
-    block: H_n ... H_{j+1} k_j [B,K,Tk,D].
+    """Multiplies each key k_j, block by block, by the matrices H = I - beta w w^T of all n tokens
+    after it: [B,K,Tk,D]. That is H_n ... H_{j+1} k_j.
     """
     w, beta = cut(size, w, beta)
     slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size

@@ -117,8 +117,8 @@ class Single(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel for one head: the query as the score needs it, and the
-        unprojected keys and values of the memory. See `HeadsAttention.look`.
+        """Builds the inputs of the attention kernel for one head: the query as the score needs it,
+        and the unprojected keys and values of the memory. See `HeadsAttention.look`.
         """
         pairs = pairs_of(self.fit, history)
         q = self.scored(query)[:, None]

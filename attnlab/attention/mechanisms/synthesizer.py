@@ -144,8 +144,8 @@ class Synthesizer(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of a kernel: scores come from the query or from learned tables by
-        position, not from keys. See `HeadsAttention.look`.
+        """Builds the inputs of the attention kernel: scores come from the query or from learned
+        tables by position, not from keys. See `HeadsAttention.look`.
         """
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
         return AttentionInputs(

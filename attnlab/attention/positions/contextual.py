@@ -51,9 +51,9 @@ class CoPE(PositionScheme):
     def of_rows(
         self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
     ) -> jax.Array:
-        """Adds to the scores a position term: the gates sigmoid(score) of the allowed keys from key
-        j to the query are summed, and q_i . a[sum], a row of a learned table (interpolated between
-        two), is added to score e_ij. See `PositionScheme.of_rows`.
+        """Adds to each score the inner product of the query with a learned vector for the number of
+        keys from key j to the query, counted by the gates sigmoid(score) and interpolated between
+        whole numbers. See `PositionScheme.of_rows`.
         """
         table = self.param("table", nn.initializers.zeros, (self.count, q.shape[-1]))
         if not scores.shape[-1]:

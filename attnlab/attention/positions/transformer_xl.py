@@ -60,8 +60,8 @@ class TransformerXL(PositionScheme):
         return q + u[:, None].astype(q.dtype)
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """Computes the bias scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk], R the sinusoid
-        of the distance. See `PositionScheme.bias`.
+        """Computes the bias of Transformer-XL, scale * (q_i + w)^T (R_{i-j} W_r), float32
+        [B,H,Tq,Tk], R the sinusoid of the distance. See `PositionScheme.bias`.
         """
         _, w, projection = self.weights(q.shape[1], q.shape[3])
         frequency = jnp.asarray(
@@ -91,8 +91,8 @@ class TransformerXL(PositionScheme):
 def by_diagonals(
     asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i . (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
-    consecutive i and consecutive j: once for each distance.
+    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
+    consecutive i and consecutive j, with one product for each distance.
 
     Args:
       asked: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
@@ -120,7 +120,7 @@ def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
 def by_pairs(
     asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i . (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
+    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
     any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]. By sin(i-j) = sin i cos j - cos i sin j and
     cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
     """

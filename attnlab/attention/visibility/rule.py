@@ -70,7 +70,9 @@ class Rule:
         return None
 
     def __and__(self, other: Rule) -> Rule:
-        """Returns the rule that allows a pair if both rules allow it."""
+        """Returns the rule that allows a pair if both rules allow it; NotImplemented if `other` is
+        not a rule.
+        """
         if not isinstance(other, Rule):
             return NotImplemented
         rules = [
@@ -81,7 +83,9 @@ class Rule:
         return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
 
     def __or__(self, other: Rule) -> Rule:
-        """Returns the rule that allows a pair if one of the two rules allows it."""
+        """Returns the rule that allows a pair if one of the two rules allows it; NotImplemented if
+        `other` is not a rule.
+        """
         if not isinstance(other, Rule):
             return NotImplemented
         rules = _parts(self, AnyOf) + _parts(other, AnyOf)
