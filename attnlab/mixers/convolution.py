@@ -56,8 +56,9 @@ class ConvolutionMixer(Mixer):
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Convolves x [B,T,d] causally over time, past padding as if it were not there (y is 0 at
-        it), and returns y and the last `kernel` - 1 real tokens as the new state. See `Mixer.mix`.
+        """Convolves x [B,T,d] causally over its real tokens, as if padding were not there (y is 0
+        at it), and returns y and the last `kernel` - 1 real tokens as the new state; raises
+        UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
         before = self.begin(len(x), 0, x.dtype) if state is None else state

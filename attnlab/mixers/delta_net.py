@@ -120,9 +120,9 @@ class DeltaNet(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the delta rule from x [B,T,d]: unit queries and keys, values times
-        the rate beta (key to erase: beta k), and the gates of a subclass if it has any. See
-        `Stateful.steps`; with m steps for each token the gate is before the first.
+        """Computes the arrays of the delta rule from x [B,T,d]: scaled unit queries, unit keys,
+        values times the rate beta, beta k to erase with, and the gates of a subclass if it has any.
+        See `Stateful.steps`; with m steps for each token the gate is before the first.
         """
         keys, micro = self.keys(), self.shape().micro
         mixed, recent = self.convolution(

@@ -156,9 +156,9 @@ class Kernelised(Attention):
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
     ) -> tuple[jax.Array, Running | None]:
-        """Mixes x [B,T,d] by running sums of key features times values, continuing from `state`,
-        under the causal rule, or reads x as a whole without a rule; returns y and the new sums
-        (None for a whole). See `Mixer.mix`; y is 0 at padding.
+        """Mixes x [B,T,d] under the causal rule by running sums of key features times values, from
+        `state` on, or without a rule by `read`; returns y and the new sums (None without a rule);
+        raises UserError for other rules. See `Mixer.mix`; y is 0 at padding.
 
         Raises:
           UserError: another rule than the causal one, or several texts in a row.
