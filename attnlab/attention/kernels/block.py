@@ -91,9 +91,7 @@ class Block:
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array, Back]:
-        """Computes the scores [B,H,b,c] float32 of a block, with the bias of positions if there is
-        one, and returns them with a function from their gradient to those of closed arrays, queries
-        and keys.
+        """Computes the scores [B,H,b,c] float32 of a block, biased by positions, and their `Back`.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
@@ -106,17 +104,14 @@ class Block:
                 )  # type: ignore[no-any-return]
 
             return jax.vjp(scores_of, floats, queries, keys)
-        first, *rest = jax.tree.leaves(queries)
-        tree = jax.tree.structure(queries)
+        (first, *rest), tree = jax.tree.flatten(queries)
         flat = fold(first, self.key_heads)
         scores = unfold(
             jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads
         )
 
         def back(grad: jax.Array) -> Any:
-            """Computes the gradients of queries and keys from that of their inner products; that of
-            closed arrays is empty.
-            """
+            """Computes gradients of queries and keys from that of the scores; none of others."""
             low = fold(grad.astype(first.dtype), self.key_heads)
             of_first = unfold(
                 jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype),

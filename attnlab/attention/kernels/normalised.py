@@ -63,15 +63,11 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
         )
 
     def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
-        """Computes context, largest score and denominator of one row of blocks, and writes them
-        into those of all rows.
-        """
+        """Computes the three of one row of blocks, and writes them into those of all rows."""
         queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
-            """Updates the context so far (not yet divided), the largest score and the denominator
-            of a row with one block more.
-            """
+            """Updates the context so far (not yet divided), top and total by one more block."""
             context, top, total = carry
             keys, values = taken((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
@@ -131,12 +127,11 @@ def backward(
     total: jax.Array,
     grad: jax.Array,
 ) -> Arrays:
-    """Computes the gradients of all floating-point arrays from that of the context, float32, with
-    None in place of other arrays.
-    """
+    """Computes float32 gradients of all floating-point arrays from the context's; else None."""
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
+    by_row = arrays.queries, arrays.factor, scaled, inner, top
     sums = zeros(split(arrays)[0], block.dtype)
     closed = {
         name: sums.closed[name] for name in (block.scoring, "relative") if name in sums.closed
@@ -145,9 +140,7 @@ def backward(
     def of_row(row: Any, carry: Any) -> Any:
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
-        queries, f, u, t, m = taken(
-            (arrays.queries, arrays.factor, scaled, inner, top), row, grid.height
-        )
+        queries, f, u, t, m = taken(by_row, row, grid.height)
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
@@ -162,9 +155,8 @@ def backward(
             )
             return closed, added(mine, for_row), of_keys, of_values.at[column].add(for_values)
 
-        closed, mine, *of_columns = grid.each_block(
-            row, of_block, (closed, zeros((queries, f), block.dtype), *of_columns)
-        )
+        begin = closed, zeros((queries, f), block.dtype), *of_columns
+        closed, mine, *of_columns = grid.each_block(row, of_block, begin)
         return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, mine), *of_columns
 
     closed, (of_queries, of_factor), of_keys, of_values = grid.each_row(

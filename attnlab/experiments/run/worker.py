@@ -87,9 +87,7 @@ class Worker:
         self.failures: dict[str, str] = {}
 
     def __call__(self, number: int) -> None:
-        """Raises `UserError`: an earlier version has queued on SLURM a pickled `Worker`, which is
-        called.
-        """
+        """Raises `UserError`: this is a pickled worker that an earlier version queued on SLURM."""
         raise UserError("an earlier version of attnlab has queued this worker; scancel it")
 
     def run(self, due: Due) -> list[str]:
@@ -174,9 +172,7 @@ class Worker:
         return job.name in self._hungry
 
     def _start(self, job: Job) -> None:
-        """Starts a process for a job in a free slot, unless the job is done or another process
-        works on it (then it is set aside).
-        """
+        """Starts a job in a free slot; one that is done or runs elsewhere is set aside instead."""
         left = job.left(self._directory)
         if not left:
             return self._board.ended(job)
@@ -284,9 +280,7 @@ class Worker:
             self._refusal = Unlocked(next(filter(is_elsewhere, folders), folders[0]))
 
     def _part(self, job: Job) -> None:
-        """Puts each remaining trial of a job that could not train them together into the queue as a
-        job of its own.
-        """
+        """Splits a job that could not train its trials together into a queued job for each."""
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         jobs = [Job("train", (trial,)) for trial in job.left(self._directory)]
         self._apart.update(single.name for single in jobs)
@@ -312,9 +306,7 @@ class Worker:
             self._hungry.add(live.job.name)
 
     def _fail(self, job: Job, why: str) -> None:
-        """Gives a job up: records the failure in each of its unfinished trials, or, for an
-        evaluation, stores a line in `failures`.
-        """
+        """Records a job's failure in each of its unfinished trials; an evaluation's in `failures`."""
         first = (job.left(self._directory) or job.trials)[0]
         word = shortened(
             last_line(first.workdir(self._directory) / "log.txt"), first.workdir(self._directory)
@@ -336,9 +328,7 @@ class Worker:
         self._board.ended(job)
 
     def _finish(self) -> None:
-        """Asks all running processes to save and leave and waits for them; a second signal kills
-        them.
-        """
+        """Asks all processes to save and leave, waits for them, and kills at a second signal."""
         killed = False
         while self._live:
             for live in self._live:
