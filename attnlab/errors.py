@@ -89,7 +89,8 @@ def visible(text: str) -> str:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The choices closest to `word`, as the tail of an error message.
+    """Returns a hint for the end of an error message: the choices most similar to `word`, else all
+    choices.
 
     Returns "did you mean 'a' or 'b'?" where something is close, else "choose from: a, b, c".
     """
@@ -109,8 +110,8 @@ def at_least(least: int, name: str, **fields: float) -> None:
 
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
-    """What goes wrong in a user's own code, `sys.exit` included, becomes a `UserError` with file,
-    line and the class of the error.
+    """A context in which an exception that passed through the user's own code, `sys.exit` included,
+    is turned into a `UserError` with file, line and the class of the error.
 
     Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the
     user's: that is a slip of ours. The user's are the modules and files named inside (`own_module`,
@@ -130,8 +131,8 @@ def users_code() -> Iterator[None]:
 
 
 def own_module(name: str) -> None:
-    """A dotted path leads to this module, which is a user's own then, even where it is
-    installed.
+    """Registers the top package of a dotted path, and the folder that contains it, as the user's
+    own code, even where it is installed; attnlab itself is ignored.
     """
     top = name.partition(".")[0]
     if top == __name__.partition(".")[0]:
@@ -150,8 +151,8 @@ def own_file(path: pathlib.Path) -> None:
 
 
 def users_line(error: BaseException) -> str:
-    """The innermost line of a user's own code that an exception came through, "file.py:12"; ""
-    where there is none.
+    """Returns the innermost line of the user's own code in the traceback of an exception, else of
+    its causes, as "file.py:12"; "" if there is none.
     """
     place, cause = "", error.__cause__
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -168,8 +169,8 @@ def users_line(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The class of an error and the first paragraph of what it says; where that is an old name of
-    `RENAMED` or `MOVED`, also the new one.
+    """Returns "class: text" of an error, the text cut to its first paragraph, with the new name
+    appended where it mentions an old one of `RENAMED` or `MOVED`.
     """
     if isinstance(error, SyntaxError):
         text = error.msg  # the rest of it says where
@@ -228,7 +229,9 @@ def short(file: str) -> str:
 
 
 def _is_users(file: str, module: str) -> bool:
-    """Whether a line of this file is a user's own."""
+    """Returns whether a file is the user's own code: below a registered folder, or, if installed,
+    of a registered package (by the name `module`).
+    """
     path = pathlib.Path(file).absolute()
     if file.startswith("<") or _PACKAGE in path.parents:
         return False
@@ -238,8 +241,8 @@ def _is_users(file: str, module: str) -> bool:
 
 
 def one_line(error: UserError | OSError) -> str:
-    """An error in one line; of what the system refused: which file, why, and what to do where the
-    reason says it.
+    """Returns an error as one line of text; for an OSError the reason, the files and, for a full
+    disk or a limit reached, what to do.
     """
     if isinstance(error, UserError):
         return str(error)

@@ -14,7 +14,8 @@ def add_number(
     help: str,
     **options: Any,
 ) -> None:
-    """Add a flag for a number from `least` to `most`: a whole one, if these are.
+    """Adds a command-line flag to `parser` for a number from `least` to `most`, whole if `least` is
+    an int; argparse refuses other values.
 
     Args:
       parser: the parser, or a group of it.
@@ -27,6 +28,9 @@ def add_number(
     bounds = f"{least:,} to {most:,}"
 
     def bounded(text: str) -> float:
+        """Parses the text of the flag as a number; raises ArgumentTypeError if it is none or out of
+        bounds.
+        """
         try:
             number: float = int(text) if whole else float(text)
         except ValueError:

@@ -23,8 +23,8 @@ _parts = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_parts", default=Ma
 
 @contextlib.contextmanager
 def whole(params: Any, shardings: Any, everywhere: Any) -> Iterator[Any]:
-    """Parameters as a model computes with them; without this XLA would move the rows of a batch to
-    the parts of the parameters, since it need not gather what is divided.
+    """A context that gives parameters gathered from all devices, and remembers until its end which
+    part each was gathered from.
 
     Args:
       params: in parts.
@@ -57,8 +57,9 @@ def _part_of(leaf: jax.Array) -> tuple[jax.Array, Gather]:
 
 
 def _gathering(everywhere: Any, sharding: Any) -> Gather:
-    """Makes an array whole, and its gradient lie as it does: summed first, since XLA would gather
-    rows to compute each part by itself.
+    """Returns a function that gathers a divided array on all devices, and in the backward pass sums
+    the gradient over all devices before it is divided by `sharding`. The sum comes first, since XLA
+    would gather rows to compute each part of the gradient by itself.
     """
     constrain = jax.lax.with_sharding_constraint
     gather = jax.custom_vjp(lambda part: constrain(part, everywhere))

@@ -49,6 +49,9 @@ class Progress:
         unit: str = "step",
         item: str = "tok",
     ) -> None:
+        """Stores the total and the step to start from, and how often (`every` steps) a plain line
+        is printed to `stream` (stderr by default) where no bar can be shown; prints nothing yet.
+        """
         self.total = total
         self.step = start
         self.every = max(1, every)
@@ -62,6 +65,7 @@ class Progress:
         self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Progress:
+        """Starts a live bar if the stream is a terminal that can show one."""
         self._bar = _live_bar(self.stream)
         if self._bar is not None:
             self._bar.start()
@@ -87,7 +91,9 @@ class Progress:
         tokens_per_second: float | None = None,
         step_seconds: float | None = None,
     ) -> None:
-        """Show that `step` steps are done; a figure not given keeps its last value."""
+        """Shows that `step` steps are done: moves the bar, or prints a line every `every` steps; a
+        figure not given keeps its last value, and the time per step is smoothed.
+        """
         self.step = step
         self._loss = self._loss if loss is None else loss
         self._tokens_per_second = (
@@ -112,7 +118,7 @@ class Progress:
         self.note(f"compiled {shape} in {seconds:.1f} s")
 
     def note(self, text: str) -> None:
-        """Print a line above the bar."""
+        """Prints a line of text above the bar, or to the stream where there is no bar."""
         text = visible(text)
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -124,8 +130,8 @@ class Progress:
         self.note(f"warning: {text}")
 
     def figures(self) -> str:
-        """The figures known so far, "loss 2.345  12.3 ms/step  4,560 tok/s  ETA 0:01:23  compile
-        3.1 s".
+        """Returns the figures known so far as text, "loss 2.345 12.3 ms/step 4,560 tok/s ETA
+        0:01:23 compile 3.1 s".
         """
         parts = []
         if self._loss is not None:
@@ -141,7 +147,7 @@ class Progress:
         return "  ".join(parts)
 
     def _print(self) -> None:
-        """Prints step and figures as a plain line."""
+        """Prints the step and the figures as one plain line on the stream."""
         self._printed = self.step
         print(
             f"{self.unit} {self.step}/{self.total}  {self.figures()}".rstrip(),
@@ -163,7 +169,8 @@ def table(
     stream: TextIO | None = None,
     numbers: Collection[int] | None = None,
 ) -> None:
-    """Print a table: by rich on a terminal, as aligned plain text elsewhere; floats with 4 digits.
+    """Prints a table on `stream` (stdout by default): by rich on a terminal, as aligned plain text
+    elsewhere; floats with 4 digits.
 
     Args:
       title: the line above it.
@@ -207,7 +214,9 @@ def table(
 
 
 def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) -> list[str]:
-    """Lines with every column as wide as its widest cell, two spaces between."""
+    """Returns the lines of a plain table: every column as wide as its widest cell, aligned to the
+    right where `right` says so, two spaces between.
+    """
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
     padded = [
@@ -250,7 +259,9 @@ def bare(stream: TextIO) -> TextIO:
 
 
 def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
-    """A bar of rich on a terminal that can move its cursor; None elsewhere."""
+    """Returns a progress bar of rich, not started, if the stream is a terminal that can move its
+    cursor; None elsewhere.
+    """
     if not _is_terminal(stream):
         return None
     import rich.console

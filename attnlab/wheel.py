@@ -15,7 +15,9 @@ class BuildWithFiles(build_py):
     """
 
     def run(self) -> None:
-        """The modules of the package, and these files."""
+        """Builds the modules of the package and copies the Python files of `configs` and
+        `experiments` to `attnlab/_shipped`; not in an editable install.
+        """
         super().run()
         if self.editable_mode:
             return

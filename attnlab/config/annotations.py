@@ -25,8 +25,8 @@ _ACCEPTED: Mapping[object, type | tuple[type, ...]] = {
 
 
 def hints(component: Callable[..., object]) -> dict[str, object]:
-    """The annotations of a component's parameters; those that only a type checker can resolve are
-    left out, and so go unchecked.
+    """Returns the annotations of a component's parameters by name, with text annotations evaluated;
+    those that only a type checker can resolve are left out, and so go unchecked.
     """
     with contextlib.suppress(Exception):  # an annotation may raise anything
         return typing.get_type_hints(component)
@@ -53,8 +53,8 @@ def hints(component: Callable[..., object]) -> dict[str, object]:
 
 
 def kinds(hint: object) -> set[object]:
-    """The classes an annotation allows: those of a union, of a Literal's values, the origin of a
-    generic.
+    """Returns the set of classes an annotation allows: those of each member of a union, of a
+    Literal's values, the origin of a generic.
     """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
@@ -80,7 +80,10 @@ def check_type(value: object, hint: object, where: str) -> None:
 
 
 def _fits(value: object, hint: object) -> bool:
-    """Whether a value fits an annotation, see `check_type`."""
+    """Returns whether a value fits an annotation by the rules of `check_type`: an int fits a float,
+    a bool no number; what is no int, float, bool, str, None, tuple, Literal or union is not
+    checked.
+    """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         args = typing.get_args(hint)
@@ -105,7 +108,9 @@ def _fits(value: object, hint: object) -> bool:
 
 
 def _type_names(hint: object) -> list[str]:
-    """The names of the types, or of the choices, that an annotation allows."""
+    """Returns the names of the types, or the choices of a Literal, that an annotation allows, as a
+    list for messages.
+    """
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [name for arg in typing.get_args(hint) for name in _type_names(arg)]
     if typing.get_origin(hint) is typing.Literal:

@@ -49,8 +49,8 @@ Kind = TypeVar("Kind", bound=Node)
 def validate(
     config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Node:
-    """The settings of a whole config, checked: nodes, components and their fields, types, choices,
-    ranges, and settings that depend on each other.
+    """Checks a whole config (keys, components, types, choices, ranges, lengths against the longest
+    sequence) and returns its settings as an object of the schema; raises `UserError`.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
@@ -82,7 +82,8 @@ def validate(
 
 
 def schema_of(config: Mapping[str, object]) -> type[Node]:
-    """The class that describes a config as a whole, by its task.
+    """Returns the `schema` of the task that a config names: the class that describes the whole
+    config; raises `UserError` without a valid one.
 
     Raises:
       UserError: it names no task, or one that is not known, or one whose `schema` is no such class.
@@ -105,7 +106,8 @@ def schema_of(config: Mapping[str, object]) -> type[Node]:
 
 
 def read_settings(kind: type[Kind], values: Mapping[str, object] | Node, where: str) -> Kind:
-    """The settings of a node, checked, with defaults for those that it leaves out.
+    """Completes the settings of one node with defaults, checks them, and returns them as an object
+    of `kind`; raises `UserError`.
 
     Args:
       kind: the class that describes the node.
@@ -130,8 +132,9 @@ def _settings(node: ConfigNode, kind: type[Kind]) -> Kind:
 
 
 def _check_node(node: ConfigNode) -> object:
-    """A node and all below, checked: every key known, of its type and in its range, nothing
-    missing. The settings of a class that describes a node; the node itself of any other.
+    """Checks a node and all below it (every key known, of its type and in its range, none missing;
+    else `UserError`) and returns its settings. The settings of a class that describes a node; the
+    node itself of any other.
     """
     for key, value in node.values.items():
         where = f"config.{node.full_name(key)}"
@@ -166,7 +169,7 @@ def _check_node(node: ConfigNode) -> object:
 
 
 def _check_known(node: ConfigNode, key: str, where: str) -> None:
-    """Raise `UserError` for a key that the node does not have, with the near names."""
+    """Raises `UserError` with the similar names for a key that the node does not have."""
     if node.settings:
         if key not in node.settings and not node.further:
             raise UserError(f"{where}: no such key; {nearest(key, node.settings)}")
@@ -181,7 +184,9 @@ def _check_known(node: ConfigNode, key: str, where: str) -> None:
 
 
 def _check_part(node: ConfigNode, key: str, value: object, where: str) -> None:
-    """Raise `UserError` for a value that is no component; None is allowed if it is the default."""
+    """Raises `UserError` unless `value`, at a key for components, is a component's node, or None
+    where None is the default.
+    """
     optional = fields(node.component).get(key, "") is None if node.component else False
     if not isinstance(value, ConfigDict) and not (value is None and optional):
         raise UserError(
@@ -191,7 +196,9 @@ def _check_part(node: ConfigNode, key: str, value: object, where: str) -> None:
 
 
 def _check_setting(setting: Setting, value: object, where: str) -> None:
-    """Raise `UserError` for a value that a described setting cannot have."""
+    """Raises `UserError` unless `value` fits the type and range of a described setting, and is a
+    group of settings exactly where one is described.
+    """
     if isinstance(value, ConfigDict) != is_node(setting.hint):
         names = ", ".join(setting.below)
         expected = f"a group of settings: {names}" if names else "a value, not a group of settings"
@@ -204,7 +211,7 @@ def _check_setting(setting: Setting, value: object, where: str) -> None:
 
 
 def _check_missing(node: ConfigNode) -> None:
-    """Raise `UserError` for a missing setting without a default."""
+    """Raises `UserError` where a node lacks a setting or a part that has no default."""
     for key, setting in node.settings.items():
         if key not in node.values:
             choices = f"; choose from: {_names(node, key)}" if key in node.tables else ""
@@ -235,8 +242,8 @@ def _names(node: ConfigNode, key: str) -> str:
 
 
 def _check_representable(value: object, where: str) -> None:
-    """Raise `UserError` for a number that the arrays of a run cannot hold, alone or in a tuple: an
-    int beyond 32 bits, no float32.
+    """Raises `UserError` for a number that the arrays of a run cannot represent, alone or in a
+    tuple: an int of magnitude 2^32 or more, or a float outside the range of float32.
     """
     if isinstance(value, (tuple, list)):
         for item in value:
@@ -256,8 +263,9 @@ def _check_representable(value: object, where: str) -> None:
 
 
 def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
-    """The ranges of a component's field, the narrowest first: what is named in `LIMITS` is within;
-    dropout rates are in [0, 1), seeds in [0, 2^32), and our own whole numbers small enough to build.
+    """Yields the ranges that a component's field must be in, chosen by its name, its default and
+    the node: an entry of `LIMITS`, rates in [0, 1), seeds in [0, 2^32), bounds on our own whole
+    numbers.
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """
@@ -291,8 +299,8 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
 
 
 def _lengths(node: ConfigNode) -> Iterator[tuple[ConfigNode, str, str]]:
-    """The fields by which components measure sequences (their `lengths`, field to relation), at a
-    node and below.
+    """Yields (node, field, relation) for each field that measures sequences and is not None (listed
+    in a component's `lengths`), at a node and below.
     """
     relations: Mapping[str, str] = getattr(node.component, "lengths", {})
     for field, relation in relations.items():

@@ -27,7 +27,8 @@ Choice = TypeVar("Choice")
 
 
 def read_config_file(path_and_argument: str) -> ConfigDict:
-    """Read the config of a file as it is, without defaults.
+    """Calls `get_config` of a config file and returns the config as a `ConfigDict`, without adding
+    defaults; raises `UserError`.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current
@@ -52,7 +53,8 @@ def read_config_file(path_and_argument: str) -> ConfigDict:
 
 
 def call_file(path_and_argument: str, function: str, kind: str) -> object:
-    """Call `function` of a Python file with the argument behind the colon.
+    """Runs a Python file and returns what its function named `function` returns, called with the
+    argument behind the colon; any error but Ctrl-C becomes a `UserError`.
 
     Args:
       path_and_argument: see `read_config_file`.
@@ -100,8 +102,8 @@ def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
 
 
 def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, object]:
-    """The layers as one dictionary: later values replace earlier ones, groups add to groups of the
-    same component.
+    """Returns the layers merged into one dictionary: later values replace earlier ones, and groups
+    of the same component are merged in turn.
     """
     merged: dict[str, object] = {}
     for layer in layers:
@@ -137,7 +139,8 @@ def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
 
 
 def find_file(path: str, kind: str) -> pathlib.Path:
-    """A config file or the like: as given, or among attnlab's own.
+    """Returns the path of a config file or the like: `path` as given, else below the files shipped
+    with attnlab; raises `UserError` if neither exists.
 
     Raises:
       UserError: there is none, with the near names.
@@ -164,8 +167,8 @@ def find_file(path: str, kind: str) -> pathlib.Path:
 
 
 def _line(error: BaseException, path: pathlib.Path) -> str:
-    """The line of the config file an exception came through, as ":12", with that of what it imports
-    behind it; "" where it came to none.
+    """Returns, for a message, the line of the file at `path` in which an exception arose, as ":12",
+    followed by the line of another file of the user if it arose there; "" if neither.
     """
     inner = users_line(error)
     if isinstance(error, SyntaxError) and error.filename == str(path):

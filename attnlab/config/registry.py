@@ -78,7 +78,8 @@ class Table(Generic[T]):
         return component
 
     def find(self, name: object) -> T:
-        """The object that `name` leads to; at a dotted path it may be of any other type, see `check`.
+        """Imports and returns the object that `name` leads to, an entry of the table or a dotted
+        path "module:attribute"; its type is not checked, see `check`.
 
         Raises:
           UserError: no such name (with near names), or nothing importable at the dotted path, with
@@ -103,8 +104,8 @@ class Table(Generic[T]):
             raise UserError(f"{self.kind} {name!r}: {_reason(error, module, attribute)}") from error
 
     def check(self, component: object, name: str, where: str) -> None:
-        """Check that the object of a dotted path can be one of these components; entries of the
-        table always can.
+        """Raises `UserError` unless the object of a dotted path can be a component of this table:
+        base class, declared attributes, parameters, no old names; entries of the table always can.
 
         Args:
           component: the result of `find`.
@@ -144,8 +145,8 @@ class Table(Generic[T]):
     def _check_parameters(
         self, component: Callable[..., object], where: str, described: str
     ) -> None:
-        """Raise `UserError` unless a component takes what code supplies, and has a default for all
-        else.
+        """Raises `UserError` unless a component accepts the parameters that code supplies and has a
+        default for all others.
         """
         try:
             parameters = fields(component)
@@ -180,7 +181,9 @@ class Table(Generic[T]):
             )
 
     def defaults(self, name: str) -> dict[str, object]:
-        """The configuration fields of `name` with their default values."""
+        """Returns the fields of the component `name` that have default values, as a dictionary from
+        field to default.
+        """
         return {
             field: value
             for field, value in fields(self.resolve(name)).items()
@@ -194,8 +197,8 @@ Parts: TypeAlias = Mapping[str, Components]
 
 
 def fields(component: Callable[..., object]) -> dict[str, object]:
-    """Parameters of a component and their defaults; `inspect.Parameter.empty` where the code must
-    supply one.
+    """Returns the parameters of a component that can be fields of a config, with their defaults;
+    `inspect.Parameter.empty` where code must supply the value.
     """
     return {
         parameter.name: inspect.Parameter.empty if parameter.name in _BY_CODE else parameter.default
@@ -206,7 +209,9 @@ def fields(component: Callable[..., object]) -> dict[str, object]:
 
 
 def import_object(path: str, kind: type[Built]) -> Built:
-    """The object at "module:attribute", which must be a `kind`."""
+    """Imports and returns the object at "module:attribute"; raises TypeError unless it is an
+    instance of `kind`.
+    """
     module, _, attribute = path.partition(":")
     component = getattr(importlib.import_module(module), attribute)
     if not isinstance(component, kind):
@@ -217,7 +222,8 @@ def import_object(path: str, kind: type[Built]) -> Built:
 def build(
     table: Table[Callable[..., Built]], spec: Mapping[str, object], where: str
 ) -> functools.partial[Built]:
-    """A factory for the component that `spec` names, its fields bound and its parts built.
+    """Returns a factory (a `functools.partial`) for the component that `spec` names, with its
+    fields checked and bound and its parts built in the same way; raises `UserError`.
 
     Args:
       table: where `spec["name"]` is looked up.
@@ -280,7 +286,9 @@ def _is_factory(part: Part, table: Table[Callable[..., Built]]) -> TypeGuard[Cal
 
 
 def location(component: object) -> str:
-    """The file and line of a class or function, " (file.py:12)"; "" if not known."""
+    """Returns the source file and line of a class, function or module as " (file.py:12)"; "" if
+    unknown.
+    """
     if callable(component) or isinstance(component, types.ModuleType):
         with contextlib.suppress(TypeError, OSError):
             file, (_, line) = inspect.getsourcefile(component), inspect.getsourcelines(component)
@@ -309,8 +317,8 @@ def holds(factory: object, cls: type) -> bool:
 
 
 def _reason(error: BaseException, module: str, attribute: str) -> str:
-    """The reason why an import failed: the module is not found, raises (in which line), or has no
-    such attribute.
+    """Returns a message on why importing an attribute of a module failed: the module is not found,
+    raises (with the line), or has no such attribute.
     """
     loaded = sys.modules.get(module)
     if (
@@ -336,7 +344,9 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
 
 
 def _description(value: object) -> str:
-    """A value described in words: "the class X", "of type int"."""
+    """Returns a phrase for messages on what a value is: "the class X", "the function f", "of type
+    int".
+    """
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, types.ModuleType):
@@ -355,8 +365,8 @@ def _file(path: str) -> str:
 
 
 def _check_declared(component: object, attribute: str, hint: object, begin: str) -> None:
-    """Raise `UserError` unless a component has the attribute, of the type that its base annotates
-    it with.
+    """Raises `UserError` unless a component has the attribute, of the type in `hint`, the
+    annotation of its base; `begin` starts the message.
     """
     allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
     expected = next(iter(allowed), None)

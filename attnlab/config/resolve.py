@@ -40,7 +40,8 @@ def load(path_and_argument: str, overrides: Sequence[str], schema: type[Kind]) -
 def load(
     path_and_argument: str, overrides: Sequence[str] = (), schema: type[Node] | None = None
 ) -> Node:
-    """The settings of a config file, with overrides.
+    """Reads a config file, completes it with defaults, applies overrides and returns the checked
+    settings; raises `UserError`.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch", see `files.read_config_file`.
@@ -74,7 +75,8 @@ def prepare(
     overrides: Sequence[str] = (),
     schema: type[Node] | None = None,
 ) -> Node:
-    """Complete a config with defaults, apply overrides and check it.
+    """Completes a copy of a config with defaults, applies overrides, checks it and returns the
+    settings; raises `UserError`.
 
     The task comes first, since it decides which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
@@ -106,8 +108,9 @@ def prepare(
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
-    """Settings in which those newer than a stored config have the values that it meant, see
-    `tree.OLDER`; those that `chosen` names ("a.b=value") stay.
+    """Returns settings in which each value that the stored config `tree` lacks, since it is older
+    than the setting, is what held then (`tree.OLDER`), except those that `chosen` names
+    ("a.b=value").
     """
     fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
     current, older = flat(config), flat(from_dict(tree))
@@ -128,7 +131,9 @@ def _split(text: str) -> tuple[list[str], str]:
 
 
 def _override(root: ConfigNode, overrides: Iterable[tuple[list[str], str]]) -> None:
-    """Apply overrides to the tree in place: replacements of components first, outermost first."""
+    """Applies overrides to the tree in place: replacements of components first, outermost first,
+    then plain values in the order given.
+    """
 
     def slot(keys: list[str]) -> list[str]:
         return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
@@ -155,7 +160,9 @@ def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
 
 
 def _replace(parent: ConfigNode, key: str, name: str) -> None:
-    """Put the component `name` with its own defaults at `key`, unless it stands there already."""
+    """Puts the component `name` with its own defaults at `key` (None for "None" where optional);
+    changes nothing if that component is there already.
+    """
     old = parent.values.get(key)
     if isinstance(old, ConfigDict) and old.get("name") == name:
         return
@@ -167,7 +174,9 @@ def _replace(parent: ConfigNode, key: str, name: str) -> None:
 
 
 def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
-    """Set one plain value, read by the type of the value it replaces."""
+    """Sets the value at the dotted path `keys` to `text`, parsed by the type of the value it
+    replaces; raises `UserError` for an unknown key or a group of settings.
+    """
     dotted = ".".join(keys)
     *path, key = keys
     parent = _walk(root, path)
@@ -181,8 +190,8 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
 
 
 def _near(root: ConfigNode, keys: list[str]) -> str:
-    """The full names similar to a misspelt one; else those that end alike; else the keys of the
-    last node that exists.
+    """Returns the hint of a message on an unknown key: up to three similar full names, else names
+    with a similar last part, else the keys of the deepest node on its path that exists.
     """
     below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
     names = list(dict.fromkeys([*flat(root.values), *below]))
@@ -204,7 +213,8 @@ def _near(root: ConfigNode, keys: list[str]) -> str:
 
 
 def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:
-    """The value that `text` means as a replacement of `old`.
+    """Parses `text` into a value of the type of `old`, which it replaces, or else of a type the
+    annotation allows; raises `UserError` if it is none of them.
 
     int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
     32)", its items of the type of the old ones); "None" where the old value is None or the
@@ -274,7 +284,7 @@ def _read_int(text: str, old: object) -> int:
 
 
 def _read_float(text: str, old: object) -> float:
-    """A finite number; `ValueError` for anything else."""
+    """Parses `text` as a finite float; raises `ValueError` for anything else."""
     value = _literal(text)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError
@@ -292,7 +302,9 @@ def _as_float(value: float) -> float:
 
 
 def _read_tuple(text: str, old: object) -> tuple[object, ...]:
-    """A tuple whose items have the type of the old ones; `ValueError` for anything else."""
+    """Parses `text` as a tuple whose items have the common type of the items of `old`, if they have
+    one; raises `ValueError` for anything else.
+    """
     kinds = {type(item) for item in old} if isinstance(old, tuple) else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     value = _literal(text)
@@ -322,7 +334,9 @@ _READERS: Mapping[type, Callable[[str, object], object]] = {
 
 
 def _type_name(kind: type, old: object) -> str:
-    """The name of a type in messages: "true or false", "tuple of int", "int"."""
+    """Returns the name of a type for messages: "true or false", "tuple of int" by the items of
+    `old`, "int".
+    """
     items = (
         {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
     )

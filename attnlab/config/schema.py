@@ -172,7 +172,9 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """The range or the choices as text; "" if only the type counts."""
+        """Returns the range or the choices of the setting as text; "" if only its type is
+        restricted.
+        """
         if self.choices:
             return "one of: " + ", ".join(
                 repr(choice) if choice == "" else str(choice) for choice in self.choices
@@ -200,7 +202,9 @@ def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
 
 
 def _described(kind: type[Node]) -> Mapping[str, Setting]:
-    """The settings of a class that describes a node, by name."""
+    """Returns the settings of a class that describes a node, as a dictionary from name to `Setting`
+    (default, type, help, range, choices).
+    """
     annotations = hints(kind)
     settings = {}
     for field in _settings(kind):
@@ -217,7 +221,9 @@ def _described(kind: type[Node]) -> Mapping[str, Setting]:
 
 
 def tables(kind: type[Node]) -> Parts:
-    """The settings of a node that hold components, with the table each comes from; imports them."""
+    """Returns, for each setting of a node that names a component, the table of such components,
+    imported where it is given by its path.
+    """
     table_of = {field.name: field.metadata.get("table") for field in _settings(kind)}
     return {
         name: import_object(table, Table) if isinstance(table, str) else table

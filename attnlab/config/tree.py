@@ -56,8 +56,8 @@ class ConfigNode:
         return f"{self.path}.{key}" if self.path else key
 
     def child(self, key: str) -> ConfigNode | None:
-        """The node at `key`, or None if there is none; raises `UserError` for a component
-        nobody knows.
+        """Returns the node at `key`, or None if its value is no group; raises `UserError` for an
+        unknown or unfit component.
         """
         values = self.values.get(key)
         if not isinstance(values, ConfigDict):
@@ -107,8 +107,8 @@ def copy_tree(config: ConfigDict) -> ConfigDict:
 
 
 def defaults(component: Callable[..., object]) -> dict[str, object]:
-    """The plain default values of a component's fields; those of default factories of a dataclass
-    too.
+    """Returns the default values of a component's fields by name, results of dataclass default
+    factories included; those that no config can hold are left out.
     """
     if is_node(component):
         settings = settings_of(component).items()
@@ -128,7 +128,7 @@ def defaults(component: Callable[..., object]) -> dict[str, object]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a config may hold a value: None, bool, int, float, str, and tuples, lists or
+    """Returns whether a config may hold a value: None, bool, int, float, str, and tuples, lists or
     string-keyed mappings of these.
     """
     if isinstance(value, (Mapping, ConfigDict)):
@@ -139,8 +139,8 @@ def is_plain(value: object) -> bool:
 
 
 def complete(node: ConfigNode) -> None:
-    """Complete a config in place: defaults, the nodes that every config of its kind has, {"name":
-    "name"} for "name".
+    """Completes a node and all below in place: missing defaults and groups, a component's name as
+    {"name": name}, ints of float settings as floats, lists as tuples.
     """
     for key, setting in node.settings.items():
         if is_node(setting.hint) and key not in node.values:
@@ -195,8 +195,9 @@ def adds_nothing(name: str, value: object) -> bool:
 
 
 def from_dict(tree: Mapping[str, object]) -> ConfigDict:
-    """The config stored as `tree` (of `to_dict`, through JSON if need be: lists become tuples
-    again), not yet locked; settings that are newer than it have the values that it meant (`OLDER`).
+    """Returns the stored `tree` (of `to_dict`, or that read from JSON) as an unlocked `ConfigDict`:
+    lists become tuples, and settings that it lacks since they are newer get the values that held
+    then (`OLDER`).
     """
     return ConfigDict(
         {
@@ -217,8 +218,8 @@ def to_dict(config: Mapping[str, object] | Node) -> dict[str, object]:
 
 
 def flat(config: Mapping[str, object] | Node) -> dict[str, object]:
-    """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
-    the tree.
+    """Returns every value of a config by its full dotted name, `{"system.attention.hidden": 256,
+    ...}`, in the order of the tree.
     """
     leaves: dict[str, object] = {}
     for key, value in to_dict(config).items():
@@ -243,7 +244,9 @@ def config_hash(config: Mapping[str, object] | Node, whole: bool = False) -> str
 
 
 def _hashed(tree: Mapping[str, object], node: str = "") -> dict[str, object]:
-    """A tree without the settings that add nothing."""
+    """Returns a copy of a tree of settings, to be hashed, without those whose value changes nothing
+    (`adds_nothing`).
+    """
     return {
         key: _hashed(value, str(value.get("name", key))) if isinstance(value, dict) else value
         for key, value in tree.items()

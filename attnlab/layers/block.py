@@ -53,6 +53,9 @@ class Residual(nn.Module):
     dropout: float
 
     def setup(self) -> None:
+        """Creates the norms that the placement uses, the learned scale of "rezero", from 0, and
+        dropout.
+        """
         if self.placement not in ("rezero", "parallel"):
             self.scale = self.norm(name="normalisation")
         if self.placement == "sandwich":
@@ -64,7 +67,10 @@ class Residual(nn.Module):
     def __call__(
         self, x: jax.Array, function: Function, valid: jax.Array | None = None
     ) -> jax.Array:
-        """x [B,T,d] to [B,T,d]; `valid` [B,T] for a norm that asks which tokens are real."""
+        """Computes x [B,T,d] -> [B,T,d]: `function` with norm, dropout and residual connection in
+        the order of `placement` (no connection for "none"); `valid` [B,T] for norms that need to
+        know which tokens are real.
+        """
         match self.placement:
             case "post":
                 return apply_norm(self.scale, x + self.drop(function(x)), valid)
@@ -106,6 +112,9 @@ class Block(nn.Module):
     dropout: float
 
     def setup(self) -> None:
+        """Creates the mixers, the feed-forward and a `Residual` around each that is not "none"; for
+        "parallel" also the one norm that all share.
+        """
         for name, factory in self.mixers:
             setattr(self, name, factory(width=self.width))
         self.feed_forward = self.feed_forward_factory()
@@ -122,7 +131,9 @@ class Block(nn.Module):
 
     @nn.nowrap
     def present_residuals(self) -> list[str]:
-        """The names of the residual connections around a function that is not "none"."""
+        """Returns the names of the residual connections around the mixers and the feed-forward,
+        without those around "none".
+        """
         factories: list[Any] = [factory for _, factory in self.mixers]
         factories.append(self.feed_forward_factory)
         return [
@@ -132,8 +143,9 @@ class Block(nn.Module):
         ]
 
     def __call__(self, x: jax.Array, *asks: Function, valid: jax.Array | None = None) -> jax.Array:
-        """x [B,T,d] to [B,T,d]; `asks`: one function of x [B,T,d] for every mixer, in order;
-        `valid` [B,T]: which tokens are real, for a norm that asks.
+        """Computes x [B,T,d] -> [B,T,d] by the mixers and the feed-forward, each in its residual
+        connection: one after another, or side by side for "parallel"; `asks` has one function of x
+        for every mixer; `valid` [B,T]: which tokens are real, for norms that need it.
         """
         every: Iterable[tuple[str, Function]] = zip(
             self.around(), (*asks, self.feed_forward), strict=True

@@ -48,7 +48,8 @@ def varies(part: Any) -> bool:
 
 
 def chosen(part: Any, layer: int) -> tuple[Any, str]:
-    """The factory of a layer, and where it stands below that of all layers (".one").
+    """Returns the part (factory) that a pattern chooses for a layer, and its dotted path below
+    `part` (".one"; "" where there is no pattern).
 
     Raises:
       UserError: a pattern that is empty, or names something else.

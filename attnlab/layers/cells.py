@@ -104,8 +104,9 @@ class Recurrent(nn.Module):
         start: Any = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, Any]:
-        """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the
-        outputs h [B,T,H] and the last state.
+        """Runs the cell over x [B,T,E] from state `start` (None: zeros); returns the outputs h
+        [B,T,H] and the last state; `valid` [B,T] (None: all real): other tokens leave the state as
+        it is.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """
@@ -116,6 +117,9 @@ class Recurrent(nn.Module):
         def step(
             cell: Any, state: Any, inputs: tuple[jax.Array, jax.Array]
         ) -> tuple[Any, jax.Array]:
+            """Returns the state after one token, unchanged in rows where it is padding, and its h
+            as output.
+            """
             given, real = inputs
             state = jax.tree.map(
                 lambda new, old: jnp.where(real[:, None], new, old), cell(state, given), state

@@ -43,7 +43,9 @@ class NormedDense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., n] to [..., features]."""
+        """Computes y = x W + b for x [..., n], y [..., features], W = g v / |v| with one learned
+        length g for each column.
+        """
         size = x.shape[-1]
         v = jnp.asarray(
             self.param(

@@ -19,7 +19,8 @@ WORTH_TURNING = 256  # rows of a product from which on a transposition of the ke
 
 
 def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """x [..., n] times kernel [n, m] with the leading axes flattened first.
+    """Computes x [..., n] times kernel [n, m], [..., m], with the leading axes flattened first,
+    unless the rows are divided over devices.
 
     The gradient of the kernel then contracts over one axis instead of several, which XLA's CPU
     backend does twice as fast; elsewhere it makes no difference. There it is faster still if the

@@ -56,7 +56,7 @@ class Patches(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [B,H,W,C] to [B,H/P,W/P,features].
+        """Computes a vector of each patch of P x P pixels: x [B,H,W,C] -> [B,H/P,W/P,features].
 
         Raises:
           UserError: a size below 1, or one that does not divide H and W.
@@ -79,7 +79,7 @@ class Patches(nn.Module):
 
 
 def convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
-    """x [B,H,W,C] with kernel [k,k,C,D], k odd, zeros around the image, at every `stride`-th pixel:
+    """Convolves x [B,H,W,C] with kernel [k,k,C,D], k odd, with zeros around the image and stride s:
     [B,ceil(H/s),ceil(W/s),D].
     """
     dtype, edge = jnp.result_type(x, kernel), (kernel.shape[0] // 2,) * 2
@@ -122,7 +122,7 @@ def tiled(x: jax.Array, size: int) -> jax.Array:
 
 
 def enlarged(x: jax.Array, height: int, width: int) -> jax.Array:
-    """Bilinear interpolation of [B,h,w,C] to [B,height,width,C], corners on corners: place i of n
+    """Interpolates x [B,h,w,C] bilinearly to [B,height,width,C], corners on corners: place i of n
     is read from i (m - 1) / (n - 1) of m. Sizes must not shrink.
     """
     for axis, size in ((1, height), (2, width)):

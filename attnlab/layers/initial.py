@@ -37,6 +37,7 @@ class Initial:
     forget: float = 1.0
 
     def __post_init__(self) -> None:
+        """Raises `UserError` if `uniform` or `normal` is negative or not finite."""
         for name, value in (("uniform", self.uniform), ("normal", self.normal)):
             if not 0.0 <= value < math.inf:
                 raise UserError(
@@ -94,11 +95,14 @@ class Embed(nn.Embed):
 
 
 def side_by_side(initializer: Initializer, blocks: int) -> Initializer:
-    """The initializer that draws so many blocks of columns one by one."""
+    """Returns an initializer that draws a matrix as `blocks` blocks of columns, each drawn by
+    `initializer` on its own.
+    """
 
     def draw(
         key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float
     ) -> jax.Array:
+        """Draws an array of this shape, its last axis in `blocks` parts with a key each."""
         if blocks == 1:
             return initializer(key, shape, dtype)
         block = (*shape[:-1], shape[-1] // blocks)
@@ -110,7 +114,7 @@ def side_by_side(initializer: Initializer, blocks: int) -> Initializer:
 
 
 def symmetric(bound: float) -> Initializer:
-    """The initializer that draws uniformly from [-bound, bound]."""
+    """Returns an initializer that draws uniformly from [-bound, bound]."""
 
     def draw(
         key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float

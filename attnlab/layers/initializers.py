@@ -69,7 +69,9 @@ class Initializer:
         return jax.random.normal(key, shape, dtype)
 
     def begun(self, params: Any, key: jax.Array, places: dict[tuple[str, ...], Where]) -> Any:
-        """First parameters: those of the layers, but for the matrices at `places`."""
+        """Returns `params` with the matrices at `places` drawn anew with the deviation of this
+        initializer; where that is None, and everywhere else, they stay as the layers drew them.
+        """
         flat = flax.traverse_util.flatten_dict(params)
         for path, where in places.items():
             deviation, leaf = self.deviation(where), flat[path]
@@ -126,7 +128,9 @@ class T5(Initializer):
             raise UserError(f"initial.factor={self.factor}: expected a number above 0")
 
     def deviation(self, at: Where) -> float:
-        """See `Initializer.deviation`."""
+        """Returns the standard deviation of a matrix: factor / sqrt(number of inputs), for
+        embeddings, tables of biases and queries as T5 has it. See `Initializer.deviation`.
+        """
         if at.path[-1] == "embedding":
             return self.factor
         if at.path[-1] == "table":

@@ -52,7 +52,9 @@ def gated(contribution: jax.Array, c: jax.Array) -> LSTMState:
 
 
 def _activated(contribution: jax.Array) -> jax.Array:
-    """The gates [B,4H]: sigmoid of the first three blocks of sums [B,4H], tanh of the last."""
+    """Computes the gates [B,4H] of an LSTM from their sums [B,4H]: sigmoid of the first three
+    blocks, tanh of the last.
+    """
     width = contribution.shape[-1] // GATES
     return jnp.concatenate(
         [jax.nn.sigmoid(contribution[:, : 3 * width]), jnp.tanh(contribution[:, 3 * width :])],
@@ -82,8 +84,9 @@ def recurrence(
     reverse: bool,
     dealt: bool = False,
 ) -> tuple[jax.Array, LSTMState]:
-    """Runs all steps of the LSTM: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state
-    to the outputs h [T,B,H] and the last state. `dealt`: the rows B lie on several devices, see
+    """Runs all steps of an LSTM with recurrent matrix `past` U [H,4H] over contributions [T,B,4H]
+    of the inputs, from state `start`; returns the outputs h [T,B,H] and the last state; where
+    `valid` [T,B] is false the state stays. `dealt`: the rows B lie on several devices, see
     `gathering.rows_are_dealt`.
 
     Automatic differentiation of a loop would add to the gradient of U at every step: a product with
@@ -111,7 +114,9 @@ def _recurrence_forward(
     reverse: bool,
     dealt: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
-    """As `recurrence`, and what its gradient needs: gates and states of all steps."""
+    """Computes the results of `recurrence` and the residuals of its backward pass: gates and states
+    of all steps.
+    """
 
     def step(
         state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]
@@ -128,13 +133,16 @@ def _recurrence_forward(
 def _recurrence_backward(
     reverse: bool, dealt: bool, residuals: Any, slopes: tuple[jax.Array, LSTMState]
 ) -> tuple[jax.Array, jax.Array, None, LSTMState]:
-    """The gradients of U, of all contributions and of the first state, from those of the outputs
-    and the last state.
+    """Computes the gradients of U, of all contributions and of the first state (the backward pass
+    of `recurrence`), from those of the outputs and of the last state.
     """
     past, valid, start, states, gates = residuals
     before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
 
     def step(later: LSTMState, inputs: tuple[jax.Array, ...]) -> tuple[LSTMState, jax.Array]:
+        """Returns the gradient of the state before one step, from that after it, and the gradient
+        of the sums of its gates [B,4H].
+        """
         of_output, gates, c, old, real = inputs
         i, f, o, g = jnp.split(gates, GATES, axis=-1)
         here = LSTMState(later.c, later.h + of_output)
@@ -205,7 +213,9 @@ class GateInputs(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [...,E] to the contribution [...,4H]."""
+        """Computes the contribution x W + b [...,4H] of x [...,E] to the gates; the initial b of
+        the forget gate is raised by `initial.forget`.
+        """
 
         def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             values = self.initial.bias()(key, shape, float)
@@ -251,8 +261,9 @@ class LSTMLayer(Recurrent):
         start: LSTMState | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, LSTMState]:
-        """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the
-        outputs h [B,T,H] and the last state.
+        """Runs the LSTM over x [B,T,E] from state `start` (None: zeros); returns the outputs h
+        [B,T,H] and the last state; `valid` [B,T] (None: all real): other tokens leave the state as
+        it is.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """

@@ -69,7 +69,9 @@ class LayerNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """See `Norm.__call__`."""
+        """Computes (x - mean) / sqrt(variance + eps) over the last axis of x [..., d], times g and
+        plus b if these exist. See `Norm.__call__`.
+        """
         wide, result = widened(x), x.dtype
         centred = wide - wide.mean(axis=-1, keepdims=True)
         factor = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + self.epsilon)
@@ -98,7 +100,9 @@ class RMSNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """See `Norm.__call__`."""
+        """Computes x / sqrt(mean(x^2) + eps) over the last axis of x [..., d], times the learned
+        scale if there is one. See `Norm.__call__`.
+        """
         wide = widened(x)
         y = wide * jax.lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + self.epsilon)
         if not self.use_scale:
@@ -125,7 +129,9 @@ class ScaleNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """See `Norm.__call__`."""
+        """Computes g x / max(|x|, eps) over the last axis of x [..., d], g one learned number. See
+        `Norm.__call__`.
+        """
         wide, root = widened(x), x.shape[-1] ** 0.5
         scale = self.param("scale", nn.initializers.constant(root), (), float)
         squared = jnp.square(wide).sum(axis=-1, keepdims=True)
@@ -145,7 +151,9 @@ class DynamicTanh(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """See `Norm.__call__`."""
+        """Computes g * tanh(a x) + b for x [..., d], with learned a (one number), g and b [d]. See
+        `Norm.__call__`.
+        """
         slope = self.param("slope", nn.initializers.constant(self.start), (), float)
         scale = self.param("scale", nn.initializers.ones, (x.shape[-1],), float)
         bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],), float)
@@ -180,7 +188,8 @@ class BatchNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """x [..., d], and which tokens are real, [...] bool, to [..., d].
+        """Normalises x [..., d] over the real tokens (`valid` [...] bool) of the batch in training,
+        where statistics are collected, else by the running mean and variance; then scale and bias.
 
         Raises:
           UserError: it is not told which are, or is trained by a loss that does not keep statistics.
@@ -213,7 +222,9 @@ class BatchNorm(Norm):
         return ((widened(x) - mean) * factor * scale + bias).astype(result)
 
     def _of_batch(self, x: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """m and v of x [..., d] at the tokens that are real; they are left aside for the step."""
+        """Computes the mean and the variance [d] of x [..., d] over the real tokens of the batch,
+        and sows them for the update of the running averages.
+        """
 
         def total(numbers: jax.Array) -> jax.Array:
             masked = jnp.where(valid, numbers, 0.0)
@@ -236,7 +247,9 @@ def apply_norm(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
 
 
 def _over_devices(x: jax.Array) -> jax.Array:
-    """The sum over the devices that share a batch, where each runs a program of its own."""
+    """Returns x summed over the devices that share a batch, if each runs a program of its own
+    (`pmap`); else x.
+    """
     try:
         total: jax.Array = jax.lax.psum(x, DEVICES)
     except NameError:  # there is no such axis

@@ -67,6 +67,7 @@ class ContextGRUCell(nn.Module):
     width: int
 
     def setup(self) -> None:
+        """Creates the recurrent matrix [H,3H], orthogonal at the start in each block of H columns."""
         self.past = self.param(
             "past",
             side_by_side(nn.initializers.orthogonal(), GATES),
@@ -76,8 +77,8 @@ class ContextGRUCell(nn.Module):
     def __call__(
         self, state: jax.Array, contribution: jax.Array, context: jax.Array | float = 0.0
     ) -> jax.Array:
-        """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next
-        state [B,H].
+        """Computes the next state [B,H] of the GRU from the state [B,H] and the contributions
+        [B,3H] of the input and of the context; the reset gate scales the context too.
         """
         of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
         past_gates, past_candidate = jnp.split(
@@ -112,8 +113,8 @@ class GRULayer(nn.Module):
         self.cell = self.unit(self.width)
 
     def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:
-        """x [B,T,E] and valid [B,T] to the states [B,T,H]; initial state zero; `reverse` reads from
-        right to left.
+        """Runs the GRU over x [B,T,E] from a state of zeros and returns the states [B,T,H]; where
+        `valid` [B,T] is false the state stays; `reverse` reads from right to left.
         """
 
         def step(

@@ -54,6 +54,9 @@ class SentenceReader(nn.Module):
     directions: Literal[1, 2] = 2
 
     def setup(self) -> None:
+        """Creates embeddings, dropout and a recurrent layer, bidirectional or (`directions` 1) one
+        of twice the width.
+        """
         normal = nn.initializers.normal(self.embedding**-0.5)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=normal)
         self.lstm: Any = (
@@ -64,7 +67,9 @@ class SentenceReader(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
-        """Texts [B,S] each to their `Read`; they are read together in one loop."""
+        """Embeds texts, each ids [B,S], and runs the recurrent layer over all of them in one batch;
+        returns a `Read` (states, valid, last state) of each.
+        """
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
         more = [((0, 0), (0, longest - each.shape[1])) for each in texts]
         pad = functools.partial(jnp.pad, constant_values=self.padding)

@@ -42,8 +42,9 @@ class ShortConvolution(nn.Module):
     def __call__(
         self, x: jax.Array, before: jax.Array | None = None, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """x [B,T,n] to y [B,T,n] and the last k - 1 real inputs [B,k-1,n], which the next call takes
-        as `before`; None for the beginning. `valid` [B,T] bool: which tokens are real; None for all.
+        """Computes a causal convolution of each channel of x [B,T,n]: y [B,T,n], and the last k - 1
+        real inputs [B,k-1,n], which the next call takes as `before`; None for the beginning.
+        `valid` [B,T] bool: which tokens are real; None for all.
 
         Raises:
           UserError: a kernel below 1.
@@ -71,7 +72,7 @@ class ShortConvolution(nn.Module):
 
 
 def _uniform(bound: float) -> nn.initializers.Initializer:
-    """The initializer that draws uniformly from [-bound, bound]."""
+    """Returns an initializer that draws uniformly from [-bound, bound]."""
 
     def draw(
         key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float

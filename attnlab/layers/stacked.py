@@ -81,6 +81,9 @@ class LSTMStack(nn.Module):
     directions: Literal[1, 2] = 1
 
     def setup(self) -> None:
+        """Creates the layers, bidirectional ones of half the width for `directions` 2, and dropout;
+        raises `UserError` for an odd width then, ValueError for `residual` 1.
+        """
         if self.residual == 1:
             raise ValueError(
                 "the lowest layer's input is not added to its output: residual starts at 2"
@@ -104,8 +107,9 @@ class LSTMStack(nn.Module):
         start: States | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, States]:
-        """x [B,T,E], valid [B,T] (None: all real) and the first states (zeros unless given) to the
-        outputs [B,T,H] and the last states.
+        """Runs all layers over x [B,T,E] from the states `start` (None: zeros, the only choice with
+        two directions); returns the outputs [B,T,H] and the last state of each layer; `valid` [B,T]
+        (None: all real).
         """
         last = []
         for number, layer in enumerate(self.layer):
@@ -126,8 +130,8 @@ class LSTMStack(nn.Module):
         return self.layer[0].of_input(self.drop(x))
 
     def advance(self, states: States, contribution: jax.Array) -> tuple[jax.Array, States]:
-        """One step inside a loop: the states and the sum of contributions to the lowest gates
-        [B,4H] to the output [B,H] and the next states.
+        """Computes one step of all layers: from their states and the summed contributions [B,4H] to
+        the gates of the lowest layer, the output [B,H] and the next states.
         """
         updated = [self.layer[0].cell(states[0], contribution)]
         x = updated[0].h
@@ -147,7 +151,7 @@ def side_by_side(forward: Any, backward: Any) -> Any:
 
 
 def halves(width: int) -> None:
-    """Raise `UserError` if two directions cannot share the width."""
+    """Raises `UserError` if the width is odd, so that two directions cannot share it."""
     if width % 2:
         raise UserError(
             f"system.width={width}: two directions share it; take {width - 1} or {width + 1}, or"

@@ -17,7 +17,8 @@ from attnlab.layers.history import after
 def token_before(
     x: jax.Array, last: jax.Array, valid: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """The real token before each token, [B,T,n], and the last real one, [B,1,n].
+    """Returns for each token the real token before it, [B,T,n] (`last` where the piece has none),
+    and the last real token, [B,1,n], for the next piece.
 
     Args:
       x: the piece, [B,T,n].

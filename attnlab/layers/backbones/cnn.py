@@ -40,7 +40,10 @@ class CNN(Convolutional):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `Backbone.__call__`."""
+        """Computes feature maps [B,h,w,C] of images [B,H,W,C']: in each stage convolutions with
+        norm and ReLU, a gate if the stage has one, and pooling that halves both sides. See
+        `Backbone.__call__`.
+        """
         self._check()
         self.check_size(images, "cnn", 2 ** len(self.widths))
         x = images
@@ -56,7 +59,9 @@ class CNN(Convolutional):
 
     @nn.nowrap
     def _check(self) -> None:
-        """Raise `UserError` for sizes that make no network."""
+        """Raises `UserError` for invalid fields: widths or layers below 1, no stage, or a kernel
+        that is not odd.
+        """
         if not self.widths or min(self.widths) < 1:
             raise UserError(f"cnn: widths={self.widths}: expected channels of at least 1 a stage")
         if self.layers < 1:

@@ -90,7 +90,7 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def gate_of(self, stage: int, stages: int) -> Callable[..., Gate] | None:
-        """Makes the gate of a stage; None if it has none.
+        """Returns the factory of the gate of a stage; None if the stage has none.
 
         Raises:
           UserError: `gated` names a stage that is not there.
@@ -105,7 +105,7 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def check_size(self, images: jax.Array, name: str, least: int) -> None:
-        """`UserError` unless images [B,H,W,C] have at least so many rows and columns of pixels."""
+        """Raises `UserError` if images [B,H,W,C] have fewer than `least` rows or columns of pixels."""
         if min(images.shape[1:3]) < least:
             height, width = images.shape[1:3]
             raise UserError(

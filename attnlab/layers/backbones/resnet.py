@@ -79,7 +79,9 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """See above; `valid` [B] as in `Backbone.__call__`."""
+        """Computes x [B,H,W,C] -> [B,H/s,W/s,f'] by the branch of convolutions, the gate and the
+        shortcut; `valid` [B] as in `Backbone.__call__`.
+        """
         y = start = x
         for number, (features, kernel, stride) in enumerate(self.layers):
             if self.pre and not (self.activated and number == 0):
@@ -103,7 +105,9 @@ class Block(nn.Module):
 
     @nn.nowrap
     def _short(self, x: jax.Array, start: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """What is added to the branch; `start` is what its first convolution reads."""
+        """Computes the shortcut that is added to the branch: x itself, x strided and padded with
+        zeros, or a 1x1 projection of `start`, the input of the branch's first convolution.
+        """
         features, stride = self.layers[-1][0], math.prod(layer[2] for layer in self.layers)
         same = features == x.shape[-1] and stride == 1
         if same and self.shortcut != "project_all":
@@ -141,7 +145,7 @@ class ResNet(Convolutional):
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """The blocks of each stage.
+        """Returns the number of blocks of each stage for the depth, stem and kind of block.
 
         Raises:
           UserError: no such depth.
@@ -169,7 +173,9 @@ class ResNet(Convolutional):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `Backbone.__call__`."""
+        """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by the stem and all residual blocks,
+        with a last norm if norms come before convolutions. See `Backbone.__call__`.
+        """
         if self.width < 1:
             raise UserError(f"resnet: width={self.width}: expected at least 1")
         large, stages = self.stem == "imagenet", self.stages

@@ -41,7 +41,9 @@ class Spatial(Factor):
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """See `Factor.factor`."""
+        """Computes the gate g [B,H,W,1] of x [B,H,W,C] for each place: sigmoid of the norm of a
+        convolution over the mean and the maximum of the channels. See `Factor.factor`.
+        """
         size, wide = odd(self, self.kernel), widened(x)
         pooled = jnp.stack([wide.mean(axis=-1), wide.max(axis=-1)], axis=-1).astype(x.dtype)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (size, size, 2, 1))

@@ -44,7 +44,9 @@ class EfficientChannel(Factor):
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """See `Factor.factor`."""
+        """Computes the gate g [B,1,1,C] of x [B,H,W,C]: sigmoid of a one-dimensional convolution
+        over the channels' means. See `Factor.factor`.
+        """
         channels = x.shape[-1]
         size = self.size(channels)
         weights = self.param("kernel", nn.initializers.normal(size**-0.5), (size,))

@@ -83,7 +83,9 @@ class Factor(Gate):
         raise NotImplementedError
 
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `Gate.__call__`."""
+        """Computes x * g(x) for x [B,H,W,C], and sows g into the collection of gates if that is
+        collected; raises `UserError` for an x of another shape. See `Gate.__call__`.
+        """
         checked(self, x)
         g = self.factor(x, valid)
         if not self.is_initializing() and self.is_mutable_collection(COLLECTION):
@@ -92,9 +94,9 @@ class Factor(Gate):
 
 
 def handed_out(collected: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """The collection "gates" of a pass: g by the path of its gate, float32, [B,H,W,C] with 1 in
-    place of the axes that g does not depend on. If a gate was used several times, the later ones
-    are called "<path>_1" and so on.
+    """Returns the collection "gates" of a pass as a flat dictionary: g by the path of its gate,
+    float32, [B,H,W,C] with 1 in place of the axes that g does not depend on. If a gate was used
+    several times, the later ones are called "<path>_1" and so on.
     """
     return {
         "/".join(path[:-1]) + (f"_{number}" if number else ""): g
@@ -104,7 +106,7 @@ def handed_out(collected: Mapping[str, Any]) -> dict[str, jax.Array]:
 
 
 def checked(gate: Gate, x: jax.Array) -> None:
-    """Raise `UserError` unless x is [B,H,W,C] with at least one place and one channel."""
+    """Raises `UserError` unless x is [B,H,W,C] with H, W and C of at least 1."""
     if x.ndim != 4 or 0 in x.shape[1:]:
         raise UserError(
             f"gate {type(gate).__name__}: got an array {list(x.shape)}; a gate takes feature maps"
@@ -120,7 +122,7 @@ def reduced(gate: Gate, channels: int, reduction: int) -> int:
 
 
 def odd(gate: Gate, kernel: int) -> int:
-    """The kernel; `UserError` unless it has a place in its middle."""
+    """Returns the kernel size; raises `UserError` unless it is odd and at least 1."""
     if kernel < 1 or kernel % 2 == 0:
         raise UserError(
             f"gate {type(gate).__name__}: kernel={kernel}: expected an odd number of at least 1"

@@ -115,7 +115,9 @@ class ResidualAttention(Factor):
 
     @nn.nowrap
     def sizes(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Height and width of h_0 to h_D."""
+        """Returns height and width of the maps h_0 to h_D, each half of the one before, rounded up;
+        raises `UserError` if the depth is too large for the map.
+        """
         sizes = [(height, width)]
         while len(sizes) <= self.depth or (not self.depth and self._goes_on(sizes)):
             if max(sizes[-1]) == 1:
@@ -132,7 +134,9 @@ class ResidualAttention(Factor):
 
     @nn.nowrap
     def hidden(self, channels: int) -> int:
-        """C / q for C channels."""
+        """Returns the inner width C / q for C channels; raises `UserError` for a bottleneck q above
+        C or fields below 1.
+        """
         if self.units < 1 or not 1 <= self.bottleneck <= channels:
             raise UserError(
                 f"gate ResidualAttention: units={self.units} and bottleneck={self.bottleneck}:"
@@ -142,7 +146,10 @@ class ResidualAttention(Factor):
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """See `Factor.factor`."""
+        """Computes g = a + M [B,H,W,C] of x [B,H,W,C], M the mask made by residual units on maps
+        that are halved D times and enlarged again, with connections between equal sizes. See
+        `Factor.factor`.
+        """
         sizes, channels, maps = self.sizes(*x.shape[1:3]), x.shape[-1], [x]
         last, hidden = len(sizes) - 1, self.hidden(channels)
 
@@ -166,7 +173,9 @@ class ResidualAttention(Factor):
         return self.identity + self._mask(widened(u))
 
     def _mask(self, logits: jax.Array) -> jax.Array:
-        """The mask M [B,H,W,C] made of the last logits."""
+        """Computes the mask M [B,H,W,C] of logits by `activation`: x / |x| over channels for
+        "channel", else their sigmoid, standardised over places first for "spatial".
+        """
         if self.activation == "channel":
             squared = jnp.square(logits).sum(axis=-1, keepdims=True)
             return logits / jnp.sqrt(jnp.maximum(squared, SMALL))

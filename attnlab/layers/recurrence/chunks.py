@@ -70,8 +70,8 @@ class Chunks:
     correction: Correction | None = None
 
     def outputs(self, state: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """O [B,H,n*C,E] and the state after the last chunk, from the state [B,H,D,E] before the
-        first.
+        """Computes the outputs o [B,H,n*C,E] of all chunks and the state after the last one, from
+        the state [B,H,D,E] before the first.
         """
         count = self.asked.shape[2]
         if count == 1:
@@ -89,7 +89,9 @@ class Chunks:
 
 
 def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, Part]]:
-    """The state after one chunk, the state before it, and N."""
+    """Computes the state after one chunk from that before it; returns it, and beside it the state
+    before and the correction N (None if there is none).
+    """
     after = state if chunk.decay is None else chunk.decay * state
     after = after if chunk.added is None else after + chunk.added
     if chunk.correction is None:
@@ -105,7 +107,9 @@ def _of_chunk(chunks: Chunks, number: int) -> Chunks:
 
 
 def _solved(chunks: Chunks) -> Chunks:
-    """What the scan needs: M is multiplied with A and R for all chunks at once."""
+    """Returns what the scan over chunks needs of them (decay, additions, correction), with M
+    multiplied into A and R for all chunks at once.
+    """
     of = chunks.correction
     if of is not None:
         local, erased = of.solve @ of.local, of.solve @ of.erased
@@ -114,7 +118,9 @@ def _solved(chunks: Chunks) -> Chunks:
 
 
 def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> Chunks:
-    """The chunks of `recur`, from arrays [B,H,n,C,...]; g [B or 1,H,n,C,1 or D]."""
+    """Returns the chunked form (`Chunks`) of `recur`, from its inputs cut into n chunks of C
+    tokens, [B,H,n,C,...]; g [B or 1,H,n,C,1 or D].
+    """
     b = None if g is None else jnp.cumsum(g, axis=-2)
     seen, to_end = pairs(q, w, b), _to_end(w, b)
     if r is None:
@@ -127,8 +133,9 @@ def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> 
 def dplr_chunks(
     q: jax.Array, k: jax.Array, v: jax.Array, g: Part, a: jax.Array, b: jax.Array
 ) -> Chunks:
-    """The chunks of `recur_dplr`, likewise. N_t = a_t^T S_{t-1} sees the state before the gate of
-    step t: with c the running sum of g, (I - A_ab) N = (A * e^{c - g}) S + A_ak V.
+    """Returns the chunked form (`Chunks`) of `recur_dplr`, from its inputs cut into chunks
+    [B,H,n,C,...]. N_t = a_t^T S_{t-1} sees the state before the gate of step t: with c the running
+    sum of g, (I - A_ab) N = (A * e^{c - g}) S + A_ak V.
     """
     c = None if g is None else jnp.cumsum(g, axis=-2)
     before = None if c is None or g is None else c - g

@@ -88,7 +88,8 @@ def descend(
     valid: jax.Array | None = None,
     chunk: int = 0,
 ) -> tuple[jax.Array, Learner]:
-    """Outputs o_t of all tokens, and the state after the last one.
+    """Runs gradient descent over mini-batches of tokens, with the weights of an inner network as
+    state; returns the outputs o [B,H,T,D] and the state after the last token.
 
     Args:
       given: the tokens of a piece.
@@ -138,7 +139,9 @@ def together(length: int, count: int, chunk: int, beginning: bool) -> int:
 def _learnt(
     state: Learner, piece: _Piece, norm: Norm, shares: jax.Array, summed: bool
 ) -> tuple[Learner, jax.Array]:
-    """The state after a piece, and o [B,H,C,D]; `summed`: whether S and s may be other than 0."""
+    """Computes the outputs o [B,H,C,D] of a piece and the state after it, updated where the piece
+    ends a mini-batch; `summed`: whether S and s before it may be other than 0.
+    """
     share, x, sums = shares[piece.place][:, None, :, None], piece.given.q, []
     taught = _taught(state.weights, norm, piece.given)
     for number, (inputs, slopes) in enumerate(taught):
@@ -160,7 +163,9 @@ def _learnt(
 
 
 def _taught(weights: Layers, norm: Norm, of: Examples) -> list[tuple[jax.Array, jax.Array]]:
-    """x_{l-1}(k_j) [B,H,C,m] and eta_j g_j [B,H,C,n] of every layer, at `weights`."""
+    """Computes for every layer of the inner network, at `weights`, its inputs x_{l-1}(k_j)
+    [B,H,C,m] and the gradients eta_j g_j [B,H,C,n] of the loss by its outputs.
+    """
     x, inputs, backs = of.k, [], []
     for number, layer in enumerate(weights, start=1):
         inputs.append(x)
@@ -185,8 +190,8 @@ def _gelu(x: jax.Array) -> jax.Array:
 def _cut(
     given: Examples, read: jax.Array | None, valid: jax.Array | None, size: int, count: int
 ) -> tuple[_Piece, jax.Array | None]:
-    """Pieces [n,...] of C tokens, which mini-batches do not cut; and the slot of each token, [B,T],
-    None where it is its number.
+    """Cuts tokens into pieces [n,...] of `size` tokens that lie within one mini-batch of `count`;
+    returns them, and the slot of each token, [B,T] (None where it is the token's index).
     """
     length = given.q.shape[2]
     if read is None and valid is None:

@@ -101,7 +101,9 @@ def chosen(length: int, erases: bool) -> int:
 def _run(
     step: Any, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
 ) -> tuple[jax.Array, jax.Array]:
-    """The outputs and the last state in one of the forms."""
+    """Computes the outputs [B,H,T,E] and the last state of a recurrence, token by token (`step`) or
+    in chunks (`chunked`) of size `chunk` (0: chosen by the length).
+    """
     length, columns = inputs[0].shape[2], inputs[2].shape[-1]
     kind = inner_dtype(*(x for x in inputs if x is not None))
     inputs = jax.tree.map(lambda x: x.astype(kind), inputs)
@@ -126,8 +128,9 @@ def _run(
 def _in_groups(
     chunked: Callable[..., Chunks], size: int, groups: int, inputs: Any, state: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """In chunks of `size`: all at once for one group, else group after group, each computed again
-    in the backward pass, so that only states are kept of it.
+    """Computes the outputs and the last state of a recurrence in chunks of `size`: all at once for
+    one group, else group after group, each recomputed in the backward pass, so that only its first
+    state is stored.
     """
     length = inputs[0].shape[2]
     count = -(-length // size)

@@ -38,7 +38,8 @@ def pairs(
     strict: bool = False,
     precision: Any = None,
 ) -> jax.Array:
-    """The matrix A [..., C,C] of products between the tokens of a chunk, see the top of this file.
+    """Computes the lower triangular matrix A [..., C,C] of products x_i . y_j between the tokens of
+    a chunk, with the decays of the gates between them, see the top of this file.
 
     Args:
       x, y: [..., C,D].
@@ -70,7 +71,9 @@ def _decays(c: jax.Array, b: jax.Array, mask: np.ndarray) -> jax.Array:
 def _by_halves(
     x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, strict: bool, precision: Any
 ) -> jax.Array:
-    """`pairs` with a gate for each channel; chunks are filled up to a power of two."""
+    """Computes `pairs` with a gate for each channel by halving chunks, which are padded to a power
+    of two: products of matrices below the diagonal blocks, `_direct` in them.
+    """
     length = x.shape[-2]
     size = 1 << (length - 1).bit_length()
     x, y = (_filled(array, size, "constant") for array in (x, y))
@@ -93,7 +96,9 @@ def _by_halves(
 
 
 def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, *, strict: bool) -> jax.Array:
-    """Diagonal by diagonal: sums over D, with no array [..., C,C,D]."""
+    """Computes `pairs` [..., C,C] with a gate for each channel, diagonal by diagonal: sums over D,
+    with no array [..., C,C,D].
+    """
     size, total = x.shape[-2], jnp.zeros(())
     for back in range(1 if strict else 0, size):
         later, first = slice(back, None), slice(0, size - back)

@@ -15,8 +15,8 @@ Step = Callable[[jax.Array, Any], tuple[jax.Array, jax.Array]]
 
 
 def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """One token of `recur`: the state [B,H,D,E] and q, w, u, g, r of the token to the next state
-    and o [B,H,E]. g [B,H,1 or D] and r may be None.
+    """Computes one token of `recur`: from the state [B,H,D,E] and q, w, u, g, r of the token the
+    next state and o [B,H,E]. g [B,H,1 or D] and r may be None.
     """
     q, w, u, g, r = now
     state = _decayed(state, g)
@@ -26,7 +26,9 @@ def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """One token of `recur_dplr`, likewise, from q, k, v, g, a, b."""
+    """Computes one token of `recur_dplr`: from the state [B,H,D,E] and q, k, v, g, a, b of the
+    token the next state and o [B,H,E].
+    """
     q, k, v, g, a, b = now
     reading = _of_state(a, state)
     state = _decayed(state, g) + b[..., None] * reading[..., None, :]
@@ -35,8 +37,8 @@ def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def scanned(step: Step, inputs: Any, state: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """o [B,H,T,E] and the last state of a step, over inputs [B,H,T,...] (or None); one token needs
-    no loop.
+    """Runs `step` over the tokens of `inputs`, each [B,H,T,...] or None, from `state`; returns o
+    [B,H,T,E] and the last state; one token needs no loop.
     """
     length = jax.tree.leaves(inputs)[0].shape[2]
     if length == 1:

@@ -20,7 +20,7 @@ EXACT = jax.lax.Precision.HIGHEST  # the inverse would amplify the errors of sho
 
 @jax.custom_jvp
 def inverse(lower: jax.Array) -> jax.Array:
-    """(I + L)^-1 of a strictly lower triangular L [..., C,C]."""
+    """Computes (I + L)^-1 of a strictly lower triangular L [..., C,C], by blocks of doubling size."""
     length = lower.shape[-1]
     size = 1 << (length - 1).bit_length()
     more = size - length
@@ -56,7 +56,9 @@ def _diagonal(x: jax.Array, size: int) -> jax.Array:
 
 
 def _substituted(lower: jax.Array) -> jax.Array:
-    """(I + L)^-1, row by row: M_i = e_i - sum_{j<i} L_ij M_j. All blocks at once, on the last axis."""
+    """Computes (I + L)^-1 of strictly lower triangular L [..., C,C], row by row: M_i = e_i -
+    sum_{j<i} L_ij M_j. All blocks at once, on the last axis.
+    """
     size = lower.shape[-1]
     blocks = jnp.moveaxis(lower.reshape(-1, size, size), 0, -1)
     rows = [jnp.zeros_like(blocks[0]).at[0].set(1.0)]
