@@ -53,7 +53,9 @@ class Ensemble(Seq2Seq):
     def step(
         self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Any, ...]]:
-        """See `Seq2Seq.step`."""
+        """Feeds tokens [B] to every member; returns the logits [B,V] of their mean probabilities
+        and the members' next states. See `Seq2Seq.step`.
+        """
         steps = [
             member.step(member_state, member_memory, tokens)
             for member, member_state, member_memory in zip(self.members, state, memory, strict=True)
@@ -76,7 +78,9 @@ class Ensemble(Seq2Seq):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """See `Seq2Seq.alignment`; the mean over the members."""
+        """Returns the mean over the members of their alignments [B,Tq,S], each from its own maps.
+        See `Seq2Seq.alignment`.
+        """
         split: dict[str, dict[str, AttentionMap]] = {name: {} for name in cls.kinds}
         for at, heads in maps.items():
             name, _, path = at.partition("/")
@@ -95,7 +99,9 @@ def averaged(logits: Sequence[jax.Array]) -> jax.Array:
 
 
 def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
-    """The systems as one, of a class that knows theirs; it attends if all of them do."""
+    """Returns one system that averages the probabilities of `members`, of a class that stores
+    theirs; its needs are theirs if all of them attend, else none.
+    """
     kinds = {f"members_{number}": type(member) for number, member in enumerate(members)}
     needs = {name: need for name, kind in kinds.items() for need in kind.needs.values()}
     if not all(kind.needs for kind in kinds.values()):

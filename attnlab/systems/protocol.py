@@ -131,8 +131,8 @@ class System(nn.Module, kw_only=True):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Every attention map of a pass, by the path of the module: the collection "maps" in one
-        layout.
+        """Returns every attention map of a pass by the path of its module, [B,H,Tq,Tk], made from
+        the collection "maps"; maps inside another mechanism are left out.
 
         A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk]
         again. If a mechanism was used several times, the later maps are called "<path>_1" and so
@@ -207,8 +207,8 @@ class Writer(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """The weights [B,Tq,S] of the S places of the source in the last layer that attends to
-        them, averaged over heads.
+        """Returns the attention weights [B,Tq,S] to the S positions of the source, of the last
+        layer that attends to it, averaged over heads.
         """
         # layer 10 after layer 9
         in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]

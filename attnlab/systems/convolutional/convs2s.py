@@ -106,6 +106,9 @@ class DecoderLayer(nn.Module):
     dropout: float
 
     def setup(self) -> None:
+        """Creates the convolution and, if the layer attends, the mechanism and the projections of
+        its query and its context.
+        """
         self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)
         if self.attention_factory is not None:
             self.asks = NormedDense(self.embedding)
@@ -132,8 +135,9 @@ class DecoderLayer(nn.Module):
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """h and g from position `first` on, the source's memory with sqrt(m) [B], the window
-        [B,k-1,d] and the looks so far to h, the next window and the looks with these.
+        """Computes one decoder layer on h [B,T,d] from position `first` on: convolution, attention
+        to the source if the layer attends, residual sums; returns the next h, the convolution's
+        last inputs and the looks with these.
         """
         u, window = self.convolution.causal(h, before)
         if attended is None:
@@ -178,6 +182,9 @@ class ConvS2S(Seq2Seq):
     card = Card(2017, "Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017")
 
     def setup(self) -> None:
+        """Creates embeddings, positions, the layers of both sides and the output layer; raises
+        `UserError` for an even kernel or positions that act inside attention.
+        """
         if self.kernel % 2 == 0:
             raise UserError(
                 f"system.kernel={self.kernel} has no middle; take {self.kernel - 1} or"
@@ -216,7 +223,10 @@ class ConvS2S(Seq2Seq):
         return {"all": layers, "last": layers[-1:], "first": layers[:1], "none": []}[self.attend]
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S] by convolutions; returns the memory of every decoder layer's
+        attention (keys: the states, values: states plus embeddings) and sqrt(m), m the length of
+        each source. See `Seq2Seq.encode`.
+        """
         valid = self.real(source)
         e = self.drop(
             self.places_source.embed(self.embed_source(source), jnp.arange(source.shape[1]))
@@ -234,7 +244,9 @@ class ConvS2S(Seq2Seq):
         return self._continue(self.start(memory, target_in.shape[1]), memory, target_in)[0]
 
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
+        """Returns the decoding state before the first token: empty windows of all convolutions and
+        no looks yet; raises `UserError` if the positions end before `length`. See `Seq2Seq.start`.
+        """
         rows, dtype = len(memory.scale), memory.scale.dtype
         self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))
         windows = [nothing_before(rows, self.width, self.kernel, dtype) for _ in self.decoder]
@@ -253,7 +265,9 @@ class ConvS2S(Seq2Seq):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """See `Seq2Seq.alignment`: the average over all layers and heads."""
+        """Returns the attention weights to the source [B,Tq,S] averaged over all layers and heads;
+        raises `UserError` if no layer attends. See `Seq2Seq.alignment`.
+        """
         of_source = [
             heads.weights.mean(axis=1)
             for heads in maps.values()
@@ -266,7 +280,9 @@ class ConvS2S(Seq2Seq):
     def _continue(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
-        """Tokens [B,T] behind those fed so far to logits [B,T,V] and the state after them."""
+        """Computes the logits [B,T,V] of tokens [B,T] that follow those fed so far, and the state
+        after them.
+        """
         positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows, looks = self.into_decoder(g), [], []

@@ -114,7 +114,9 @@ class AttentionLanguageModel(LanguageModel):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`; `UserError` where the own output would be merged twice, or never."""
+        """Returns the class's needs of its slots; raises `UserError` where, for this mechanism and
+        `merge`, the current output would be merged twice or never. See `System.asks`.
+        """
         mechanism = kind(made(MECHANISMS, chosen.get("attention", "single")))
         merge = chosen.get("merge", cls.merge)
         if mechanism.capabilities.own and merge == "tanh":
@@ -130,6 +132,9 @@ class AttentionLanguageModel(LanguageModel):
         return cls.needs
 
     def setup(self) -> None:
+        """Creates the embedding, the LSTM layers, the attention, the merging projections (for merge
+        "tanh") and the output layer.
+        """
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack(
@@ -164,8 +169,8 @@ class AttentionLanguageModel(LanguageModel):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`: the words that were read [B,H,T,T]; what lies before them, the slot of
-        zeros too, is left out.
+        """Returns the attention maps cut to the words that were read, [B,H,T,T]; earlier words and
+        the slot of zeros are left out. See `System.maps`.
         """
         maps = super().maps(collected)
         return {
@@ -178,8 +183,9 @@ class AttentionLanguageModel(LanguageModel):
         return jnp.zeros((rows, self.window, self.state)), jnp.zeros((rows, self.window), bool)
 
     def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
-        """The contexts of outputs [B,T,H] from slots [B,L+T,H], of which the last T are the outputs
-        themselves. While maps are collected, this is one block.
+        """Computes the contexts of outputs [B,T,H], each attending to the `window` slots before it
+        among slots [B,L+T,H], the last T of which are the outputs; in blocks where that takes fewer
+        scores. While maps are collected, this is one block.
 
         Query t has position L + t - 1, since it must not see its own output.
         """
@@ -201,7 +207,7 @@ class AttentionLanguageModel(LanguageModel):
         return contexts.reshape(len(outputs), length + more, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        """Tokens [B,T] to logits [B,T,V], and the state after them."""
+        """Computes the logits [B,T,V] of tokens [B,T] and the state after them."""
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)

@@ -67,6 +67,9 @@ class AttentionPooling(Classifier):
         return "hops", "target_in" if name.endswith("_1") else "source"
 
     def setup(self) -> None:
+        """Creates the reader, the attention, its learned query and the hidden layer with the
+        classes.
+        """
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.look = self.attention(width=2 * self.width, name="attention")

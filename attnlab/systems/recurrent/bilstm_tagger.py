@@ -49,6 +49,9 @@ class BiLSTMTagger(TokenClassifier):
     card = Card(2015, "Huang et al., Bidirectional LSTM-CRF Models for Sequence Tagging, 2015")
 
     def setup(self) -> None:
+        """Creates the reader, the further recurrent layers and the output layer; raises `UserError`
+        for less than one layer.
+        """
         if self.layers < 1:
             raise UserError(f"system.layers={self.layers}: expected at least 1")
         layer = made(CELLS, self.cell)
@@ -71,7 +74,9 @@ class BiLSTMTagger(TokenClassifier):
         trees: jax.Array | None = None,
         at: jax.Array | None = None,
     ) -> jax.Array:
-        """See `TokenClassifier.__call__`."""
+        """Computes the outputs [B,T,O] of tokens [B,T], or those of the tokens `at` [B,P] alone,
+        [B,P,O]; types, segments and trees are ignored. See `TokenClassifier.__call__`.
+        """
         (read,) = self.reader([tokens])
         states = read.states
         for layer in self.above:

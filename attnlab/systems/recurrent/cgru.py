@@ -76,6 +76,9 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
     )
 
     def setup(self) -> None:
+        """Creates embeddings, the bidirectional GRU, the attention, the two GRU cells of the
+        decoder and the layers before the output.
+        """
         initial = Initial(normal=self.normal)
         table = self.add_word_layers(
             initial, initial.embedding(self.embedding), self.embedding, self.dropout
@@ -95,7 +98,9 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
         self.out_context = dense(self.readout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`; the mean over no words is zero."""
+        """Encodes source ids [B,S]: the attention's memory of the annotations, and the decoder's
+        first state, made of their mean (zero without words). See `Seq2Seq.encode`.
+        """
         valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
         summed = jnp.where(valid[..., None], annotations, 0.0).sum(axis=1)

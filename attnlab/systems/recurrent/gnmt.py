@@ -92,6 +92,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
     )
 
     def setup(self) -> None:
+        """Creates embeddings, the layers of both sides and the attention; raises `UserError` if
+        `first` is "encoder" with unequal numbers of layers or one direction.
+        """
         if self.first == "encoder" and self.encoder_layers != self.decoder_layers:
             raise UserError(
                 "system.first='encoder' hands states from layer to layer, but"
@@ -126,7 +129,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         ]
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S]: the attention's memory of the top layer's outputs, and the
+        decoder's first states, the encoder's last ones or zeros. See `Seq2Seq.encode`.
+        """
         valid = self.real(source)
         words, ends = self.both_ways(self.drop(self.embed_source(source)), valid)
         annotations, last = self.reader(words, valid)
@@ -141,7 +146,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         return self.lowest.of_input(words)
 
     def start(self, memory: Encoded, length: int) -> tuple[Decoding, States]:
-        """See `Seq2Seq.start`: the lowest layer, which attends, and the states of those above it."""
+        """Returns the decoding state before the first token: that of the lowest layer, with a
+        context of zeros, and the states of the layers above it. See `Seq2Seq.start`.
+        """
         lowest, *above = memory.first
         wide = self.width if self.encoder_layers > 1 else 2 * self.width
         return self.begun(memory, lowest, jnp.zeros((len(lowest.h), wide), lowest.h.dtype)), tuple(
@@ -151,8 +158,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """See `RecurrentWriter.transition`, of the lowest layer and the attention; the output is the
-        input of the layers above.
+        """Computes one step of the lowest layer and of the attention; returns the next state, and h
+        of the layer with the context a as inputs of the layers above. See
+        `RecurrentWriter.transition`.
         """
         if self.query == "previous":
             a, looks = self.look(state.state.h, memory, state)
@@ -164,7 +172,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         return Decoding(state.fed + 1, following, a, looks), (following.h, a)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; only the lowest layer and the attention run step by step."""
+        """Computes the logits [B,T,V] of given targets: the lowest layer and the attention step by
+        step, the layers above over all steps at once. See `Seq2Seq.decode`.
+        """
         first, _ = self.start(memory, target_in.shape[1])
         words = self.inputs(self.embedded(target_in))
         x, contexts = self.all_steps(first, words, memory)
@@ -178,7 +188,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
     def step(
         self, state: tuple[Decoding, States], memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Decoding, States]]:
-        """See `Seq2Seq.step`."""
+        """Feeds tokens [B] through all layers; returns the logits [B,V] of the next tokens and the
+        next state. See `Seq2Seq.step`.
+        """
         before, states = state
         lowest, (x, a) = self.transition(before, self.inputs(self.embedded(tokens)), memory)
         above = []

@@ -68,6 +68,9 @@ class LSTMLanguageModel(LanguageModel):
     card = Card(2014, "Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014")
 
     def setup(self) -> None:
+        """Creates the embedding, the LSTM layers and the output layer, whose matrix is the
+        embedding for share "output"; raises `UserError` if the widths then differ.
+        """
         if self.share == "output" and self.embedding != self.width:
             sizes = f"embedding={self.embedding} and width={self.width}"
             raise UserError(
@@ -94,7 +97,9 @@ class LSTMLanguageModel(LanguageModel):
         return no_states(rows, self.width, self.layers, made(CELLS, self.cell))
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
-        """See `LanguageModel.read`."""
+        """Computes the logits [B,T,V] of tokens [B,T] from `state`, and the state of all layers
+        after them. See `LanguageModel.read`.
+        """
         outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
         outputs = self.drop(outputs)
         return (

@@ -56,8 +56,8 @@ CARD = Card(
 
 
 def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
-    """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what
-    was read before are left out.
+    """Returns the maps with those of intra-attention cut to the steps that were read, [B,H,T,T];
+    slot 0 and what was read before are left out.
 
     Of a single step nothing is left but itself, which no step sees; its slot is not there yet where
     spare slots are left out.
@@ -128,8 +128,9 @@ class LSTMNLanguageModel(LanguageModel):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`; `UserError` for distances from the slot of zeros, which stands nowhere
-        in a text that is read in pieces.
+        """Returns the needs of the intra-attention; raises `UserError` for positions that measure
+        distances together with a slot of zeros, which has no position in the text. See
+        `System.asks`.
         """
         origin, look = chosen.get("origin", cls.origin), chosen["attention"]
         scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
@@ -144,6 +145,7 @@ class LSTMNLanguageModel(LanguageModel):
         return {"attention": intra(chosen.get("span", cls.span), origin, TAPE)}
 
     def setup(self) -> None:
+        """Creates the embedding, the LSTMN layers, the output layer and dropout."""
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = [
@@ -163,8 +165,9 @@ class LSTMNLanguageModel(LanguageModel):
     def read(
         self, state: tuple[Past, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Past, ...]]:
-        """See `LanguageModel.read`; many words are read in pieces of `span`, since every step
-        carries a tape as long as its piece.
+        """Computes the logits [B,T,V] of tokens [B,T] from `state`, and the state after them; long
+        texts are read in pieces of `span`, since each step carries arrays as long as its piece. See
+        `LanguageModel.read`.
 
         While maps are collected, the text is read in one pass.
         """
@@ -195,7 +198,8 @@ class LSTMNLanguageModel(LanguageModel):
     def _read(
         self, state: tuple[Past, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Past, ...]]:
-        """A piece [B,T] to what the output layer sees [B,T,H], and the state after it.
+        """Runs all layers over a piece, tokens [B,T]; returns the top layer's hidden states
+        [B,T,H], the input of the output layer, and the state after it.
 
         The memory of the earlier slots is computed again, since it may depend on their positions.
         """
@@ -233,7 +237,9 @@ class Verdict(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [B,d] to logits [B,C]."""
+        """Computes logits [B,C] of x [B,d] by two hidden layers with ReLU, dropout and a linear
+        layer.
+        """
         for name in ("lower", "upper"):
             x = jax.nn.relu(Dense(self.width, kernel_init=self.initial.kernel(), name=name)(x))
         return Dense(self.classes, kernel_init=self.initial.kernel(), name="out")(
@@ -303,6 +309,7 @@ class LSTMNClassifier(Classifier):
         return {"attention": intra(chosen.get("span", cls.span), chosen.get("origin", cls.origin))}
 
     def setup(self) -> None:
+        """Creates the embedding, the LSTMN layers, the classifier's hidden layers and dropout."""
         initial = Initial(uniform=self.uniform)
         initializer = (
             initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)

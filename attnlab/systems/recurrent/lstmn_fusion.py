@@ -53,8 +53,8 @@ NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, valu
 
 
 def asked(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-    """What both systems ask of their mechanisms: only deep fusion takes other values than it
-    looks at.
+    """Returns the needs of both systems' slots for these fields: of the intra-attention by span and
+    origin, of the inter-attention with separate values for deep fusion only.
     """
     span, origin, fusion = (
         chosen.get(field, getattr(system, field)) for field in ("span", "origin", "fusion")
@@ -96,6 +96,9 @@ class TwoReaders(nn.Module):
     initial: Initial
 
     def setup(self) -> None:
+        """Creates an LSTMN layer for each sequence, the second with attention to the first inside
+        (deep fusion) or behind it, with a merging layer (shallow fusion).
+        """
         origin: Origin = "none" if self.origin == "none" else "zeros"
         shared = (self.attention, self.width, self.span, origin, self.question, self.initial)
         self.encoder = LSTMNLayer(*shared)
@@ -107,7 +110,9 @@ class TwoReaders(nn.Module):
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
-        """Reads the source [B,S,E]: its states, and the mechanism's memory of them."""
+        """Reads the embedded source y [B,S,E]; returns its states, which are real, the
+        inter-attention's memory of them and the last state.
+        """
         slots, reader = self.encoder(y, valid)
         attended = (
             self.decoder.remember(slots)
@@ -124,7 +129,9 @@ class TwoReaders(nn.Module):
         return self._seen(slots.hidden, source, 0)[0]
 
     def start(self, source: Encoded, length: int) -> Reader:
-        """The state of the second layer before the first of `length` steps."""
+        """Returns the state of the second layer before the first of `length` steps, begun from the
+        encoded source.
+        """
         rows, dtype, first = len(source.states), source.states.dtype, self._first(source)
         reader = self.decoder.begin(rows, length, dtype, first=first, other=source.attended)
         if self.fusion == "deep":
@@ -132,7 +139,9 @@ class TwoReaders(nn.Module):
         return dataclasses.replace(reader, looks=self.search.initial_history(source.attended))
 
     def step(self, source: Encoded, reader: Reader, x: jax.Array) -> tuple[jax.Array, Reader]:
-        """One step with x [B,E]: z [B,H]."""
+        """Computes one step of the second layer on x [B,E]; returns its output z [B,H], fused with
+        the source, and the next state.
+        """
         following = self.decoder.step(
             reader, x, self.decoder.contributions(x), jnp.ones(len(x), bool), source.attended
         )
@@ -145,8 +154,8 @@ class TwoReaders(nn.Module):
     def _seen(
         self, states: jax.Array, source: Encoded, fed: jax.Array | int, looks: Any = None
     ) -> tuple[jax.Array, Any]:
-        """z [B,t,H] of the target's states, the first of them after `fed` others and `looks`; and
-        what these looks leave.
+        """Computes z [B,t,H] of the target's states after `fed` earlier ones: the states themselves
+        for deep fusion, else merged with their contexts from the source; and the looks with these.
         """
         if self.fusion == "deep":
             return states, looks
@@ -233,6 +242,7 @@ class LSTMNPairClassifier(Fused, Classifier):
     card = CARD
 
     def setup(self) -> None:
+        """Creates the embedding, the two LSTMN readers, the classifier's hidden layers and dropout."""
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(
             self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding)
@@ -242,7 +252,9 @@ class LSTMNPairClassifier(Fused, Classifier):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """See `Classifier.__call__`."""
+        """Computes the logits [B,C] of pairs of texts from the mean states of both; raises
+        `UserError` without a second text. See `Classifier.__call__`.
+        """
         if target is None:
             raise UserError(
                 f"lstmn_pair: {self.fusion} fusion wants two texts, here is one; choose"

@@ -76,8 +76,8 @@ class Luong(StackedSides, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`; `UserError` for windows that go on with the target over a source that
-        is read from its last word.
+        """Returns the class's needs of its slots; raises `UserError` for windows that move forward
+        with the target (`local_m`) over a source that is read backwards. See `System.asks`.
         """
         windows = holds(chosen.get("attention"), LocalM)
         if (
@@ -93,6 +93,9 @@ class Luong(StackedSides, kw_only=True):
         return cls.needs
 
     def setup(self) -> None:
+        """Creates both LSTM stacks, the attention, the layer of the attentional vector and, for
+        input feeding, its projection to the gates.
+        """
         super().setup()
         initial = Initial(uniform=self.uniform, forget=self.forget)
         self.search = self.attention(width=self.width, name="attention")
@@ -104,7 +107,9 @@ class Luong(StackedSides, kw_only=True):
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S], backwards for order "reversed": the attention's memory of the
+        outputs and the last states of all layers. See `Seq2Seq.encode`.
+        """
         valid = self.real(source)
         annotations, last = self.reader(
             self.embed_source(source), valid, reverse=self.order == "reversed"
@@ -121,8 +126,8 @@ class Luong(StackedSides, kw_only=True):
         return self.writer.contribute(words)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; without input feeding no step waits for the attention of the
-        step before.
+        """Computes the logits [B,T,V] of given targets: step by step with input feeding, else all
+        steps of the LSTMs first, then all attention at once. See `Seq2Seq.decode`.
         """
         if self.feeding == "input":
             return super().decode(memory, target_in)

@@ -68,6 +68,9 @@ class NgramRNN(LanguageModel):
     )
 
     def setup(self) -> None:
+        """Creates the embedding, the LSTM layers of N - 1 parts, the merging layer and the output
+        layer; raises `UserError` for an order N below 2.
+        """
         if self.order < 2:
             raise UserError(
                 f"ngram_rnn: order={self.order}, must be at least 2: N words are the one predicted"
@@ -88,7 +91,9 @@ class NgramRNN(LanguageModel):
         return Past(no_states(rows, (self.order - 1) * self.width, self.layers), none)
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        """See `LanguageModel.read`."""
+        """Computes the logits [B,T,V] of tokens [B,T] from part i of the output of i - 1 steps
+        before, i = 1..N-1, and the state after them. See `LanguageModel.read`.
+        """
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)

@@ -144,6 +144,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         return {"attention": dataclasses.replace(cls.needs["attention"], values=values)}
 
     def setup(self) -> None:
+        """Creates embeddings, the bidirectional encoder, the attention, the decoder's cell and the
+        gate; raises `UserError` unless both sides have one vocabulary.
+        """
         if self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} and {self.target_vocabulary} words"
             raise UserError(
@@ -165,7 +168,10 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         self.read_out = dense(self.readout)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S]: the ids, the annotations [B,S,2H], the attention's memory of
+        them (None if coverage is part of the keys) and the decoder's first state. See
+        `Seq2Seq.encode`.
+        """
         table = self.embed_target if self.share == "embeddings" else self.embed_source
         annotations, ends = self.reader(self.drop(table(source)), self.real(source))  # [B,S,2H]
         last = jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *ends)
@@ -188,8 +194,8 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         return Decoding(jnp.zeros((), jnp.int32), (memory.first, uncovered), nothing, looks)
 
     def _attended(self, memory: Encoded, covered: jax.Array) -> Any:
-        """The attention's memory of the annotations, with what is covered [B,S] beside them if the
-        keys have it.
+        """Returns the attention's memory of the annotations; unless `coverage` is "none" it is made
+        anew, with the coverage so far [B,S] beside each annotation in the keys.
         """
         if self.coverage == "none":
             return memory.attended
@@ -200,7 +206,10 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, Step]:
-        """See `RecurrentWriter.transition`; `word` [B,E] is what y_{t-1} gives to x_t."""
+        """Computes one step of LSTM, attention and coverage (its loss is recorded for coverage
+        "keys"); returns the next state and the `Step` (x, s, context, weights). See
+        `RecurrentWriter.transition`; `word` [B,E] is what y_{t-1} gives to x_t.
+        """
         before, covered = state.state
         x = word + self.of_context(state.context)
         following = self.cell(before, self.of_input(x))
@@ -220,7 +229,10 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         )
 
     def generate(self, words: jax.Array, steps: Step, memory: Encoded) -> jax.Array:
-        """See `RecurrentWriter.generate`: log P [B,T,V] float32."""
+        """Computes log P [B,T,V] float32 of the next words: the mixture of generating from the
+        vocabulary and copying source words by their attention weights. See
+        `RecurrentWriter.generate`.
+        """
         scores = self.out(
             self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1)))
         )
@@ -233,8 +245,8 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
 
 
 def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
-    """log (g softmax(scores) + (1 - g) copied) [...,V], g = sigmoid(gate), of scores and
-    probabilities [...,V] and a gate [...,1].
+    """Computes log (g softmax(scores) + (1 - g) copied) [...,V], g = sigmoid(gate), from scores and
+    copying probabilities [...,V] and a gate [...,1].
 
     Where `copied` is 0 the slope in it is also (1 - g) / P, which weights that choose one word
     need; it is held below e^80.

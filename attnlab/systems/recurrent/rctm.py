@@ -58,6 +58,10 @@ class SentenceModel(nn.Module):
     widest: int
 
     def setup(self) -> None:
+        """Creates the windows of 2 to `widest` columns, and as many for the last, joining
+        convolution.
+        """
+
         def window(kind: str, size: int) -> jax.Array:
             return self.param(
                 f"{kind}_{size}", nn.initializers.normal(2 * STEEP * size**-0.5), (size, self.width)
@@ -67,7 +71,9 @@ class SentenceModel(nn.Module):
         self.tops = [window("top", size) for size in range(2, self.widest + 1)]
 
     def __call__(self, columns: jax.Array, valid: jax.Array) -> jax.Array:
-        """columns [B,S,q] and valid [B,S] to [B,q]."""
+        """Computes a vector [B,q] of each sentence, columns [B,S,q] with `valid` [B,S], by
+        convolutions until one column is left; zero for a sentence without words.
+        """
         left = valid.sum(axis=1)
         most = columns.shape[1]
         for window in self.windows:
@@ -92,8 +98,9 @@ class SentenceModel(nn.Module):
 def narrowed(
     columns: jax.Array, left: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One convolution of the rows `active` [B]: columns [B,S,q], of which the first `left` [B]
-    count, and how many there are then.
+    """Applies one convolution (sigmoid of the sum over `window`) in the rows `active` [B] of
+    columns [B,S,q]; returns the columns and how many of them, from the first, now count in each
+    row.
     """
     size, length = len(window), columns.shape[1]
     if size > length:
@@ -131,6 +138,9 @@ class RCTM(RecurrentWriter, Seq2Seq):
     card = Card(2013, "Kalchbrenner, Blunsom, Recurrent Continuous Translation Models, EMNLP 2013")
 
     def setup(self) -> None:
+        """Creates embeddings, the sentence model, the recurrent matrix of the decoder and the
+        output layer.
+        """
         small, steep = nn.initializers.normal(0.25), nn.initializers.orthogonal(STEEP)
         table = self.add_word_layers(Initial(), small, self.width, self.dropout)
         self.embed_source = table(self.source_vocabulary)
@@ -146,7 +156,9 @@ class RCTM(RecurrentWriter, Seq2Seq):
         )
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """See `Seq2Seq.decode`; only h R is computed step by step."""
+        """Computes the logits [B,T,V] of given targets; only the product of state and recurrent
+        matrix, h R, is computed step by step. See `Seq2Seq.decode`.
+        """
         given = (
             self.of_word(self.drop(self.embed_target(target_in))) + memory.bias[:, None]
         )  # [B,T,q]

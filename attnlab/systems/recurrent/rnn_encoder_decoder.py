@@ -76,6 +76,9 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
     )
 
     def setup(self) -> None:
+        """Creates embeddings, the encoder's GRU, the layers of the fixed vector, the decoder's cell
+        and the maxout layers before the output.
+        """
         initial = Initial(normal=self.normal)
         table = self.add_word_layers(
             initial, initial.embedding(self.embedding), self.embedding, self.dropout
@@ -95,7 +98,10 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
         self.out_context = dense(2 * self.maxout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S] to a fixed vector c made of the last state; returns the
+        decoder's first state and the contributions of c to the gates and to the output of every
+        step. See `Seq2Seq.encode`.
+        """
         last = self.reader(self.drop(self.embed_source(source)), self.real(source))[
             :, -1
         ]  # the state is copied through padding

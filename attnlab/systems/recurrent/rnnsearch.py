@@ -86,6 +86,9 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
     )
 
     def setup(self) -> None:
+        """Creates embeddings, the encoder (bidirectional, or one layer of twice the width), the
+        attention, the decoder's cell and the maxout layers before the output.
+        """
         initial = Initial(normal=self.normal)
         table = self.add_word_layers(
             initial, initial.embedding(self.embedding), self.embedding, self.dropout
@@ -111,7 +114,9 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
         self.out_context = dense(2 * self.maxout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
+        """Encodes source ids [B,S]: the attention's memory of the annotations, and the decoder's
+        first state, made of the last state of the backward direction. See `Seq2Seq.encode`.
+        """
         valid = self.real(source)
         annotations, end = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
         end = end[1] if self.directions == 2 else end  # where the backward direction ends
@@ -128,8 +133,9 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """See `RecurrentWriter.transition`, in the order of `readout`; `word` [B,3G], of a GRU, is
-        y_{i-1} W, and the output the state that the output layer sees and c_i.
+        """Computes one step of attention and cell in the order that `readout` says; returns the
+        next state, and the state that the output layer reads with the context c_i. See
+        `RecurrentWriter.transition`; `word` [B,3G], of a GRU, is y_{i-1} W.
         """
         s = state.state
         if (

@@ -53,7 +53,7 @@ class RowWise(nn.Module):
 
     @nn.compact
     def __call__(self, matrix: jax.Array) -> jax.Array:
-        """M [B,r,d] to [B,r,k]."""
+        """Multiplies each row of M [B,r,d] with its own learned matrix [d,k]: [B,r,k]."""
         initializer = nn.initializers.variance_scaling(
             1.0, "fan_avg", "uniform", batch_axis=(0,)
         )  # Glorot's, for each row
@@ -105,6 +105,9 @@ class SelfAttentive(Classifier):
         return self.attention(width=1, parent=None).side_by_side()
 
     def setup(self) -> None:
+        """Creates the reader, the attention with r hops, the row-wise layers for pairs and the
+        hidden layer with the classes.
+        """
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.look = self.attention(width=self.hops * 2 * self.width, name="attention")
@@ -113,7 +116,9 @@ class SelfAttentive(Classifier):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """See `Classifier.__call__`."""
+        """Computes the logits [B,C] of texts from their sentence matrices; of pairs from the
+        product of both matrices, each through a row-wise layer. See `Classifier.__call__`.
+        """
         read = self.reader([source] if target is None else [source, target])
         rows, *second = [self._matrix(each) for each in read]
         if second:
@@ -121,7 +126,9 @@ class SelfAttentive(Classifier):
         return self.verdict(rows.reshape(len(source), -1))
 
     def _matrix(self, read: Read) -> jax.Array:
-        """The sentence matrix M [B,r,2H] of a text, a row for each hop."""
+        """Computes the sentence matrix M [B,r,2H] of a text that was read: for each of r hops a
+        weighted mean of its states.
+        """
         states = self.drop(read.states)
         nothing = jnp.zeros((len(states), 1, 2 * self.width), states.dtype)
         return looked(self, self.look(nothing, states, valid=read.valid)).reshape(

@@ -68,6 +68,7 @@ class StackedSides(RecurrentWriter, Seq2Seq):
     parts = {"cell": CELLS}
 
     def setup(self) -> None:
+        """Creates the embeddings, the LSTM stacks that read and write, and the output layer."""
         initial = Initial(uniform=self.uniform, forget=self.forget)
         table = self.add_word_layers(initial, initial.word(1.0), self.embedding, self.dropout)
         self.embed_source = table(self.source_vocabulary)

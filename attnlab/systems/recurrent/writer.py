@@ -56,8 +56,8 @@ class RecurrentWriter(Writer):
     def add_word_layers(
         self, initial: Initial, embedding_init: Any, embedding: int, dropout: float
     ) -> Any:
-        """Adds, in `setup`, the embeddings of the target, the output layer and dropout; returns what
-        makes a table of embeddings for so many words.
+        """Adds, in `setup`, the embedding of the target, the output layer and dropout; returns a
+        factory that makes an embedding table of the same kind for a vocabulary of any size.
         """
         table = functools.partial(Embed, features=embedding, embedding_init=embedding_init)
         self.embed_target: Any = table(self.target_vocabulary)

@@ -68,6 +68,9 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     def setup(self) -> None:
+        """Creates the embedding, the output layer (for share "none"), positions and layers; raises
+        `UserError` for a negative cap of the logits.
+        """
         if self.logit_cap < 0:
             raise UserError(f"decoder: logit_cap={self.logit_cap}: a cap is at least 0")
         normal = nn.initializers.normal(0.02)
@@ -77,7 +80,8 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         super().setup()
 
     def start(self, rows: int, room: int) -> Reading:
-        """See `LanguageModel.start`.
+        """Returns the state before the first token of `rows` texts, with caches for `room` tokens
+        in every layer. See `LanguageModel.start`.
 
         Raises:
           UserError: more tokens than the positions reach.
@@ -125,7 +129,9 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """tokens [B,T] from position `first` on to x [B,T,d], and the layers' states."""
+        """Embeds tokens [B,T] from position `first` on and runs all layers under the causal rule;
+        returns x [B,T,d] and the layers' next states.
+        """
         at = token_positions(first, tokens.shape[1]) if segments is None else within(segments)
         x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)
 

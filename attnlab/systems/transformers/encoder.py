@@ -77,6 +77,9 @@ class EncoderOnly(Ruled, kw_only=True):
     needs = {"attention": Need(role="self", maps=False, mixes=True)}
 
     def setup(self) -> None:
+        """Creates the embeddings of words and types, positions, layers and the norm of the
+        embedding if there is one; raises `UserError` for a negative number of types.
+        """
         if self.types < 0:
             raise UserError(f"system.types={self.types}: expected a number of kinds, 0 for none")
         normal = nn.initializers.normal(0.02)
@@ -94,7 +97,8 @@ class EncoderOnly(Ruled, kw_only=True):
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
     ) -> jax.Array:
-        """The states h [B,T,d]; see `TokenClassifier.__call__` for the arguments.
+        """Computes the states h [B,T,d] of tokens [B,T] after all layers; see
+        `TokenClassifier.__call__` for the arguments.
 
         Raises:
           UserError: rows longer than the positions reach.
@@ -130,6 +134,9 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
     card = CARD
 
     def setup(self) -> None:
+        """Creates the layers and the head, linear or tied to the embedding; raises `UserError` if a
+        tied head has to give another number of outputs than the vocabulary has.
+        """
         super().setup()
         self.out: Any
         if self.head == "linear":
@@ -194,7 +201,9 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
         return None if real is None else real & real[:, 1:].any(axis=1, keepdims=True)
 
     def _pooled(self, states: jax.Array, real: jax.Array) -> jax.Array:
-        """States [B,T,d] to a vector [B,d]; the first token of a row is always real."""
+        """Computes a vector [B,d] of states [B,T,d]: the mean or maximum over real tokens, the
+        first state, or tanh of a linear layer of the first.
+        """
         match self.pooling:
             case "mean":
                 return jnp.where(real, states, 0.0).sum(axis=1) / real.sum(axis=1)
@@ -206,8 +215,8 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
 
 
 def joined(texts: list[jax.Array], system: System) -> tuple[jax.Array, jax.Array]:
-    """The beginning of a text and the texts [B,S], [B,T] as one row without gaps: tokens and types,
-    both [B,1+S+T].
+    """Joins the beginning of a text and one or two texts [B,S], [B,T] into one row, padding moved
+    to its end; returns the tokens and the number of the text of each, both [B,1+S+T].
     """
     begin = jnp.full((len(texts[0]), 1), system.bos_id, texts[0].dtype)
     tokens = jnp.concatenate([begin, *texts], axis=1)

@@ -81,13 +81,18 @@ class Layers:
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
     ) -> jax.Array:
-        """x [B,T,d] through the layer of this number, with the inputs and the keys of any like it.
+        """Computes the layer `number` on x [B,T,d] with given parameters, further inputs and random
+        keys, which may be those of another layer like it; recomputed in the backward pass for
+        `remat`.
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """
         whole = self.stack[number].variables.get("params", {})
 
         def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
+            """Gathers the parameters, puts the traced inputs back in their places and applies the
+            layer to x.
+            """
             params, traced = inputs
             params, given = gathered_as(whole, params), None
             if self.given:
@@ -109,8 +114,8 @@ class Layers:
 
 
 def _alone(block: Block, params: Any) -> tuple[Block, Any]:
-    """A copy of a block that is bound to nothing, and its parameters, with those that it shares
-    where its own would be.
+    """Returns an unbound copy of a block and its parameters, with those of a shared position scheme
+    put where its own would be.
     """
     shared = {name: mixer for name, mixer in block.mixers if isinstance(mixer, Sharing)}
     mixers = tuple(
@@ -132,7 +137,7 @@ def loops(module: nn.Module) -> bool:
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
-    """A key for each layer, [n], of every random stream that the module has."""
+    """Returns, for every random stream that the module has, one key per layer, [n]."""
     return {
         name: jax.random.split(module.make_rng(name), layers)
         for name in STREAMS
@@ -141,7 +146,9 @@ def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
 
 
 def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: int) -> jax.Array:
-    """x [B,T,d] through all layers by a loop over periods; the rest of a period is written out."""
+    """Computes x [B,T,d] through all layers, by a `scan` over periods of `period` layers where all
+    periods are alike; the remaining layers are written out.
+    """
     count = len(layers.stack)
     rounds = count // period if period else 0
     alike = all(

@@ -92,6 +92,10 @@ class Stacked(System, kw_only=True):
     }
 
     def setup(self) -> None:
+        """Creates the position scheme and dropout; raises `UserError` for positions that act inside
+        attention, an invalid `position_width`, or a norm over the batch in looped or recomputed
+        layers.
+        """
         self.scheme = self.positions(name="positions")
         if self.scheme.hooks - {"embedding"}:
             raise UserError(
@@ -116,8 +120,9 @@ class Stacked(System, kw_only=True):
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
-        """The blocks of a stack, for `setup`, around these mixers; see `by_layer` for those that
-        differ. `count`: how many, if not `layers`.
+        """Creates, in `setup`, the `count` blocks of a stack (0: `layers`) around these mixers,
+        with the feed-forward, norm and placement of the fields; see `by_layer` for mixers that
+        differ by layer. `count`: how many, if not `layers`.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         inside = _else(self.hidden_dropout, self.dropout)
@@ -179,8 +184,8 @@ class Stacked(System, kw_only=True):
     def embedded(
         self, words: jax.Array, at: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
-        """Embeddings [B,T,d-m] at positions [T] or [B,T] to x_0 [B,T,d]; `scheme`: of a stack that
-        has positions of its own.
+        """Adds or appends positions [T] or [B,T] to embeddings [B,T,d-m], scaled if the fields say
+        so: x_0 [B,T,d]; `scheme` replaces the position scheme of this module.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.
@@ -207,7 +212,8 @@ class Stacked(System, kw_only=True):
         given: Sequence[Any] | None = None,
         whole: bool = True,
     ) -> tuple[jax.Array, list[Any]]:
-        """x [B,T,d] through a stack, and what its layers leave.
+        """Runs x [B,T,d] through the blocks of a stack; returns x and what each layer leaves, such
+        as its state (nothing where layers are looped over or recomputed).
 
         Args:
           stack: the blocks.
@@ -237,8 +243,8 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
-        """The variables of the module as its layers start them, with matrices that start again as
-        `initial` says.
+        """Returns the variables of the module with the matrices drawn anew by the initializer that
+        `initial` names.
         """
         variables = super().init(rngs, *arguments, **named)
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
@@ -253,7 +259,9 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def _place(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
-        """The facts about a matrix that its initializer may use: width, depth of the stack, heads."""
+        """Returns what an initializer may use of the matrix at a path: path, shape, width, number
+        of residual connections, heads.
+        """
         stack, _, number = path[0].rpartition("_")
         if not number.isdecimal():
             return Where(path, shape, self.width)
@@ -276,8 +284,8 @@ def _else(rate: float | None, usual: float) -> float:
 def mixed(
     block: Block, x: jax.Array, view: View, state: Any = None, valid: jax.Array | None = None
 ) -> tuple[jax.Array, Any]:
-    """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state; `valid` is
-    that of `Block.__call__`.
+    """Runs x [B,T,d] through a block whose only mixer is `attention`; returns x and the mixer's
+    next state; `valid` is that of `Block.__call__`.
     """
     left = [state]
 
@@ -342,9 +350,9 @@ class Ruled(Stacked, kw_only=True):
         norm_mask: jax.Array | None,
         states: Sequence[Any] | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """x_0 [B,T,d] through all layers to h, and the states of their mixers after it; `view` is
-        given the number of a layer, `norm_mask` [B,T] is that of `Block.__call__`. Without `states`
-        these are whole texts, see `through`.
+        """Runs x_0 [B,T,d] through all layers and the last norm if there is one; returns h and the
+        next states of the mixers; `view` gives the `View` of each layer's number, `norm_mask` [B,T]
+        is that of `Block.__call__`. Without `states` these are whole texts, see `through`.
         """
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
@@ -355,7 +363,9 @@ class Ruled(Stacked, kw_only=True):
 
 
 def rule_of(part: Part, layer: int = 0) -> Rule:
-    """The rule of a field in a layer, checked, since a dotted path may name anything."""
+    """Builds the visibility rule that a field gives to a layer; raises `UserError` if it cannot be
+    built or is no `Rule`, since a dotted path may name anything.
+    """
     factory = of_layer(made(VISIBILITIES, part), layer)
     name = getattr(behind(factory), "__name__", factory)
     try:

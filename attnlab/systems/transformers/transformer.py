@@ -82,8 +82,9 @@ class DecoderLayer(Block):
         looks: Any = None,
         valid: jax.Array | None = None,
     ) -> tuple[jax.Array, Any, Any]:
-        """y [B,T,d] from position `first` on, with self-attention under `view`, to y, the grown
-        cache and the looks with these.
+        """Computes y [B,T,d] from position `first` on through self-attention under `view`,
+        attention to the source and feed-forward; returns y, the grown cache and the looks with
+        these.
 
         `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
         before, and `looks` what the looks at the source so far leave to the next; `valid` [B,T] is
@@ -96,6 +97,7 @@ class DecoderLayer(Block):
             return y
 
         def across(y: jax.Array) -> jax.Array:
+            """Computes the contexts of y from the source's memory, and updates `looks`."""
             nonlocal looks
             view = View(positions=first)
             reading = self.cross_attention.read(y, source, view, history=looks)
@@ -183,7 +185,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
+        """Returns the needs of the slots for these fields: a bidirectional decoder for `leaking`,
+        and the restrictions of the visibility rules of both sides. See `System.asks`.
+        """
         needs = dict(cls.needs)
         if chosen.get("leaking"):
             needs["decoder_attention"] = dataclasses.replace(
@@ -196,7 +200,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @nn.nowrap
     def notes(self) -> list[str]:
-        """See `System.notes`."""
+        """Returns a warning for `leaking`, that training then says nothing about decoding; else no
+        lines. See `System.notes`.
+        """
         note = (
             "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
             " of given targets say nothing of what it writes"
@@ -204,6 +210,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [note] if self.leaking else []
 
     def setup(self) -> None:
+        """Creates the target embedding, the output layer, both stacks of blocks, positions and
+        norms, as far as the fields ask for them.
+        """
         self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
             self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
@@ -237,8 +246,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self.share in ("input", "none")
 
     def read_through(self, x: jax.Array, valid: jax.Array) -> list[Any]:
-        """What is read, x_0 [B,S,d] before dropout, through the first stack, to one memory for each
-        layer of the decoder; `valid` [B,S]: which of it is real.
+        """Runs x_0 [B,S,d], before dropout, through the encoder; returns the cross-attention's
+        memory for each layer of the decoder; `valid` [B,S]: which positions are real.
         """
         x = self.drop(
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
@@ -252,7 +261,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
-        """See `Writer.decode`."""
+        """Computes the logits [B,T,V] of all positions of given targets [B,T] at once, under the
+        causal mask unless `leaking`. See `Writer.decode`.
+        """
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
@@ -263,7 +274,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self._logits(self.through(self.decoder, y, step, memory)[0], norm_mask)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
-        """See `Writer.start`; `UserError` if the positions end before `length`."""
+        """Returns the decoding state before the first token, with caches for `length` tokens in
+        every layer; raises `UserError` if the positions end before. See `Writer.start`.
+        """
         longest = self.decoder_scheme.longest
         if longest is not None and length > longest:
             raise UserError(
@@ -283,7 +296,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
     def step(
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
-        """See `Writer.step`."""
+        """Feeds tokens [B] with the caches of `state`; returns the logits [B,V] of the next tokens
+        and the next state. See `Writer.step`.
+        """
         y = self._written(tokens[:, None], token_positions(state.fed, 1))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
@@ -301,7 +316,10 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
-        """See `System.between`."""
+        """Returns the sides of queries and keys of the map `name`: source-source in the encoder,
+        target-source in cross-attention, else the decoder's input with itself. See
+        `System.between`.
+        """
         if name.startswith("encoder"):
             return "source", "source"
         return (
@@ -321,7 +339,10 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return View(rule, valid=valid) if self.leaking else CAUSAL & rule
 
     def _logits(self, y: jax.Array, norm_mask: jax.Array | None) -> jax.Array:
-        """y [B,T,d] to [B,T,V]; `norm_mask` [B,T]: which tokens are real, for a norm that asks."""
+        """Computes the logits [B,T,V] of y [B,T,d]: the last norm, the scale, then the output
+        matrix, a separate one or the target embedding; `norm_mask` [B,T]: which tokens are real,
+        for norms that need it.
+        """
         y = apply_norm(self.top_decoder, y, norm_mask) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
@@ -339,6 +360,9 @@ class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
     card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
 
     def setup(self) -> None:
+        """Creates the source embedding, unless one table serves both sides, and all of
+        `EncoderDecoder`; raises `UserError` if one table is shared but the vocabularies differ.
+        """
         if self.one_table and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
             raise UserError(
@@ -372,7 +396,9 @@ class Bias(nn.Module):
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
-    """A factory of mechanisms that share one position scheme, and that scheme; for `setup`."""
+    """Returns, for `setup`, a factory of mechanisms that share one position scheme, and that
+    scheme; raises `UserError` for a mechanism without positions.
+    """
     if "positions" not in getattr(behind(factory), "parts", {}):
         raise UserError(
             f"transformer: share_positions=true, but {getattr(behind(factory), '__name__', factory)} of {slot} has no"

@@ -85,7 +85,10 @@ class Viewer(VisualAnswerer, kw_only=True):
         return int(features.shape[1]), int(features.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Images [I,H,W,C'] to their places [I,L,D], row by row."""
+        """Computes the feature map of images [I,H,W,C'] as vectors [I,L,D] of its L positions, row
+        by row, with coordinates appended if `coordinates`; questions [B,S] say which images are
+        padding.
+        """
         asked = self.real(questions).reshape(len(images), -1).any(axis=1)
         features = self.see(images, asked)
         rows, height, width, channels = features.shape
@@ -125,6 +128,9 @@ class Answerer(Viewer, kw_only=True):
     parts = {**Viewer.parts, "cell": CELLS}
 
     def setup(self) -> None:
+        """Creates the backbone, the embedding and the recurrent layer that reads questions, and
+        dropout.
+        """
         super().setup()
         normal = nn.initializers.normal(self.word_width**-0.5)
         self.embed = Embed(self.vocabulary, self.word_width, embedding_init=normal)

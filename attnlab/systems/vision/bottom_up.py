@@ -83,7 +83,10 @@ class BottomUp(Answerer, kw_only=True):
 
     @nn.compact
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """See `VisualAnswerer.__call__`."""
+        """Computes the logits [B,C] of answers: attention over image regions with keys that join
+        region and question, then the product of question and attended image. See
+        `VisualAnswerer.__call__`.
+        """
         places, asks = self.places(images, questions), self.read(questions).last
         if self.normalised:
             squares = jnp.square(widened(places)).sum(axis=-1, keepdims=True)
@@ -99,7 +102,9 @@ class BottomUp(Answerer, kw_only=True):
 
     @nn.nowrap
     def _keys(self, places: jax.Array, asks: jax.Array) -> jax.Array:
-        """J [B,L,J] of places [I,L,D] and questions [B,H]."""
+        """Computes the attention's keys [B,L,J] of places [I,L,D] and questions [B,H]: the product
+        of their projections, or a layer over both side by side.
+        """
         if self.joint == "product":
             units = [
                 jax.nn.relu(Dense(self.hidden, name=f"joint_{name}")(x))

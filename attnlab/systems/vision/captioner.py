@@ -51,6 +51,9 @@ class Captioner(Writer, kw_only=True):
         return network.over_batch or super().over_batch
 
     def setup(self) -> None:
+        """Creates the backbone and the positions of the feature map; raises `UserError` for
+        positions that act inside attention.
+        """
         super().setup()
         self.network: Backbone = made(BACKBONES, self.backbone)(name="backbone")
         self.image_scheme = made(POSITIONS, self.image_positions)(name="image_positions")
@@ -72,7 +75,8 @@ class Captioner(Writer, kw_only=True):
     def annotations(
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """What the decoder looks at, [B,L,D], and which of it is real, [B,L] bool.
+        """Computes the vectors [B,L,D] that the decoder attends to, of a feature map with positions
+        or the given regions, and which of them are real, [B,L] bool.
 
         Args:
           images: [B,H,W,C'], normalised; or regions [B,L,D], zeros where there is none.
@@ -111,7 +115,9 @@ def _features(network: Backbone, images: jax.Array, valid: jax.Array | None) -> 
 
 
 def grid_of(system: Captioner, shape: tuple[int, int, int]) -> tuple[int, int]:
-    """h and w of the feature map of images of this shape, H, W and C'; nothing is computed."""
+    """Returns height and width of the feature map of images of this shape (H, W, C'), from shapes
+    alone; nothing is computed.
+    """
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     made, _ = jax.eval_shape(
         lambda key, read: system.init_with_output(key, read, method="feature_map"),
@@ -128,7 +134,9 @@ def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:
 
 
 def check_channels(a: jax.Array, features: int) -> None:
-    """`UserError` unless what is looked at, [B,L,D], is as wide as the config says."""
+    """Raises `UserError` unless the vectors [B,L,D] that are attended to have D = `features`
+    channels, as the config says.
+    """
     if a.shape[-1] != features:
         raise UserError(
             f"system.features={features}, but what is looked at has {a.shape[-1]} channels; set"

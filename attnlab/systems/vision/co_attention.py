@@ -62,7 +62,9 @@ class Together(nn.Module):
     def __call__(
         self, places: jax.Array, words: jax.Array, valid: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Places V, words Q and which of them are real, [B,S]."""
+        """Computes parallel co-attention of places V [B,L,d] and words Q [B,S,d], of which `valid`
+        [B,S] are real: the context of the image and that of the question, both [B,d].
+        """
         words = jnp.where(valid[..., None], words, 0.0)
         related = Dense(self.width, use_bias=False, name="affinity")(words)
         affinity = jnp.tanh(jnp.einsum("bsd,bld->bsl", related, places))
@@ -84,7 +86,9 @@ class Together(nn.Module):
         values: jax.Array,
         valid: jax.Array | None,
     ) -> jax.Array:
-        """The context [B,d] of a learned query."""
+        """Computes the context [B,d] of a learned query that attends to `keys` and `values`, with a
+        mechanism of `factory`; `side` ("image" or "question") names its parameters.
+        """
         initializer = nn.initializers.normal(self.hidden**-0.5)
         query = self.param(f"{side}_query", initializer, (self.hidden,))
         asks = jnp.broadcast_to(query, (len(keys), 1, self.hidden)).astype(keys.dtype)
@@ -103,7 +107,9 @@ class Phrases(nn.Module):
 
     @nn.compact
     def __call__(self, words: jax.Array) -> jax.Array:
-        """Words [B,S,d] to phrases [B,S,d]."""
+        """Computes phrases [B,S,d] of words [B,S,d]: the maximum over windows of one to three words
+        that begin at each.
+        """
         phrases = []
         for size in WINDOWS:
             padded = jnp.pad(words, ((0, 0), (0, size - 1), (0, 0)))
@@ -147,6 +153,9 @@ class CoAttention(Answerer, kw_only=True):
         return ("hops", "question") if of_words else super().between(name)
 
     def setup(self) -> None:
+        """Creates the projection of places, the phrases, a co-attention and a joining layer for
+        each level, and the output layer; raises `UserError` for unknown or unordered levels.
+        """
         strange = [name for name in self.levels if name not in LEVELS]
         if strange:
             raise UserError(f"system.levels: unknown {strange[0]!r}; {nearest(strange[0], LEVELS)}")
@@ -170,7 +179,9 @@ class CoAttention(Answerer, kw_only=True):
         return self.width
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """See `VisualAnswerer.__call__`."""
+        """Computes the logits [B,C] of answers: co-attention of image and question at each level
+        (word, phrase, sentence), joined from the lowest up. See `VisualAnswerer.__call__`.
+        """
         places = self.drop(jnp.tanh(self.of_place(self.places(images, questions))))
         places, valid = of_each(places, images, questions), self.real(questions)
         hidden: list[jax.Array] = []
@@ -181,7 +192,9 @@ class CoAttention(Answerer, kw_only=True):
         return self.out(self.drop(hidden[0]))
 
     def _levels(self, questions: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
-        """Q [B,S,d] of each level that is read or that another one is made of."""
+        """Computes the question's features [B,S,d] at the levels "word", "phrase" and "sentence",
+        by name, as far as the fields use them or one is made of them.
+        """
         words = self.drop(self.embed(questions))
         levels = {"word": words}
         if self.levels != ("word",):

@@ -57,7 +57,9 @@ class Reading(Block):
         return self.cross_attention.remember(places)
 
     def read(self, x: jax.Array, memory: Any, view: View, valid: jax.Array | None) -> jax.Array:
-        """x [B,T,d] of tokens to x; `valid` as in `Block.__call__`."""
+        """Computes one block on x [B,T,d] of tokens: self-attention under `view`, attention to
+        `memory` of the image, feed-forward; `valid` as in `Block.__call__`.
+        """
         return self(
             x,
             lambda x: self.self_attention.mix(x, view)[0],
@@ -115,6 +117,9 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         return self.normed_over_batch or self.seen_over_batch
 
     def setup(self) -> None:
+        """Creates embedding, backbone, positions, the layers over image and question and the output
+        layer; raises `UserError` for negative layers or positions that act inside attention.
+        """
         if self.image_layers < 0:
             raise UserError(f"system.image_layers={self.image_layers}: expected 0 or more")
         normal = nn.initializers.normal(self.width**-0.5)
@@ -137,7 +142,8 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         self.out = Dense(self.classes)
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """See `VisualAnswerer.__call__`.
+        """Computes the logits [B,C] of answers from the first state of the question, through layers
+        of self-attention and attention to the image. See `VisualAnswerer.__call__`.
 
         Raises:
           UserError: questions longer than the positions reach, or more places than that.
@@ -157,7 +163,10 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         return self.out(self.drop(x[:, 0]))
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """The places m [I,L,d] of images."""
+        """Computes the vectors m [I,L,d] of images that the question attends to: features with
+        positions, through the image layers if there are any; raises `UserError` if positions end
+        before L.
+        """
         m = self.of_place(self.places(images, questions))
         longest = self.where.longest
         if longest is not None and m.shape[1] > longest:

@@ -86,6 +86,9 @@ class Detr(Stacked, Detector, kw_only=True):
         return ("queries", "image") if name.endswith("cross_attention") else ("queries", "queries")
 
     def setup(self) -> None:
+        """Creates the backbone, the learned queries, encoder, decoder, norms and the heads of
+        classes and boxes; raises `UserError` for sizes below their minimum.
+        """
         super().setup()
         for field, least in (("queries", 1), ("layers", 0), ("decoder_layers", 0)):
             if (value := getattr(self, field)) < least:
@@ -113,7 +116,9 @@ class Detr(Stacked, Detector, kw_only=True):
         return backbone.over_batch or super().over_batch
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
-        """See `Detector.__call__`."""
+        """Computes class logits and boxes of N learned queries for images [B,H,W,C'], after every
+        decoder layer; raises `UserError` if positions end before the map. See `Detector.__call__`.
+        """
         f = self.features(images, valid)
         rows, columns = f.shape[1:3]
         x = self.project(f.reshape(len(f), rows * columns, -1))
@@ -140,7 +145,9 @@ class Detr(Stacked, Detector, kw_only=True):
         return Detected(self.of_class(states), boxes)
 
     def _encoded(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """Places [B,S,d] with positions [1,S,d] through the encoder."""
+        """Runs the feature map x [B,S,d] with positions p [1,S,d] through the encoder and its last
+        norm.
+        """
         x, norm_mask = self.drop(x), self.norm_mask_of_images(x, valid)
         for block in self.encoder:
             x = block(
@@ -157,7 +164,9 @@ class Detr(Stacked, Detector, kw_only=True):
         p: jax.Array,
         valid: jax.Array | None,
     ) -> jax.Array:
-        """Queries [B,N,d] through a layer of the decoder."""
+        """Runs y [B,N,d] through one layer of the decoder: self-attention with the learned queries
+        o, attention to the map x with positions p.
+        """
         return block(
             y,
             lambda y: _look(block.self_attention, y, o, y, o),

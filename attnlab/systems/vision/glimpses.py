@@ -45,7 +45,8 @@ from attnlab.systems.vision.protocol import ImageClassifier
 
 
 def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
-    """How much of a pixel of a patch each pixel of the image is, along one axis: [B,size,length].
+    """Computes the share of each pixel of the image in each pixel of a patch, along one axis:
+    [B,size,length].
 
     Pixel i of the patch is the stretch of `side` pixels that begins at centre + (i - size / 2) side;
     shares are of its length, so they sum to 1 where all of it lies within the image.
@@ -64,7 +65,9 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
 
 
 def patches(images: jax.Array, at: jax.Array, size: int, scales: int) -> jax.Array:
-    """What the sensor sees of images [B,H,W,C] at locations [B,2]: [B,k,n,n,C]."""
+    """Cuts k square patches of n x n pixels, each twice as coarse as the one before, out of images
+    [B,H,W,C] around locations `at` [B,2]: [B,k,n,n,C].
+    """
     dtype, sizes = inner_dtype(images), images.shape[1:3]
     centres = (at.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
     rows, columns = (
@@ -88,8 +91,8 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
 
 
 def shown(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
-    """The share of the k patches around locations [T,2] in which each pixel lies by its middle,
-    [T,H,W]: 1 where the finest one is.
+    """Returns, for each pixel of the image, the share of the k patches around each location [T,2]
+    that contain its middle, [T,H,W]: 1 inside the finest patch.
     """
     edges = squares(locations, size, scales, height, width)[:, :, :, None, None]
     row, column = np.mgrid[:height, :width] + 0.5
@@ -124,6 +127,9 @@ class Glimpses(ImageClassifier):
     card = Card(2014, "Mnih et al., Recurrent Models of Visual Attention, NIPS 2014")
 
     def setup(self) -> None:
+        """Creates the layers of sensor, recurrent core, locations, baseline and classes; raises
+        `UserError` for sizes below 1 or an invalid deviation.
+        """
         for field in ("glimpses", "size", "scales", "hidden", "width"):
             if (value := getattr(self, field)) < 1:
                 raise UserError(f"glimpses: {field}={value}: expected at least 1")
@@ -149,7 +155,10 @@ class Glimpses(ImageClassifier):
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `ImageClassifier.__call__`."""
+        """Computes the logits [B,C] of images after a number of glimpses; sows the locations, and
+        log p of each choice with its baseline, for learning by reward. See
+        `ImageClassifier.__call__`.
+        """
         rows = len(images)
         dtype = self._seen(
             images, jnp.zeros((rows, 2), images.dtype)
@@ -157,6 +166,9 @@ class Glimpses(ImageClassifier):
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
+            """Takes one glimpse: the next state and location; and the location of this one, log p
+            of the next and the baseline as outputs.
+            """
             state, at = carried
             state = self.core.step(state, self._seen(images, at))
             following, log_prob = self._decided(jax.lax.stop_gradient(state.h))
@@ -185,8 +197,8 @@ class Glimpses(ImageClassifier):
         return nn.relu(self.of_what(what) + self.of_where(where))
 
     def _decided(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Where to look next, given the state [B,width]: [B,2], without a gradient, and log p of
-        it, [B].
+        """Chooses the next location [B,2] from the state h [B,width], without a gradient (drawn if
+        there is a "sample" stream, else the mean), and returns it with its log p [B].
         """
         mean = jnp.tanh(self.location(h))
         drawn = mean

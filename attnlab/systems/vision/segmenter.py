@@ -54,7 +54,9 @@ class Segmenter(PixelClassifier):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `PixelClassifier.__call__`."""
+        """Computes the logits [B,H,W,C] of all pixels from the enlarged feature map, refined with
+        the image itself unless `width` is 0. See `PixelClassifier.__call__`.
+        """
         if self.width < 0:
             raise UserError(f"segmenter: width={self.width}: expected at least 0")
         height, width = images.shape[1:3]

@@ -70,6 +70,9 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     card = Card(2015, "Xu et al., Show, Attend and Tell, ICML 2015")
 
     def setup(self) -> None:
+        """Creates the backbone, the attention, the gate of the context if there is one, the LSTM
+        cell and the layers of first state and output.
+        """
         super().setup()
         initial = Initial(normal=self.normal)
         dense = functools.partial(Dense, kernel_init=initial.kernel())
@@ -88,7 +91,9 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
         self.out_context = dense(self.embedding, use_bias=False)
 
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
-        """See `Captioner.encode`; `UserError` if D is another."""
+        """Encodes images: the attention's memory of their annotations [B,L,D], and the LSTM's first
+        state, made of the mean; raises `UserError` if D is not `features`. See `Captioner.encode`.
+        """
         a, real = self.annotations(source, valid)
         check_channels(a, self.features)
         mean = mean_of(a, real)
@@ -98,8 +103,9 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     def transition(
         self, before: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """See `RecurrentWriter.transition`; `word` [B,4H] is E y_{t-1} W + b, the output h_t and
-        z_t.
+        """Computes one step: the (gated) context z_t of the last h, then the LSTM cell; returns the
+        next state, and h_t and z_t for the output. See `RecurrentWriter.transition`; `word` [B,4H]
+        is E y_{t-1} W + b.
         """
         h = before.state.h
         z, looks = self.look(h, memory, before)

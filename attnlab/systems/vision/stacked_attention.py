@@ -48,6 +48,9 @@ class StackedAttention(Answerer, kw_only=True):
     card = Card(2016, "Yang et al., Stacked Attention Networks, CVPR 2016")
 
     def setup(self) -> None:
+        """Creates the reader of questions, the projection of places, an attention for each hop and
+        the output layer; raises `UserError` for hops below 1.
+        """
         if self.hops < 1:
             raise UserError(f"system.hops={self.hops}: expected at least 1")
         super().setup()
@@ -58,7 +61,9 @@ class StackedAttention(Answerer, kw_only=True):
         self.out = Dense(self.classes)
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """See `VisualAnswerer.__call__`."""
+        """Computes the logits [B,C] of answers: the question's vector attends to the image several
+        times, and each context is added to it. See `VisualAnswerer.__call__`.
+        """
         places = jnp.tanh(self.of_place(self.places(images, questions)))
         asks = self.read(questions).last
         for look in self.look:

@@ -72,6 +72,9 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
     card = Card(2018, "Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018")
 
     def setup(self) -> None:
+        """Creates the backbone, embeddings, the attention and the two LSTM cells, one that attends
+        and one that writes, with their input projections.
+        """
         super().setup()
         initial = Initial(normal=self.normal)
         gates = functools.partial(
@@ -101,8 +104,9 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
     def transition(
         self, before: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, jax.Array]:
-        """See `RecurrentWriter.transition`; `word` [B,4H] is what y_{t-1} adds to the gates of LSTM_1,
-        with its bias, the output h2_t.
+        """Computes one step: LSTM_1, attention by its state, LSTM_2 on the context; returns the
+        next state, and h2_t of LSTM_2 for the output. See `RecurrentWriter.transition`; `word`
+        [B,4H] is what y_{t-1} adds to the gates of LSTM_1, with its bias.
         """
         looking, writing = before.state
         contribution = word + memory.mean + self.of_writing(writing.h)

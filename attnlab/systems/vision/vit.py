@@ -66,6 +66,7 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
     needs = {"attention": Need(role="self", padding=False, maps=False, mixes=True, places="grid")}
 
     def setup(self) -> None:
+        """Creates the layers, the projection of patches and the class token if there is one."""
         super().setup()
         self.patches = Patches(self.word_width, self.patch)
         if self.class_token:
@@ -73,7 +74,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
             self.first = self.param("class_token", nn.initializers.zeros, first, float)
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """See `Backbone.__call__`.
+        """Computes the states of the patches of images [B,H,W,C'] as a feature map [B,h,w,d]. See
+        `Backbone.__call__`.
 
         Raises:
           UserError: `Stacked.initial`, which acts on whole systems, in a part of one.
@@ -88,7 +90,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
     def states(
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, tuple[int, int]]:
-        """Images [B,H,W,C'] to the states h [B,T,d], those of patches last, row by row; and h, w.
+        """Computes the states h [B,T,d] of images [B,H,W,C'], a class token first if there is one,
+        then patches row by row; returns them and the rows and columns of patches.
 
         Raises:
           UserError: patches that do not divide the images, positions that end before, rules or
@@ -112,8 +115,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
 
     @nn.nowrap
     def _view(self, layer: int, places: np.ndarray) -> View:
-        """Who sees whom in a layer, and where tokens stand if its attention has a scheme on a
-        grid.
+        """Returns the `View` of a layer: its visibility rule, and the grid positions of tokens if
+        its attention uses them; raises `UserError` for both together.
         """
         rule = rule_of(self.visibility, layer)
         if not holds(of_layer(self.attention, layer), OnGrid):
@@ -126,7 +129,7 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
         return View(rule, positions=places[None])
 
     def _check_length(self, tokens: int) -> None:
-        """`UserError` where the positions end before the tokens do."""
+        """Raises `UserError` if the positions end before this number of tokens."""
         longest = self.scheme.longest
         if longest is not None and tokens > longest:
             raise UserError(
