@@ -83,6 +83,9 @@ class Checkpoints:
         read_only: bool = False,
         warn: Callable[[str], None] = print_warning,
     ) -> None:
+        """Stores folder, options and the function for warnings, and opens nothing yet; raises
+        `UserError` for a `keep` below 1.
+        """
         if keep < 1:
             raise UserError(f"checkpoint.keep={keep}: at least 1 step must be kept")
         self.directory = Path(directory).absolute()
@@ -97,8 +100,8 @@ class Checkpoints:
         self._checked_space = False
 
     def steps(self) -> list[int]:
-        """The committed steps in rising order. Half-written, moved-aside and empty folders do
-        not count.
+        """Returns the numbers of the committed steps in rising order. Half-written, moved-aside and
+        empty folders do not count.
         """
         if not self.directory.is_dir():
             return []
@@ -116,8 +119,8 @@ class Checkpoints:
         return self._best if self._best == self._saving or self._best in self.steps() else None
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
-        """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at
-        once.
+        """Waits for an earlier save, then starts saving `tree` as `step` in the background; the
+        arrays are copied, so the caller may change them at once; an existing step is not changed.
 
         Args:
           step: the number of updates done.
@@ -153,8 +156,8 @@ class Checkpoints:
         return True
 
     def wait(self) -> None:
-        """Block until the save under way is committed, then delete the steps that are no longer
-        kept.
+        """Blocks until the save in progress is committed, then deletes all steps but the last
+        `keep` and the best.
 
         Raises:
           UserError: the save failed for lack of space, or the folder cannot be written; the
@@ -174,7 +177,7 @@ class Checkpoints:
         self._sweep()
 
     def close(self) -> None:
-        """`wait`, then stop orbax's threads. Safe to call twice."""
+        """Waits for the save in progress, then stops orbax's threads. Safe to call twice."""
         try:
             self.wait()
         finally:
@@ -184,7 +187,8 @@ class Checkpoints:
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Read the newest good step, or the given one.
+        """Reads the newest undamaged step, or exactly the given one, and compares it with its
+        checksums; None if nothing was ever saved.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed
@@ -211,7 +215,7 @@ class Checkpoints:
 
     def _newest(self, like: Tree) -> Restored | None:
         """Reads the newest good step, with a warning for each damaged one above it, which is then
-        moved aside; None where there is no step, `UserError` where none is good.
+        moved aside; returns None if there is no step, raises `UserError` if none is good.
         """
         damaged: dict[int, str] = {}
         for candidate in reversed(self.steps()):
@@ -235,7 +239,9 @@ class Checkpoints:
         return None
 
     def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
-        """Reads the step of this number, or the best; `UserError` if it is missing or damaged."""
+        """Reads the step of this number, or the best one; raises `UserError` if it is missing or
+        damaged.
+        """
         wanted = self.best if step == "best" else step
         listed = ", ".join(map(str, self.steps())) or "none"
         if wanted is None or wanted not in self.steps():
@@ -249,7 +255,7 @@ class Checkpoints:
         return restored
 
     def _read(self, step: int, like: Tree) -> Restored | str:
-        """Reads one step and compares it with its checksums: the step, or a text on what is wrong.
+        """Reads one step and compares it with its checksums; returns it, or a text on the damage.
         Raises `UserError` if it is good but does not fit `like`.
         """
         try:
@@ -266,7 +272,9 @@ class Checkpoints:
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
-        """The best step that the newest readable step records; None where no step can be read."""
+        """Returns the number of the best step as recorded in the newest readable step; None where
+        no step can be read.
+        """
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
@@ -275,8 +283,8 @@ class Checkpoints:
         return None
 
     def _prepare(self, step: int, size: int) -> None:
-        """Before a save, removes the rest of a killed run; before the first one, also checks the
-        disk space.
+        """Before a save, creates the folder, removes what a killed run left half-written, and
+        checks once that the disk has space for checkpoints of `size` bytes.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._folder(step).is_dir():
@@ -285,8 +293,8 @@ class Checkpoints:
         self.check_space(size)
 
     def check_space(self, size: int) -> None:
-        """Check once that the disk can hold keep + 2 steps of `size` bytes; called before training,
-        so that no work is lost.
+        """Checks, the first time only, that the disk has space for keep + 2 steps of `size` bytes;
+        called before training, so that no work is lost.
 
         Raises:
           UserError: it cannot, with both numbers.
@@ -305,8 +313,8 @@ class Checkpoints:
         self._checked_space = True
 
     def _failed(self, step: int, error: Exception) -> None:
-        """Remove the rest of the failed save; raise `UserError` if the user can correct the cause,
-        else the error itself.
+        """Removes what a failed save left, then raises `UserError` if the disk is full or cannot be
+        written, else the error itself.
         """
         self._saving, self._raised = None, True
         self._sweep(_TEMPORARY)
@@ -337,7 +345,9 @@ class Checkpoints:
             message_from_0(order)
 
     def _move_aside(self, damaged: list[int]) -> None:
-        """Renames damaged steps, unless nothing may be written."""
+        """Renames the folders of damaged steps to `damaged-<step>`, unless the checkpoints are
+        read-only.
+        """
         if self.read_only or not damaged:
             return
         for step in damaged:
@@ -370,7 +380,9 @@ class Followed(Checkpoints):
         """Process 0 does."""
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
-        """Write with the others, unless the step is there already."""
+        """Writes this process's parts of `tree` if process 0 says that it saves the step; returns
+        whether it did.
+        """
         writes: bool | None = message_from_0(None)
         if writes:
             self._store().reload()  # process 0 may have moved a step
@@ -378,7 +390,9 @@ class Followed(Checkpoints):
         return bool(writes)
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """What process 0 has found to be good; None for nothing."""
+        """Reads this process's parts of each step that process 0 tries, and returns the one it
+        finds good; None if there is none.
+        """
         arrays: dict[str, Tree] = {}
         order: StepRecord | None
         while (order := message_from_0(None)) and "arrays" in order:

@@ -17,8 +17,8 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of malloc.h
 
 
 def describe(devices: Backend, precision: str) -> dict[str, object]:
-    """The devices as the manifest of a run has them; `precision` counts where it changes anything,
-    the number of cores where it decides how sums round.
+    """Returns the devices for the manifest of a run: kind, count, processes, and `precision` or, on
+    a CPU, the number of cores, which decides how sums round.
     """
     import jax
 
@@ -34,7 +34,9 @@ def describe(devices: Backend, precision: str) -> dict[str, object]:
 
 
 def line(devices: Backend, precision: str) -> str:
-    """ "devices: 8 x NVIDIA H100, mesh, data 2, fsdp 4, precision float32"; 1 is left out."""
+    """Returns the devices as one line of text, "devices: 8 x NVIDIA H100, mesh, data 2, fsdp 4,
+    precision float32"; numbers that are 1 are left out.
+    """
     fields = describe(devices, precision)
     parts = [f"devices: {fields.pop('count')} x {fields.pop('kind')}"]
     parts.append("pmap" if devices.layout is None else "mesh")
@@ -43,8 +45,8 @@ def line(devices: Backend, precision: str) -> str:
 
 
 def unused() -> str | None:
-    """Says that there is an accelerator which JAX does not use, although nobody has asked for the
-    CPU; None if there is none.
+    """Returns a warning if this machine has an accelerator but JAX runs on the CPU without having
+    been told to; else None.
     """
     import jax
 
@@ -69,7 +71,9 @@ def use_precision(precision: str) -> None:
 
 
 def _cores() -> int:
-    """How many cores XLA divides its work by on a processor, which decides how sums round."""
+    """Returns the number of CPU cores that XLA divides its work by (`$NPROC`, else those this
+    process may use), which decides how sums round.
+    """
     asked = os.environ.get("NPROC", "")
     if asked.isdecimal() and int(asked):
         return int(asked)
@@ -78,9 +82,9 @@ def _cores() -> int:
 
 
 def keep_freed() -> bool:
-    """Tell the C library to keep what is freed, for the rest of this process; before jax starts its
-    threads, since each thread may have a heap of its own. A training step then finds its memory where it
-    was.
+    """Makes the C library (glibc only) keep freed memory for the rest of this process; to be called
+    before jax starts its threads, since each may have a heap of its own. A training step then finds
+    its memory where it was.
 
     XLA's CPU backend takes the arrays of a step as one block and frees it after the step. The C
     library of Linux gives a block of more than 32 MiB back to the system at once and smaller ones

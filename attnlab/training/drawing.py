@@ -31,7 +31,9 @@ def first_params(init: Callable[..., Drawn], *given: Tree, shardings: Tree = Non
 
 
 def values(traced: jax.stages.Traced, *given: Tree, shardings: Tree = None) -> Tree:
-    """`first_params` of a function that has been traced for such arguments."""
+    """Evaluates a traced function at the arguments `given` without its unused equations; with
+    `shardings`, one result after another, each placed at once, so that only one is ever whole.
+    """
     closed, shape = traced.jaxpr, traced.out_info
     needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(given)
 
@@ -48,7 +50,9 @@ def values(traced: jax.stages.Traced, *given: Tree, shardings: Tree = None) -> T
 
 
 def _without_unused(jaxpr: Jaxpr) -> Jaxpr:
-    """Without the equations on which no result depends."""
+    """Returns the program without the equations on which no result depends; those with effects
+    stay.
+    """
     wanted = {var for var in jaxpr.outvars if isinstance(var, Var)}
     equations = []
     for equation in reversed(jaxpr.eqns):

@@ -34,8 +34,8 @@ _READ = {  # where these operands are; the others say where, or by how much
 
 
 def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tuple[str, ...]:
-    """The paths ("encoder/kernel") of the parameters whose gradient of `loss(params, *arguments)`
-    is zero whatever their values are.
+    """Returns the paths ("encoder/kernel") of the parameters whose gradient of `loss(params,
+    *arguments)` is zero whatever their values are.
 
     Args:
       loss: a number.
@@ -51,8 +51,8 @@ def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tu
 
 
 def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
-    """Which results of a program are zero, given which of its `inputs` are; closed over constants
-    or not.
+    """Returns which results of a program are certainly zero, given which of its `inputs` are; the
+    program may be closed over constants or not.
     """
     inner = program.jaxpr if isinstance(program, jex.ClosedJaxpr) else program
     consts = program.consts if isinstance(program, jex.ClosedJaxpr) else ()
@@ -71,7 +71,9 @@ def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) 
 
 
 def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
-    """Which results of an equation are zero, given which of its `inputs` are."""
+    """Returns which outputs of an equation are certainly zero, given which of its `inputs` are, by
+    its primitive; False where that is unknown.
+    """
     name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _EVERY:
         return [all(inputs)] * several
@@ -107,9 +109,9 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
 
 
 def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
-    """Which results of a scan are zero, given which of its `inputs` are. Versions of JAX differ in
-    how they say what is carried, but what goes from row to row always has one axis more outside of
-    the body than in it.
+    """Returns which outputs of a scan are certainly zero, given which of its `inputs` are. Versions
+    of JAX differ in how they say what is carried, but what goes from row to row always has one axis
+    more outside of the body than in it.
     """
     program = equation.params["jaxpr"]
     inner = getattr(program, "jaxpr", program)
@@ -129,8 +131,8 @@ def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
 
 
 def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
-    """What of a loop's carry is zero before every pass: at first as given, less what a pass makes
-    of it until nothing changes.
+    """Returns which parts of a loop's carry are zero before every pass: those zero at first, less
+    what `body` makes nonzero, repeated until nothing changes.
     """
     while True:
         after = [before and stays for before, stays in zip(carry, body(carry), strict=True)]

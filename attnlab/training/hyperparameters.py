@@ -32,7 +32,8 @@ COMPILED = ("optimizer.minimum_factored", "optimizer.initial")
 
 
 def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dict[str, float]:
-    """The settings that are arguments of the step, by dotted name.
+    """Returns the numeric settings that are arguments of the compiled step and not constants in it,
+    by dotted name.
 
     Args:
       config: settings, or nested mappings of JSON values.
@@ -59,8 +60,9 @@ def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dic
 
 
 def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> str:
-    """Everything that determines the program and its data, as canonical text: equal for trials that
-    can be stacked; `users_code` as in `numbers`.
+    """Returns all settings that determine the compiled program and its data as canonical JSON,
+    equal for trials that can be stacked: without the seed and the values of `numbers`; `users_code`
+    as there.
     """
     rest = plain(config)
     free = numbers(rest, users_code)
@@ -72,7 +74,8 @@ def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> s
 
 
 def _fields(node: str, component: Mapping[str, object], users_code: bool) -> list[str]:
-    """The names of the fields of a component that may be arguments.
+    """Returns the names of the fields of an optimizer or schedule that may be arguments of the
+    step: all of ours, of a user's those that its attribute `numbers` declares.
 
     Raises:
       UserError: a user's own declares one that it does not have.

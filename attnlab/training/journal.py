@@ -59,6 +59,9 @@ class Journal:
         label: str = "",
         attempt: Attempt | None = None,
     ) -> None:
+        """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
+        attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
+        """
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
         self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
         self.last = config.training.steps
@@ -73,8 +76,9 @@ class Journal:
         self.metrics: Metrics | _Unwritten = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """The first state, on the host or where `like` says: that of the newest good checkpoint,
-        else a new one; later records are dropped.
+        """Returns the first state, on the host or placed as in `like`: that of the newest good
+        checkpoint, else `fresh(seed)`; metrics recorded after it are dropped, and the disk space is
+        checked.
 
         Args:
           like: see `Updates.saved_like`.
@@ -108,8 +112,8 @@ class Journal:
         self._tell_compiled(seconds, shapes)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
-        """Checks that the numbers of a step are finite, and writes its record if one is due.
-        Returns why the run has diverged, "" if it has not.
+        """Checks that the numbers of a step are finite, and writes its metrics and pace if a record
+        is due. Returns why the run has diverged, "" if it has not.
         """
         if wrong := _not_finite(step, values):
             return wrong
@@ -129,8 +133,8 @@ class Journal:
         return self._due(step, self.config.training.evaluate_every) or self.saves(step)
 
     def scored(self, step: int, scores: Mapping[str, float]) -> bool:
-        """Writes the record of an evaluation and shows it; returns whether it is the best so far, of
-        equal ones that of the lower loss.
+        """Writes and shows the scores of an evaluation; returns whether they are the best so far by
+        the measure of `checkpoint.by`, then by the lower loss.
         """
         self.metrics.write(step, "valid", scores)
         if made := programs.take():
@@ -149,8 +153,8 @@ class Journal:
         return self._due(step, self.config.checkpoint.every)
 
     def save(self, step: int, state: TrainState, best: bool) -> str:
-        """Checks that the parameters are finite, and starts saving the state. Returns why the run
-        has diverged, "" if it has not.
+        """Checks that the parameters are finite, and starts saving the state as a checkpoint.
+        Returns why the run has diverged, "" if it has not.
         """
         self.metrics.sync()
         if wrong := _not_finite_params(step, state):
@@ -190,7 +194,9 @@ class Follower(Journal):
         self.metrics = _Unwritten()
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """The state, if it lies over all processes; else room for that of the first process."""
+        """Returns the state as `Journal.begin` does if it is divided over all processes; else zeros
+        in the shapes of `like`, to receive that of process 0.
+        """
         self._together = spans(like)
         if self._together:
             return super().begin(like, fresh)

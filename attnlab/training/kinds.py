@@ -53,7 +53,8 @@ def kind_of(path: str) -> str | None:
 
 
 def decayed_by_kind(params: Params) -> Tree:
-    """True for matrices, in a tree like `params`.
+    """Returns a tree like `params` with True where the kind in a parameter's name is that of a
+    matrix, which weight decay applies to.
 
     Raises:
       UserError: a parameter has no kind.
@@ -69,8 +70,8 @@ def decayed_by_kind(params: Params) -> Tree:
 
 
 def decayed_by_rank(params: Params) -> Tree:
-    """True for what has two axes or more, apart from `bias`, `scale` and all below a name with
-    "embed" in it, in a tree like `params`: how all runs were trained before kinds were known.
+    """Returns a tree like `params` with True for arrays of two axes or more, apart from `bias`,
+    `scale` and paths with "embed": how all runs were trained before kinds were known.
     """
 
     def decays(path: str, leaf: jax.Array) -> bool:
@@ -85,8 +86,8 @@ MASKS: Mapping[str, Callable[[Params], Tree]] = {"kind": decayed_by_kind, "rank"
 
 
 def differently_decayed(params: Params) -> list[str]:
-    """A line for a person on what decays by rank and not by kind, or the reverse; none if nothing
-    does.
+    """Returns one line of text on the parameters that decay by rank and not by kind, or the
+    reverse; [] if there are none.
     """
     paths = [path for path, _ in by_path(params)]
     by_rank = jax.tree.leaves(decayed_by_rank(params))

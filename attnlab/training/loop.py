@@ -29,8 +29,8 @@ ASKED_EVERY = 8
 
 
 def train(run: Run, session: Session) -> Outcome:
-    """Train until `config.training.steps`, from the newest good checkpoint of the run if there is
-    one.
+    """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, a
+    signal, `session.until` or a divergence, with evaluations and checkpoints on the way.
 
     Returns:
       The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the
@@ -105,8 +105,8 @@ class Compiling:
         return self._run.updates.first_states(self._run.task)(seed)
 
     def look_ahead(self, step: int, count: int = AHEAD) -> None:
-        """Begin the programs of the batches from a step on, until there is one for each shape; not
-        on a processor, whose cores the drawing of the state and the steps need.
+        """Starts compiling the programs for the shapes of the batches after `step`, at most `count`
+        batches ahead; not on a CPU, whose cores are needed for the state and the steps.
         """
         batches = self._run.batches
         most = 0 if on_processor() else len(getattr(batches, "shapes", [None]))
@@ -150,6 +150,9 @@ class UnderWay:
     def __init__(
         self, journal: Journal, fetch: Callable[[Sums], Sums], session: Session, lag: int
     ) -> None:
+        """Stores the journal, the function that fetches sums from devices, the session and the lag,
+        with no step in progress.
+        """
         self._journal, self._fetch, self._session, self._lag = journal, fetch, session, lag
         self._waiting = collections.deque[tuple[int, Sums, float]]()
         self._ended = 0.0
@@ -165,8 +168,8 @@ class UnderWay:
         return not self._lag or step % ASKED_EVERY == 0
 
     def add(self, step: int, sums: Sums, began: float, wait: bool) -> str:
-        """Take note of a step that has been started at a time of `time.perf_counter`, and record
-        those that are due, all if it shall `wait`. Returns why the run has diverged, or "".
+        """Queues a step that was started at time `began`, then fetches and records the oldest steps
+        until `lag` remain, or all if `wait`. Returns why the run has diverged, or "".
         """
         self._waiting.append((step, sums, began))
         while len(self._waiting) > (0 if wait else self._lag):

@@ -45,7 +45,7 @@ Rule = Callable[[str, tuple[int, ...]], Axes | None]
 
 
 def axis_sizes(settings: Parallel, count: int) -> dict[str, int]:
-    """The sizes of all axes over so many devices.
+    """Returns the size of every mesh axis (data, fsdp, tensor, sequence) for `count` devices.
 
     Raises:
       UserError: they do not multiply to the devices, or an axis that is not there yet.
@@ -94,8 +94,8 @@ class Layout:
         return self.mesh.size > self.mesh.shape["data"]
 
     def axes(self, path: str, shape: tuple[int, ...]) -> Axes:
-        """The axis of each dimension of an array of a state; a rule that its shape does not fit
-        (a factored moment has other dimensions) is passed over.
+        """Returns the mesh axis of each dimension of an array of a state: by the first rule that
+        its path and shape fit, else by the general rule.
         """
         if path.partition("/")[0] == "remembered":
             return ("rows",)
@@ -112,8 +112,8 @@ class Layout:
         )
 
     def _general(self, shape: tuple[int, ...]) -> Axes:
-        """The axes by the general rule: the largest dimension that `fsdp` divides; none for a small
-        array.
+        """Returns the axes by the general rule: "fsdp" for the largest dimension that its size
+        divides; () for a small array or none that fits.
         """
         parts = self.mesh.shape["fsdp"]
         fitting = [place for place, size in enumerate(shape) if size % parts == 0]
@@ -135,7 +135,9 @@ class Layout:
         )
 
     def check_rules(self, state: Tree) -> None:
-        """`UserError` for a rule that no array of a state has in its path, or that fits none."""
+        """Raises `UserError` for a rule that matches no path of the state, or whose arrays it
+        cannot divide.
+        """
         leaves = jax.tree_util.tree_leaves_with_path(state)
         for text, rule in self.rules:
             named = [(_name(path), leaf.shape) for path, leaf in leaves]
@@ -192,7 +194,9 @@ def _everywhere(function: Callable[[Tree], Tree], sharding: NamedSharding) -> ja
 
 
 def _read_rule(text: str) -> Rule:
-    """The rule that a setting means; `UserError` for none."""
+    """Parses a rule, 'REGEX=fsdp@DIMENSION' or the path 'MODULE:FUNCTION' of a user's function, and
+    returns it as a function; raises `UserError` for anything else.
+    """
     if match := re.fullmatch(r"(.+)=([a-z]+)@(-?\d+)", text):
         pattern, axis, place = match[1], match[2], int(match[3])
         if axis != "fsdp":

@@ -54,7 +54,8 @@ def build_optimizer(
     clip: float,
     instead: Mapping[str, object] | None = None,
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """The optimizer of a config, behind clipping of the global gradient norm.
+    """Builds the optimizer of a config, behind clipping of the global gradient norm (unless `clip`
+    is 0), and its learning-rate schedule.
 
     Args:
       optimizer: config node, `{"name": "adam", ...}` with the fields of that function below.
@@ -105,7 +106,9 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
 
 
 def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
-    """Traces a schedule and an optimizer on two arrays; `UserError` for no rate or no update."""
+    """Traces a schedule and an optimizer on two small arrays; raises `UserError` if the rate is not
+    one number or the updates are not shaped as the parameters.
+    """
     optimizer, schedule = tree["optimizer"], tree["schedule"]
     given = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
@@ -133,8 +136,8 @@ def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
 
 @contextlib.contextmanager
 def _naming(node: str, spec: Spec) -> Iterator[None]:
-    """Turns an exception of a schedule or optimizer with a dotted path into a `UserError` that
-    names it; ours only raise `UserError`.
+    """A context in which an exception of a schedule or optimizer with a dotted path is turned into
+    a `UserError` that names it; ours only raise `UserError`.
     """
     try:
         yield
@@ -321,6 +324,7 @@ def stepped(
     _check("schedule.factor", factor, "above 0 and at most 1")
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        """Returns the learning rate after `count` updates."""
         done, first, rise, apart = (
             jnp.asarray(whole, jnp.int32) for whole in (count, hold, warmup, every)
         )
@@ -353,7 +357,9 @@ def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    """Raises `UserError` for a peak, warm-up or floor out of range, or too long a warm-up."""
+    """Raises `UserError` for a peak, warm-up or floor out of range, or a warm-up longer than
+    `steps`.
+    """
     _check("schedule.peak", peak, "above 0")
     _check("schedule.warmup", warmup, "0 or above")
     if _is_plain(peak, floor) and not 0 <= floor <= peak:
@@ -371,7 +377,9 @@ def _check_moments(b1: float, b2: float, eps: float) -> None:
 
 
 def _fields_of(node: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Those of `values` that are fields of a config node, by the field's name."""
+    """Returns the entries of `values` that belong to the config node `node` ("node.field"), by the
+    field's name alone.
+    """
     return {
         name.removeprefix(f"{node}."): value
         for name, value in values.items()

@@ -80,6 +80,9 @@ class OrbaxSteps:
     """
 
     def __init__(self, directory: Path, together: bool = False) -> None:
+        """Creates the checkpoint manager of orbax for a folder, with all processes at work if
+        `together`, else process 0 alone.
+        """
         self._ocp, self._directory = _import_orbax(), directory
         active = None if together else {0}
         several = self._ocp.options.MultiprocessingOptions(active_processes=active)
@@ -90,8 +93,8 @@ class OrbaxSteps:
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
     def write(self, step: int, arrays: Mapping[str, Tree], record: Mapping[str, object]) -> None:
-        """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is
-        anything JSON can hold.
+        """Starts writing the arrays of a step and its record with checksums of both; blocks for the
+        checksums and orbax's copy of the arrays only. `record` is anything JSON can hold.
         """
         prints = {path: fingerprint(array) for path, array in arrays.items()}
         # Through JSON once, so that the checksum is of what reading gives back: lists for tuples,
@@ -111,8 +114,8 @@ class OrbaxSteps:
             self._manager.wait_until_finished()
 
     def read_record(self, step: int) -> StepRecord:
-        """What `write` was given, and "step" and "arrays". Any exception means that the step is
-        damaged.
+        """Reads the record of a step: what `write` was given, "step" and "arrays"; raises
+        ValueError if its checksum differs. Any exception means that the step is damaged.
         """
         meta = json.loads((self._directory / str(step) / "meta" / "metadata").read_text())
         content: StepRecord = meta["content"]
@@ -121,9 +124,9 @@ class OrbaxSteps:
         return content
 
     def read_arrays(self, step: int, saved: dict[str, Print], like: Tree = ()) -> dict[str, Tree]:
-        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`): on the
-        host, or where `like` says that they lie. Any exception means damage; it is raised in all
-        processes that read together.
+        """Reads the arrays of one step by path, on the host or placed as in `like`, and checks each
+        against its fingerprint in `saved` (`record["arrays"]`). Any exception means damage; it is
+        raised in all processes that read together.
         """
         # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no
         # memory.
@@ -177,8 +180,8 @@ class _NotLate(logging.Filter):
 
 @contextlib.contextmanager
 def _without_late_callbacks() -> Iterator[None]:
-    """Keep quiet about the reads and writes still under way when one of many fails: each prints a
-    traceback about a closed event loop.
+    """A context that suppresses the tracebacks about a closed event loop which other reads and
+    writes still in progress print when one of many fails.
     """
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
@@ -206,7 +209,9 @@ def _without_late_callbacks() -> Iterator[None]:
 
 
 def _import_orbax() -> ModuleType:
-    """orbax.checkpoint, imported late (1.5 s) and kept off the terminal."""
+    """Imports orbax.checkpoint, late since it takes 1.5 s, filters its log lines from the terminal,
+    and returns the module.
+    """
     import orbax.checkpoint as ocp
 
     for name, unwanted in (("absl", _NotFromOrbax), ("asyncio", _NotLate)):
@@ -242,9 +247,9 @@ def _same(array: jax.Array) -> jax.Array:
 
 @jax.jit
 def _sum(array: jax.Array) -> jax.Array:
-    """[2] uint32: two sums over all elements of a hash of (bits, place in C order), exact in any
-    order. Another value of one element always changes the first; what else differs passes with
-    2^-64. Not against malice.
+    """Computes a fingerprint [2] uint32 of an array: two sums over all elements of a hash of (bits,
+    index in C order), exact in any order. Another value of one element always changes the first;
+    what else differs passes with 2^-64. Not against malice.
     """
     size = array.dtype.itemsize
     unsigned = {1: jnp.uint8, 2: jnp.uint16}.get(size, jnp.uint32)
@@ -266,7 +271,8 @@ def _mix(x: jax.Array) -> jax.Array:
 
 
 def compare(folder: Path, saved: Mapping[str, Print], wanted: Tree) -> None:
-    """Check that a saved tree fits the wanted one before any array is read.
+    """Raises `UserError` unless the paths, shapes and dtypes of a saved tree are those of the
+    wanted one; no array is read.
 
     Args:
       folder: the step, for the message.
@@ -298,7 +304,9 @@ def _spec(entry: Print | None) -> str:
 
 
 def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Nested dicts from paths: what orbax stores, whatever classes the tree is made of."""
+    """Returns the leaves as nested dicts by the parts of their paths: what orbax stores, whatever
+    classes the tree is made of.
+    """
     root: dict[str, Tree] = {}
     for path, leaf in leaves.items():
         *folders, name = path.split("/")
@@ -314,8 +322,8 @@ def _text_digest(content: object) -> str:
 
 
 def check_readable(folder: Path, cause: Exception) -> None:
-    """Raise `UserError` if the step in a folder could not be read for lack of permission: that is no
-    damage, and an older step would not help.
+    """Raises `UserError` if a file of a step cannot be opened for lack of permission or of file
+    handles: that is no damage, and an older step would not help.
     """
 
     def raise_error(error: OSError) -> None:
@@ -341,7 +349,9 @@ def disk_full(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException) -> OSError | None:
-    """The refusal of the system in the chain of causes."""
+    """Returns the first OSError in the chain of causes of an error, also one that a text mentions
+    by number; None if there is none.
+    """
     for cause in causes(error):
         if isinstance(cause, OSError):
             return cause

@@ -89,7 +89,9 @@ class PmapBackend:
         self.about: dict[str, int] = {}
 
     def place(self, state: TrainState) -> TrainState:
-        """See `Backend.place`."""
+        """Places a state on the local devices: each has a copy, but of what rows remember only its
+        share of rows. See `Backend.place`.
+        """
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
         def dealt(rows: np.ndarray) -> jax.Array:
@@ -101,7 +103,9 @@ class PmapBackend:
         return _each(state, copied, dealt)
 
     def like(self, state: TrainState) -> TrainState:
-        """See `Backend.like`."""
+        """Returns the shapes and dtypes that a state has after `place`, with a leading device axis.
+        See `Backend.like`.
+        """
         shape = (jax.process_count(), len(self.local), -1)
         copied = functools.partial(jax.tree.map, lambda leaf: jnp.stack([leaf] * shape[1]))
 
@@ -111,7 +115,9 @@ class PmapBackend:
         return jax.eval_shape(lambda state: _each(state, copied, dealt), state)
 
     def fetch(self, tree: Of) -> Of:
-        """See `Backend.fetch`."""
+        """Returns a tree on the host: from one device what all have alike, from all devices and
+        processes what rows remember. See `Backend.fetch`.
+        """
 
         def collected(x: jax.Array) -> np.ndarray:
             mine = [_from_device(x, number) for number in range(len(self.local))]
@@ -131,7 +137,9 @@ class PmapBackend:
         return {name: rows.reshape(*shape, *rows.shape[1:]) for name, rows in batch.items()}
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
-        """See `Backend.compile`."""
+        """Compiles a step with `pmap` for states and batches of these shapes; with several
+        processes it is compiled at its first call. See `Backend.compile`.
+        """
         axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh, bit for bit
         mapped = jax.pmap(
             functools.partial(step, axis_name=axis),
@@ -151,6 +159,7 @@ class MeshBackend:
     """
 
     def __init__(self, layout: Layout) -> None:
+        """Stores the layout and the shardings of whole arrays and of rows on its mesh."""
         self.layout = layout
         self.replicated = NamedSharding(layout.mesh, PartitionSpec())
         self.rows = NamedSharding(layout.mesh, ROWS)
@@ -183,7 +192,9 @@ class MeshBackend:
         return jax.tree.map(deal, batch)
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
-        """See `Backend.compile`."""
+        """Compiles a step with `jit` for states and batches of these shapes, placed as the layout
+        says; the state given is overwritten. See `Backend.compile`.
+        """
         state_shardings = self.shardings(state)
         compiled = jax.jit(
             step,
@@ -258,8 +269,8 @@ def _gathered_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def place_trials(trials: int, settings: Parallel) -> TrialParallel:
-    """Where that many stacked trials go: to `settings.devices` devices (0: all), but to no more
-    than there are trials.
+    """Returns the backend of that many stacked trials, on `settings.devices` devices (0: all) but
+    no more than there are trials.
 
     Raises:
       UserError: more devices than there are, or settings that divide the state of a trial.
@@ -273,8 +284,8 @@ def place_trials(trials: int, settings: Parallel) -> TrialParallel:
 
 
 def backend(settings: Parallel) -> Backend:
-    """The devices of a run: `settings.devices` of them (0: all). "auto" is pmap while the state is
-    copied, and the mesh where it is divided.
+    """Returns the backend, pmap or mesh, of a run on `settings.devices` devices (0: all). "auto" is
+    pmap while the state is copied, and the mesh where it is divided.
 
     Raises:
       UserError: more devices than there are, or not as many of each of several processes; axes that
@@ -306,8 +317,8 @@ def agree_with_0(texts: Sequence[str]) -> list[bool]:
 
 
 def broadcast_from_0(tree: Of) -> Of:
-    """The arrays of process 0, in all processes, bit for bit; every process must call it with
-    arrays of these shapes and dtypes. Those that are divided among all processes stay.
+    """Returns the arrays of process 0 in all processes, bit for bit; every process must call it
+    with arrays of these shapes and dtypes. Those that are divided among all processes stay.
     """
     if jax.process_count() == 1 or spans(tree):
         return tree
@@ -327,8 +338,8 @@ def broadcast_from_0(tree: Of) -> Of:
 
 
 def message_from_0(content: Content) -> Content:
-    """The `content` of process 0, anything that JSON can hold, in all processes; every process must
-    call it.
+    """Returns the `content` of process 0, anything that JSON can hold, in all processes; every
+    process must call it.
     """
     if jax.process_count() == 1:
         return content
@@ -339,7 +350,9 @@ def message_from_0(content: Content) -> Content:
 
 
 def _first(devices: int) -> list[jax.Device]:
-    """The first `devices` devices, as many of each process; all for 0."""
+    """Returns the first `devices` devices (0: all), equally many of each process; raises
+    `UserError` if there are not so many.
+    """
     present, processes = jax.devices(), jax.process_count()
     if not 0 <= devices <= len(present):
         raise UserError(

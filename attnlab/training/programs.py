@@ -34,9 +34,9 @@ process reads may take its place.
 
 
 def start_jax() -> None:
-    """Import jax, with its compiled programs kept in the user's `cache_folder`, if there is one and
-    nobody has named another, and products of float32 in float32, if nobody has said otherwise.
-    Freed memory stays with this process (`devices.keep_freed`).
+    """Imports jax and sets its defaults: a cache of compiled programs in the user's `cache_folder`
+    if there is one, and float32 products in float32, unless the user has set these. Freed memory
+    stays with this process (`devices.keep_freed`).
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -55,8 +55,9 @@ def start_jax() -> None:
 
 
 def keep(folder: Path) -> None:
-    """Keep all compiled programs in a folder, and remove the oldest where they take too much room.
-    A program is found by what it computes, for which devices, and the version of XLA.
+    """Makes JAX store all compiled programs in a folder, and removes the least recently used where
+    they take too much space. A program is found by what it computes, for which devices, and the
+    version of XLA.
     """
     import jax
 
@@ -67,8 +68,8 @@ def keep(folder: Path) -> None:
 
 
 def shrink(folder: Path, most: int) -> None:
-    """Remove the files of a folder that were not read for longest, if all take more than `most`
-    bytes, until three quarters of that are left. Others may do the same at the same time.
+    """If the files of a folder take more than `most` bytes, deletes the least recently used until
+    three quarters of that are left. Others may do the same at the same time.
     """
     files = []
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -86,12 +87,15 @@ def shrink(folder: Path, most: int) -> None:
 
 @functools.cache
 def count() -> None:
-    """Count the programs of this process from now on."""
+    """Registers a listener that counts, from now on, the programs that this process compiles or
+    loads, and their seconds.
+    """
     import jax
 
     threads: set[int] = set()
 
     def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        """Records the seconds of an event of JAX, and how many threads are compiling."""
         if event in _seconds:
             _seconds[event].append(duration_secs)
         if event in (_LOWERED, _COMPILED):
@@ -103,7 +107,9 @@ def count() -> None:
 
 
 def take() -> dict[str, float]:
-    """`COUNTED` since this was last asked; {} where there was no program."""
+    """Returns numbers and seconds of programs compiled and loaded (`COUNTED`) since the last call,
+    and resets them; {} if there was no program.
+    """
     made, loaded = ((len(each), sum(each)) for each in _seconds.values())
     for each in _seconds.values():
         each.clear()

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def check(kind: type[AnyTask], config: Settings) -> Updates:
-    """Checks all of a config that needs no data, for a class of tasks; returns the updates that it
-    asks for.
+    """Checks all of a config that needs no data, for a class of tasks; returns its `Updates`
+    (optimizer, schedule, trained parameters).
 
     Raises:
       UserError: a measure that is declared wrongly, a checkpoint chosen by one that is not known
@@ -63,8 +63,8 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
 
 
 def check_scores(task: AnyTask) -> None:
-    """Check that a task has, of the data it has read, the score that chooses the checkpoint, and
-    counts its shares; `UserError`.
+    """Raises `UserError` unless the data of a task gives the score that chooses the checkpoint, and
+    its validation split can be counted.
     """
     by = task.config.checkpoint.by
     if by not in task.measures:
@@ -130,7 +130,8 @@ class Run:
         begun: Manifest | None = None,
         code: Code | None = None,
     ) -> Run:
-        """Check the config, find the devices and read the data; writes nothing.
+        """Checks the config, selects the devices, reads the data and returns the run; writes
+        nothing.
 
         Args:
           kind: the class of the task.
@@ -166,8 +167,9 @@ class Run:
         return cls(config, workdir, task, batches, place, updates, begun, code)
 
     def fit(self, session: Session) -> Outcome:
-        """Train to the end, or until told to stop; `events.jsonl` records the end, unless the
-        attempt is that of the caller, who ends it. The caller holds the lock of `workdir`.
+        """Trains to the end, or until a signal or limit of the session; writes the run's files and,
+        unless the attempt is the caller's, the end to `events.jsonl`. The caller holds the lock of
+        `workdir`.
 
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a
@@ -191,8 +193,8 @@ class Run:
         return outcome
 
     def compare(self) -> None:
-        """Check that all processes have the config, the user's code, the data and the vocabularies
-        of process 0.
+        """Raises `UserError` unless this process has the config, the user's code, the data and the
+        vocabularies of process 0; with one process it does nothing.
 
         Raises:
           UserError: this one has others.
@@ -222,7 +224,9 @@ class Run:
             )
 
     def announce(self, progress: Progress) -> None:
-        """Tell what a person should know before training: devices, data, what is trained."""
+        """Prints what a person should know before training: devices, an unused accelerator, notes
+        on data and on what is trained.
+        """
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)
@@ -230,8 +234,8 @@ class Run:
             progress.note(line)
 
     def describe(self, progress: Progress) -> None:
-        """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check
-        the data and tell what else has changed.
+        """Writes vocabularies, the user's code and manifest of a new run; of a resumed one, checks
+        that the data is unchanged, prints what else has changed and records changed code.
 
         Raises:
           Changed: data has changed since the run began, or another process has trained it since
@@ -277,8 +281,8 @@ class Run:
     def _resumed(
         self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress
     ) -> list[provenance.Change]:
-        """Check the data of a run that goes on, and tell what else has changed; the changes of
-        code.
+        """Checks that the data of a resumed run is unchanged, prints what else has changed, and
+        returns the changes of the user's code.
         """
         previous.check_data(manifest.data, self.workdir)
         if provenance.saved_step(self.workdir) is not None:
@@ -289,7 +293,8 @@ class Run:
         return provenance.changes(previous.own_code, code)
 
     def _save_vocabulary(self, previous: Manifest | None) -> None:
-        """Store the vocabularies; a lost one is learned again, since it is a function of the data.
+        """Writes the vocabularies to `workdir`; a lost one was learned again, and must equal the
+        lost one if that was recorded.
 
         Raises:
           Changed: what was learned again is not what was lost.
@@ -315,8 +320,8 @@ def _vocabulary_digests(task: AnyTask) -> list[str]:
 
 @contextlib.contextmanager
 def _record_failure(attempt: Attempt) -> Iterator[None]:
-    """Record "failed" and the error's text if the block raises after the attempt has begun; the
-    error goes on.
+    """A context that records the state "failed" ("interrupted" after Ctrl-C) with the error's text
+    as the end of an attempt, if its block raises; the error goes on.
     """
     try:
         yield

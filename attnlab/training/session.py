@@ -38,6 +38,9 @@ class Interrupt:
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Interrupt:
+        """Replaces the handlers of the signals by `_remember`, except of a SIGHUP that is ignored,
+        and stores the former ones.
+        """
         wanted = [
             number
             for number in _SIGNALS
@@ -55,7 +58,9 @@ class Interrupt:
         self._restore()
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        """Remembers the first signal; gives a later one, after `REPEAT` seconds, its usual effect."""
+        """Stores the first signal and its time; restores the handlers and raises a later signal
+        again if `REPEAT` seconds have passed since.
+        """
         if self.signal is None:
             self.signal, self._when = number, time.monotonic()
         elif time.monotonic() - self._when >= REPEAT:

@@ -133,7 +133,9 @@ class Parallel(Node):
     )
 
     def check(self) -> None:
-        """pmap copies the whole state."""
+        """Raises `UserError` for settings that do not go together: pmap with a divided state, rules
+        without fsdp, or no data axis.
+        """
         if self.data == 0:
             raise UserError("config.parallel.data=0: expected -1 (the rest) or at least 1")
         divided = [name for name in ("fsdp", "tensor", "sequence") if getattr(self, name) > 1]

@@ -68,8 +68,8 @@ class Member:
 
 
 def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
-    """Train all trials to `training.steps`, each from the newest good checkpoint in its own folder;
-    see `loop.train`.
+    """Trains all trials in one program to `training.steps`, each from the newest good checkpoint in
+    its own folder, until done, interrupted or diverged.
 
     Args:
       runs: of equal `hyperparameters.signature`, with one task and one `TrialParallel` for all.
@@ -127,6 +127,9 @@ class Stack:
         hosts: Sequence[TrainState],
         progress: Progress,
     ) -> None:
+        """Stores task, members and devices, and places the states `hosts` of all trials, stacked
+        and filled up to equally many for each device, on the devices.
+        """
         first = runs[0]
         self.task, self.members, self.progress = first.task, members, progress
         self._rows = first.config.training.evaluate_rows
@@ -142,7 +145,9 @@ class Stack:
         self._state = self.devices.place(stacked)
 
     def advance(self) -> bool:
-        """One update of as many trials as can move together. Returns whether any could."""
+        """Makes one update of as many trials as can share a program call, and records it. Returns
+        whether any could.
+        """
         free = [member.outcome is None and not member.waits for member in self.members]
         batches = {i: member.batch for i, member in enumerate(self.members) if free[i]}
         if not batches:
@@ -173,7 +178,9 @@ class Stack:
         return True
 
     def settle(self) -> None:
-        """Evaluate and save the trials that wait for it; those at their last step are done."""
+        """Evaluates the waiting trials where that is due, saves those that are due or improved,
+        lets them go on, and marks those at their last step as done.
+        """
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = []
@@ -189,7 +196,7 @@ class Stack:
                 member.outcome = Outcome("done", member.step)
 
     def leave(self, why: str) -> None:
-        """Save all trials that are under way, and end them."""
+        """Saves all unfinished trials and ends them as "interrupted", with the reason `why`."""
         self.settle()
         begun = [i for i, trial in enumerate(self.members) if trial.outcome is None and trial.step]
         self._save(begun, set())
@@ -197,7 +204,9 @@ class Stack:
             member.outcome = member.outcome or Outcome("interrupted", member.step, message=why)
 
     def _save(self, numbers: list[int], best: set[int]) -> None:
-        """Save the states of some trials."""
+        """Saves the states of the trials `numbers`, those in `best` as their best; a trial whose
+        parameters are not finite ends as "diverged".
+        """
         host = self.devices.fetch(self._state) if numbers else None
         for i in numbers:
             member, state = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
@@ -207,8 +216,8 @@ class Stack:
     def _stepped(
         self, member: Member, values: dict[str, float], seconds: float, together: int
     ) -> None:
-        """Record an update of a trial, one of `together` that took these seconds; its pace is an
-        equal share of them.
+        """Records an update of a trial, one of `together` that took `seconds` in all, and sets
+        whether it now waits for an evaluation or a save; one that is not finite ends as "diverged".
         """
         member.step += 1
         share = seconds / together
@@ -221,7 +230,9 @@ class Stack:
         member.journal.running(member.step)
 
     def _program(self, fed: Mapping[str, Tree]) -> Program:
-        """The compiled step for batches of this shape."""
+        """Returns the compiled step for batches of these shapes; compiles and records it the first
+        time.
+        """
         shapes = shapes_of(fed["batch"])
         if shapes not in self._programs:
             clock = time.perf_counter()
@@ -234,8 +245,8 @@ class Stack:
 
 
 def stack_step(step: Step) -> Step:
-    """`step(state, fed) -> (state, sums)` of several trials, all with a leading trial axis, where
-    `fed` holds "batch" and "moves" (bool, whether a trial makes an update).
+    """Returns a step for several trials at once, all arguments with a leading trial axis; `fed`
+    holds "batch" and "moves" (bool: a trial that does not move keeps its state).
     """
 
     def update(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
@@ -246,8 +257,8 @@ def stack_step(step: Step) -> Step:
 
 
 def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
-    """The inputs of the program besides the state: the batches of the moving trials, padded to the
-    largest, and which trials move.
+    """Returns {"batch", "moves"}: the batches of the moving trials stacked and padded with zeros to
+    the largest, and which trials move.
 
     Args:
       batches: of the trials that move, by number.
@@ -269,7 +280,7 @@ def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
 
 
 def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
-    """Whether the loss draws random numbers."""
+    """Returns whether a task's loss draws random numbers, by tracing it."""
     state = {"carried": task.carried(), "remembered": task.remembered()}
     loss = functools.partial(
         task.loss, **{name: value for name, value in state.items() if value is not None}
@@ -278,7 +289,8 @@ def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
 
 
 def choose_trials(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
-    """Which of the waiting trials move next.
+    """Returns which of the waiting trials make the next update together: all, if their batches may
+    be padded to one of them, else those of the most common shape.
 
     Args:
       waiting: the shapes of their batches, those of all arrays end to end.

@@ -99,8 +99,9 @@ def first_state(
     remembered: Tree = None,
     trained: Trained | None = None,
 ) -> TrainState:
-    """The state before the first update. The moving average starts at the parameters; the
-    optimizer knows those that are trained.
+    """Returns the state before the first update: step 0, the moving average (if `ema`) equal to the
+    parameters, the optimizer's state of the trained parameters alone. The moving average starts at
+    the parameters; the optimizer knows those that are trained.
     """
     average = params if ema else None
     return TrainState(
@@ -126,7 +127,8 @@ def make_step(
     trained: Trained | None = None,
     layout: Layout | None = None,
 ) -> Step:
-    """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
+    """Builds the training step, `step(state, batch, axis_name=None) -> (state, metrics)`:
+    gradients, optimizer, moving averages.
 
     The objective is sum(loss) / sum(weight) over the whole batch: over devices (`axis_name`, if the
     step runs under `pmap`) and over `accumulate` microbatches alike, so that neither changes the
@@ -152,6 +154,9 @@ def make_step(
     def step(
         state: TrainState, batch: Batch, axis_name: str | None = None
     ) -> tuple[TrainState, Sums]:
+        """Makes one update of the state with a batch; returns the next state and the metrics,
+        summed over devices.
+        """
         key = jax.random.fold_in(jax.random.key(state.seed), state.step)
         total = weight(batch)
         if axis_name is not None:
@@ -184,9 +189,10 @@ def make_step(
 
 
 def _followed(params: Params, before: Params, statistics: Tree) -> Params:
-    """Moves the parameters that are running averages from where they were before: a to
-    c a + (1 - c) b. `statistics` has, below the path of a module, how often it was called, each
-    time with c and every b by the name of its parameter; those that are not trained stay.
+    """Moves the parameters that are running averages of batch statistics: a to c a + (1 - c) b,
+    from their values `before` the update. `statistics` has, below the path of a module, how often
+    it was called, each time with c and every b by the name of its parameter; those that are not
+    trained stay.
     """
     if not statistics:
         return params
@@ -207,7 +213,9 @@ def _averaged(
     trained: Trained | None,
     fixed: Params,
 ) -> Params | None:
-    """The moving average of all parameters after those that are trained have moved; None stays."""
+    """Returns the exponential moving average of all parameters after an update of the trained ones,
+    `free`; None if there is none.
+    """
     if average is None:
         return None
     before = average if trained is None else trained.split(average)[0]
@@ -216,7 +224,9 @@ def _averaged(
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
-    """The paths of the parameters that are running averages and move as `statistics` says."""
+    """Returns the paths of the parameters that are running averages of batch statistics, as
+    collected in `statistics`.
+    """
     return {
         (*path[:-1], name)
         for path, calls in flax.traverse_util.flatten_dict(statistics).items()
@@ -246,9 +256,9 @@ def _objective(
     key: jax.Array,
     total: jax.Array,
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
-    """The loss of some rows over the weight of the whole batch, in the precision `compute`; beside
-    it the sums to report, and two trees: what the rows remember afterwards, and statistics. `whole`
-    makes all parameters of those that are trained.
+    """Computes the loss of some rows over the weight `total` of the whole batch, in the precision
+    `compute`; returns it with the sums to report, and two trees: what the rows remember afterwards,
+    and statistics. `whole` makes all parameters of those that are trained.
     """
     batch, remembered = part
     params = params if whole is None else whole(params, key)
@@ -276,8 +286,8 @@ def _gradients(
     key: jax.Array,
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
-    """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate`
-    microbatches, with statistics of the batch.
+    """Computes the gradients and sums of a batch, in `accumulate` microbatches that are added;
+    returns them with what the rows remember afterwards and the statistics of the batch.
 
     Raises:
       ValueError: statistics of a batch that is never there as a whole.

@@ -63,7 +63,8 @@ class Trained:
 
     @classmethod
     def of(cls, config: Settings) -> Trained:
-        """What a config says of freezing, rates and LoRA, its regular expressions checked.
+        """Returns what a config says about frozen parameters, rates and LoRA, with the regular
+        expressions checked.
 
         Raises:
           UserError: no regular expression, or no factor.
@@ -82,7 +83,8 @@ class Trained:
         return not self.freeze and not self.rank
 
     def check(self, params: Params) -> None:
-        """Compare the regular expressions with the parameters of a model, or with their shapes.
+        """Checks the regular expressions against the parameters (or shapes) of a model: each
+        matches a path, LoRA only matrices, and something is trained; else `UserError`.
 
         Raises:
           UserError: an expression that no path has, LoRA on what is no matrix, nothing to train.
@@ -117,7 +119,9 @@ class Trained:
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
 
     def warnings(self, params: Params, drawn: Iterable[str]) -> list[str]:
-        """A line for a person where parameters keep the random values that they were drawn with."""
+        """Returns one line of text if some of the parameters `drawn` at random are neither trained
+        nor adapted by LoRA; else [].
+        """
         learned = self._adapted(_flat(params)) if self.rank else []
         stay = [path for path in drawn if not self._trains(path) and path not in learned]
         if not stay:
@@ -127,7 +131,9 @@ class Trained:
         return [f"drawn anew and not trained: {', '.join(stay[:4])}{more}; {advice}"]
 
     def with_adapters(self, params: Params, key: jax.Array) -> Params:
-        """The first parameters, with A and B beside them."""
+        """Returns the first parameters with LoRA's matrices beside them: A drawn at random, B zero;
+        without LoRA `params` itself.
+        """
         if not self.rank:
             return params
         flat = _flat(params)
@@ -140,7 +146,7 @@ class Trained:
         return {**params, LORA: flax.traverse_util.unflatten_dict(pairs, sep="/")}
 
     def split(self, params: Params) -> tuple[Params, Params]:
-        """Those that are trained, and the others."""
+        """Splits the parameters into two trees: those that are trained, and the others."""
         if self.all:
             return params, {}
         flat = _flat(params)
@@ -159,8 +165,8 @@ class Trained:
         return flax.traverse_util.unflatten_dict(both, sep="/")  # type: ignore[no-any-return]
 
     def seen(self, params: Params, key: jax.Array | None = None) -> Params:
-        """What the model computes with: W_0 + (alpha / rank) A B in the place of W_0; with a key as
-        in training, where rows of A are dropped.
+        """Returns the parameters that the model computes with: W_0 + (alpha / rank) A B in the
+        place of W_0; with a `key`, as in training, rows of A are dropped.
         """
         if not self.rank:
             return params
@@ -177,7 +183,9 @@ class Trained:
         return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
 
     def scaled(self, updates: Params, params: Params) -> Params:
-        """Updates of what is trained, each times its factor; `params` are all that there are."""
+        """Returns the updates of the trained parameters, each times its factor by `rates` and layer
+        decay; `params` are all parameters.
+        """
         if not self.rates and self.layer_decay == 1.0:
             return updates
         factors = self.factors(params)
@@ -185,7 +193,7 @@ class Trained:
         return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
 
     def factors(self, params: Params) -> dict[str, float]:
-        """The factor of each parameter by path."""
+        """Returns the factor of the learning rate of each parameter, by path."""
         paths = list(_flat(params))
         layers: dict[str, int] = {}
         for path in paths:
@@ -194,8 +202,9 @@ class Trained:
         return {path: self._factor(path, layers) for path in paths}
 
     def _factor(self, path: str, layers: Mapping[str, int]) -> float:
-        """The factor of the parameter at a path: the first of `rates` that fits, times the decay of
-        its layer, given how many layers each stack has.
+        """Returns the factor of the learning rate of the parameter at a path: that of the first of
+        `rates` that matches, times the decay of its layer; `layers` is the number of layers of each
+        stack.
         """
         factor = 1.0
         for rate in self.rates:
@@ -218,7 +227,9 @@ class Trained:
         return sorted(path for path in paths if _has(self.on, path))
 
     def _patterns(self) -> list[tuple[str, list[str]]]:
-        """The regular expressions of each setting."""
+        """Returns the regular expressions by the name of their setting; raises `UserError` for a
+        rate that is not 'REGEX=FACTOR'.
+        """
         rates = []
         for rate in self.rates:
             pattern, _, number = rate.rpartition("=")
@@ -236,7 +247,9 @@ class Trained:
 
 
 def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
-    """The regular expression; `UserError` for none, or one that may take very long."""
+    """Returns the compiled regular expression; raises `UserError` for an invalid one, or one that
+    may take very long.
+    """
     try:
         count = _repetitions(re._parser.parse(pattern))  # type: ignore[attr-defined]
     except (re.error, RecursionError, OverflowError) as error:
@@ -250,8 +263,8 @@ def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
 
 
 def _repetitions(tree: object) -> float:
-    """How often a parsed regular expression says * or the like; infinite where that is said of what
-    has a repetition or a choice in it, since trying all ways takes time exponential in the text.
+    """Returns the number of repetitions (* or the like) in a parsed regular expression; infinite if
+    one contains a repetition or a choice, since trying all ways takes time exponential in the text.
     """
     if isinstance(tree, tuple) and tree and str(tree[0]).endswith("_REPEAT"):
         _, high, inside = tree[1]

@@ -53,8 +53,8 @@ class Updates:
 
     @classmethod
     def of(cls, config: Settings, numbers: Mapping[str, object] | None = None) -> Updates:
-        """The updates of a config; `numbers`, by dotted name, replace its own, see
-        `build_optimizer`.
+        """Builds the updates of a config: optimizer, schedule and what is trained; `numbers`, by
+        dotted name, replace the config's values, see `build_optimizer`.
 
         Raises:
           UserError: settings that are wrong or do not go together.
@@ -67,8 +67,8 @@ class Updates:
 
     @classmethod
     def for_reading(cls, config: Settings) -> Updates:
-        """The updates of a trained run, to read it with: if its state was divided, it lies over the
-        devices of this process, whatever those of training were.
+        """Builds the updates of a trained run, to read its checkpoints: a divided state is divided
+        over the local devices, whatever those of training were.
         """
         updates, devices = cls.of(config), jax.local_devices()[: config.parallel.devices or None]
         if config.parallel.fsdp == 1 or len(devices) == 1:
@@ -82,12 +82,15 @@ class Updates:
         return arguments.pack(self.config)
 
     def step(self, task: AnyTask) -> Step:
-        """The step function of a task, see `make_step`, which takes the numbers of the config from
-        the state.
+        """Returns the step function of a task, see `make_step`, which takes the numeric settings of
+        the config from the state, so that one program serves all values.
         """
         names, training = numbers(self.config), self.config.training
 
         def take_numbers(state: TrainState, *batch: object, **axis: str) -> tuple[TrainState, Sums]:
+            """Builds the step with the numbers of this state in place of the config's, and makes
+            the update.
+            """
             given = arguments.unpack(names, state.numbers)
             options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
             step = make_step(
@@ -106,9 +109,8 @@ class Updates:
         return take_numbers
 
     def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:
-        """A function from a seed to the state before the first step, on the host, or divided as
-        `layout` says, when no more than one array is ever whole; the same programs, whatever the
-        seed.
+        """Returns a function from a seed to the state before the first step, on the host, or
+        divided as `layout` says, with no more than one array whole at a time.
         """
         like = self.state_like(task).replace(numbers=None)
         shardings = self.layout and self.layout.shardings(like)
@@ -117,6 +119,9 @@ class Updates:
         after = jax.jit(first, out_shardings=shardings, donate_argnums=(0,) if shardings else ())
 
         def start(seed: int) -> TrainState:
+            """Draws the parameters with the seed, or takes them from the weights that the run
+            begins with, and returns the state before the first step.
+            """
             key = jax.random.key(seed)
             if task.beginning is None:
                 params = values(task.traced_init, key, shardings=param_shardings)
@@ -136,8 +141,8 @@ class Updates:
         return state.replace(seed=seed_array(self.config.seed), numbers=self.numbers)
 
     def saved_like(self, task: AnyTask) -> TrainState:
-        """The contents of a checkpoint: the state without what the config has, and where on a mesh
-        each array is to lie.
+        """Returns shapes and dtypes of the state as a checkpoint has it, without seed and numbers,
+        and with the sharding of each array if the state is divided.
         """
         like = self.state_like(task).replace(seed=None, numbers=None)
         shardings = self.layout and self.layout.shardings(like)
@@ -146,8 +151,8 @@ class Updates:
         return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, shardings)
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
-        """The parameters to use of a trained workdir (its best step on validation, else its
-        newest), and that step; reads only.
+        """Reads the parameters to use of a trained workdir (of its best step on validation, else
+        its newest); returns them and the step's number; writes nothing.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.
@@ -172,9 +177,8 @@ class Updates:
             decayed_by_kind(task.shapes)
 
     def notes(self, task: AnyTask) -> list[str]:
-        """How many parameters are trained, for a person, and which stay as they were drawn though
-        others begin with weights; nothing if all are trained. And what decays though it is no
-        matrix, or is one and does not.
+        """Returns lines for a person on how many parameters are trained and which stay random, if
+        not all are trained. And what decays though it is no matrix, or is one and does not.
         """
         by_rank = self.config.optimizer.get("decayed") == "rank"
         lines = differently_decayed(task.shapes) if by_rank else []
