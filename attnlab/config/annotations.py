@@ -81,8 +81,7 @@ def check_type(value: object, hint: object, where: str) -> None:
 
 def _fits(value: object, hint: object) -> bool:
     """Returns whether a value fits an annotation by the rules of `check_type`: an int fits a float,
-    a bool no number; what is no int, float, bool, str, None, tuple, Literal or union is not
-    checked.
+    a bool is no number; types that are not listed there accept anything.
     """
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):

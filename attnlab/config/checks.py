@@ -49,8 +49,8 @@ Kind = TypeVar("Kind", bound=Node)
 def validate(
     config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Node:
-    """Checks a whole config (keys, components, types, choices, ranges, lengths against the longest
-    sequence) and returns its settings as an object of the schema; raises `UserError`.
+    """Checks a whole config (keys, types, choices, ranges, settings that depend on each other),
+    fits unset lengths to the longest sequence, and returns its settings; raises `UserError`.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
@@ -132,9 +132,8 @@ def _settings(node: ConfigNode, kind: type[Kind]) -> Kind:
 
 
 def _check_node(node: ConfigNode) -> object:
-    """Checks a node and all below it (every key known, of its type and in its range, none missing;
-    else `UserError`) and returns its settings. The settings of a class that describes a node; the
-    node itself of any other.
+    """Checks a node and all below it (every key known, of its type and in its range, none missing),
+    else raises `UserError`; returns its settings as an object of its class if it has one.
     """
     for key, value in node.values.items():
         where = f"config.{node.full_name(key)}"
@@ -264,8 +263,7 @@ def _check_representable(value: object, where: str) -> None:
 
 def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
     """Yields the ranges that a component's field must be in, chosen by its name, its default and
-    the node: an entry of `LIMITS`, rates in [0, 1), seeds in [0, 2^32), bounds on our own whole
-    numbers.
+    the node: entries of `LIMITS`, rates in [0, 1), seeds in [0, 2^32), sizes of at least 1.
 
     A whole number of a system whose default is at least 1 is a size, and at least 1.
     """

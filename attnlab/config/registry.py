@@ -79,7 +79,7 @@ class Table(Generic[T]):
 
     def find(self, name: object) -> T:
         """Imports and returns the object that `name` leads to, an entry of the table or a dotted
-        path "module:attribute"; its type is not checked, see `check`.
+        path "module:attribute", of any type (see `check`); raises `UserError` if there is none.
 
         Raises:
           UserError: no such name (with near names), or nothing importable at the dotted path, with

@@ -108,9 +108,8 @@ def prepare(
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
-    """Returns settings in which each value that the stored config `tree` lacks, since it is older
-    than the setting, is what held then (`tree.OLDER`), except those that `chosen` names
-    ("a.b=value").
+    """Returns settings in which those newer than the stored config `tree` have the values that held
+    when it was stored (`tree.OLDER`), unless `chosen` ("a.b=value") sets them.
     """
     fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
     current, older = flat(config), flat(from_dict(tree))

@@ -195,9 +195,9 @@ def adds_nothing(name: str, value: object) -> bool:
 
 
 def from_dict(tree: Mapping[str, object]) -> ConfigDict:
-    """Returns the stored `tree` (of `to_dict`, or that read from JSON) as an unlocked `ConfigDict`:
-    lists become tuples, and settings that it lacks since they are newer get the values that held
-    then (`OLDER`).
+    """Returns the stored `tree` (of `to_dict`, or read from JSON) as an unlocked `ConfigDict`:
+    lists become tuples; settings newer than it get the values that held before they existed. Those
+    values are in `OLDER`.
     """
     return ConfigDict(
         {

@@ -68,8 +68,8 @@ class Residual(nn.Module):
         self, x: jax.Array, function: Function, valid: jax.Array | None = None
     ) -> jax.Array:
         """Computes x [B,T,d] -> [B,T,d]: `function` with norm, dropout and residual connection in
-        the order of `placement` (no connection for "none"); `valid` [B,T] for norms that need to
-        know which tokens are real.
+        the order that `placement` says (no connection for "none"). `valid` [B,T]: which tokens are
+        real, for norms that need it.
         """
         match self.placement:
             case "post":
@@ -143,9 +143,9 @@ class Block(nn.Module):
         ]
 
     def __call__(self, x: jax.Array, *asks: Function, valid: jax.Array | None = None) -> jax.Array:
-        """Computes x [B,T,d] -> [B,T,d] by the mixers and the feed-forward, each in its residual
-        connection: one after another, or side by side for "parallel"; `asks` has one function of x
-        for every mixer; `valid` [B,T]: which tokens are real, for norms that need it.
+        """Computes x [B,T,d] -> [B,T,d] by one function of x for every mixer, in `asks`, and the
+        feed-forward, each with its residual connection: in turn, or side by side for "parallel".
+        `valid` [B,T]: which tokens are real, for norms that need it.
         """
         every: Iterable[tuple[str, Function]] = zip(
             self.around(), (*asks, self.feed_forward), strict=True

@@ -49,7 +49,7 @@ def varies(part: Any) -> bool:
 
 def chosen(part: Any, layer: int) -> tuple[Any, str]:
     """Returns the part (factory) that a pattern chooses for a layer, and its dotted path below
-    `part` (".one"; "" where there is no pattern).
+    `part` (".one"; "" without a pattern); raises `UserError` for an invalid pattern.
 
     Raises:
       UserError: a pattern that is empty, or names something else.

@@ -104,9 +104,8 @@ class Recurrent(nn.Module):
         start: Any = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, Any]:
-        """Runs the cell over x [B,T,E] from state `start` (None: zeros); returns the outputs h
-        [B,T,H] and the last state; `valid` [B,T] (None: all real): other tokens leave the state as
-        it is.
+        """Runs the cell over x [B,T,E] from state `start` (None: zeros), skipping tokens that are
+        not `valid` [B,T] (None: all are); returns the outputs h [B,T,H] and the last state.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """

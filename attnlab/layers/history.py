@@ -42,8 +42,8 @@ def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.A
 def slots(
     read: jax.Array | None, valid: jax.Array, size: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Assigns the tokens of a piece to slots, in blocks of `size` aligned with the whole text: a
-    row of which r tokens were read before begins at slot r mod `size`.
+    """Assigns the tokens of a piece to slots in blocks of `size`, cut where the whole text would
+    be; returns the token of each slot, the slot of each token and the position of each slot.
 
     Args:
       read: how many tokens of each row were read before, [B] int32; None for none.

@@ -56,7 +56,8 @@ class Patches(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Computes a vector of each patch of P x P pixels: x [B,H,W,C] -> [B,H/P,W/P,features].
+        """Computes a vector of each patch of P x P pixels, x [B,H,W,C] -> [B,H/P,W/P,features];
+        raises `UserError` unless P divides H and W.
 
         Raises:
           UserError: a size below 1, or one that does not divide H and W.
@@ -122,8 +123,8 @@ def tiled(x: jax.Array, size: int) -> jax.Array:
 
 
 def enlarged(x: jax.Array, height: int, width: int) -> jax.Array:
-    """Interpolates x [B,h,w,C] bilinearly to [B,height,width,C], corners on corners: place i of n
-    is read from i (m - 1) / (n - 1) of m. Sizes must not shrink.
+    """Interpolates x [B,h,w,C] bilinearly to the larger size [B,height,width,C], corners on
+    corners: pixel i of n is read from i (m - 1) / (n - 1) of m. Sizes must not shrink.
     """
     for axis, size in ((1, height), (2, width)):
         length = x.shape[axis]

@@ -84,9 +84,9 @@ def recurrence(
     reverse: bool,
     dealt: bool = False,
 ) -> tuple[jax.Array, LSTMState]:
-    """Runs all steps of an LSTM with recurrent matrix `past` U [H,4H] over contributions [T,B,4H]
-    of the inputs, from state `start`; returns the outputs h [T,B,H] and the last state; where
-    `valid` [T,B] is false the state stays. `dealt`: the rows B lie on several devices, see
+    """Runs all steps of an LSTM with recurrent matrix `past` [H,4H] on contributions [T,B,4H] of
+    the inputs, from state `start`; returns the outputs h [T,B,H] and the last state. Where `valid`
+    [T,B] is false the state stays. `dealt`: the rows B are divided over devices, see
     `gathering.rows_are_dealt`.
 
     Automatic differentiation of a loop would add to the gradient of U at every step: a product with
@@ -261,9 +261,8 @@ class LSTMLayer(Recurrent):
         start: LSTMState | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, LSTMState]:
-        """Runs the LSTM over x [B,T,E] from state `start` (None: zeros); returns the outputs h
-        [B,T,H] and the last state; `valid` [B,T] (None: all real): other tokens leave the state as
-        it is.
+        """Runs the LSTM over x [B,T,E] from state `start` (None: zeros), skipping tokens that are
+        not `valid` [B,T] (None: all are); returns the outputs h [B,T,H] and the last state.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """

@@ -188,8 +188,8 @@ class BatchNorm(Norm):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Normalises x [..., d] over the real tokens (`valid` [...] bool) of the batch in training,
-        where statistics are collected, else by the running mean and variance; then scale and bias.
+        """Normalises x [..., d] by mean and variance of the batch's real tokens (`valid` [...]
+        bool) in training, else by running averages; raises `UserError` without `valid`.
 
         Raises:
           UserError: it is not told which are, or is trained by a loss that does not keep statistics.

@@ -42,9 +42,9 @@ class ShortConvolution(nn.Module):
     def __call__(
         self, x: jax.Array, before: jax.Array | None = None, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes a causal convolution of each channel of x [B,T,n]: y [B,T,n], and the last k - 1
-        real inputs [B,k-1,n], which the next call takes as `before`; None for the beginning.
-        `valid` [B,T] bool: which tokens are real; None for all.
+        """Convolves each channel of x [B,T,n] causally, with the inputs `before` it (None: zeros);
+        returns y [B,T,n] and the last k - 1 real inputs [B,k-1,n], for the next call. `valid` [B,T]
+        bool: which tokens are real; None for all.
 
         Raises:
           UserError: a kernel below 1.

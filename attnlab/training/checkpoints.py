@@ -119,8 +119,8 @@ class Checkpoints:
         return self._best if self._best == self._saving or self._best in self.steps() else None
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
-        """Waits for an earlier save, then starts saving `tree` as `step` in the background; the
-        arrays are copied, so the caller may change them at once; an existing step is not changed.
+        """Waits for an earlier save, then starts saving a copy of `tree` as `step` in the
+        background; returns False if that step exists, which then stays as it is.
 
         Args:
           step: the number of updates done.
@@ -255,8 +255,8 @@ class Checkpoints:
         return restored
 
     def _read(self, step: int, like: Tree) -> Restored | str:
-        """Reads one step and compares it with its checksums; returns it, or a text on the damage.
-        Raises `UserError` if it is good but does not fit `like`.
+        """Reads one step and compares it with its checksums; returns it, or a text on the damage;
+        raises `UserError` if it is undamaged but does not fit `like`.
         """
         try:
             record = self._store().read_record(step)
@@ -293,8 +293,8 @@ class Checkpoints:
         self.check_space(size)
 
     def check_space(self, size: int) -> None:
-        """Checks, the first time only, that the disk has space for keep + 2 steps of `size` bytes;
-        called before training, so that no work is lost.
+        """Raises `UserError`, at the first call only, unless the disk has space for keep + 2 steps
+        of `size` bytes; called before training, so that no work is lost.
 
         Raises:
           UserError: it cannot, with both numbers.

@@ -60,9 +60,8 @@ def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dic
 
 
 def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> str:
-    """Returns all settings that determine the compiled program and its data as canonical JSON,
-    equal for trials that can be stacked: without the seed and the values of `numbers`; `users_code`
-    as there.
+    """Returns as canonical JSON all that determines the compiled program and its data (no seed, no
+    values of `numbers`); equal for trials that can be stacked. `users_code` as in `numbers`.
     """
     rest = plain(config)
     free = numbers(rest, users_code)
@@ -75,7 +74,7 @@ def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> s
 
 def _fields(node: str, component: Mapping[str, object], users_code: bool) -> list[str]:
     """Returns the names of the fields of an optimizer or schedule that may be arguments of the
-    step: all of ours, of a user's those that its attribute `numbers` declares.
+    step: all of ours, of a user's those in its `numbers`; raises `UserError` if one does not exist.
 
     Raises:
       UserError: a user's own declares one that it does not have.

@@ -76,9 +76,8 @@ class Journal:
         self.metrics: Metrics | _Unwritten = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """Returns the first state, on the host or placed as in `like`: that of the newest good
-        checkpoint, else `fresh(seed)`; metrics recorded after it are dropped, and the disk space is
-        checked.
+        """Returns the first state, on the host or placed as in `like`, from the newest good
+        checkpoint, else `fresh(seed)`; drops metrics recorded after it, and checks the disk space.
 
         Args:
           like: see `Updates.saved_like`.
@@ -113,7 +112,7 @@ class Journal:
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
         """Checks that the numbers of a step are finite, and writes its metrics and pace if a record
-        is due. Returns why the run has diverged, "" if it has not.
+        is due; returns why the run has diverged, or "".
         """
         if wrong := _not_finite(step, values):
             return wrong
@@ -153,8 +152,8 @@ class Journal:
         return self._due(step, self.config.checkpoint.every)
 
     def save(self, step: int, state: TrainState, best: bool) -> str:
-        """Checks that the parameters are finite, and starts saving the state as a checkpoint.
-        Returns why the run has diverged, "" if it has not.
+        """Checks that the parameters are finite, and starts saving the state as a checkpoint;
+        returns why the run has diverged (nothing is then saved), or "".
         """
         self.metrics.sync()
         if wrong := _not_finite_params(step, state):

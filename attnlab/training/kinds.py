@@ -53,8 +53,8 @@ def kind_of(path: str) -> str | None:
 
 
 def decayed_by_kind(params: Params) -> Tree:
-    """Returns a tree like `params` with True where the kind in a parameter's name is that of a
-    matrix, which weight decay applies to.
+    """Returns a tree like `params` with True where a parameter's name says that it is a matrix,
+    which decays; raises `UserError` for a name of no kind.
 
     Raises:
       UserError: a parameter has no kind.

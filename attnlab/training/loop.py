@@ -30,7 +30,7 @@ ASKED_EVERY = 8
 
 def train(run: Run, session: Session) -> Outcome:
     """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, a
-    signal, `session.until` or a divergence, with evaluations and checkpoints on the way.
+    signal, `session.until` or a divergence, and returns the outcome.
 
     Returns:
       The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the
@@ -169,7 +169,7 @@ class UnderWay:
 
     def add(self, step: int, sums: Sums, began: float, wait: bool) -> str:
         """Queues a step that was started at time `began`, then fetches and records the oldest steps
-        until `lag` remain, or all if `wait`. Returns why the run has diverged, or "".
+        until `lag` remain, or all if `wait`; returns why the run has diverged, or "".
         """
         self._waiting.append((step, sums, began))
         while len(self._waiting) > (0 if wait else self._lag):

@@ -45,7 +45,8 @@ Rule = Callable[[str, tuple[int, ...]], Axes | None]
 
 
 def axis_sizes(settings: Parallel, count: int) -> dict[str, int]:
-    """Returns the size of every mesh axis (data, fsdp, tensor, sequence) for `count` devices.
+    """Returns the size of every mesh axis (data, fsdp, tensor, sequence) for `count` devices;
+    raises `UserError` if they do not multiply to it.
 
     Raises:
       UserError: they do not multiply to the devices, or an axis that is not there yet.

@@ -55,7 +55,7 @@ def build_optimizer(
     instead: Mapping[str, object] | None = None,
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """Builds the optimizer of a config, behind clipping of the global gradient norm (unless `clip`
-    is 0), and its learning-rate schedule.
+    is 0), and its learning-rate schedule; returns both.
 
     Args:
       optimizer: config node, `{"name": "adam", ...}` with the fields of that function below.

@@ -269,8 +269,8 @@ def _gathered_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def place_trials(trials: int, settings: Parallel) -> TrialParallel:
-    """Returns the backend of that many stacked trials, on `settings.devices` devices (0: all) but
-    no more than there are trials.
+    """Returns the backend of so many stacked trials, on `settings.devices` devices (0: all) but at
+    most one per trial; raises `UserError` for settings that divide a trial's state.
 
     Raises:
       UserError: more devices than there are, or settings that divide the state of a trial.
@@ -284,8 +284,9 @@ def place_trials(trials: int, settings: Parallel) -> TrialParallel:
 
 
 def backend(settings: Parallel) -> Backend:
-    """Returns the backend, pmap or mesh, of a run on `settings.devices` devices (0: all). "auto" is
-    pmap while the state is copied, and the mesh where it is divided.
+    """Returns the backend, pmap or mesh, of a run on `settings.devices` devices (0: all); raises
+    `UserError` if there are not so many or the axes do not fit. "auto" is pmap while the state is
+    copied, and the mesh where it is divided.
 
     Raises:
       UserError: more devices than there are, or not as many of each of several processes; axes that
@@ -318,7 +319,7 @@ def agree_with_0(texts: Sequence[str]) -> list[bool]:
 
 def broadcast_from_0(tree: Of) -> Of:
     """Returns the arrays of process 0 in all processes, bit for bit; every process must call it
-    with arrays of these shapes and dtypes. Those that are divided among all processes stay.
+    with a tree of the same shapes and dtypes. Those that are divided among all processes stay.
     """
     if jax.process_count() == 1 or spans(tree):
         return tree

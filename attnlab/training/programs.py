@@ -34,9 +34,8 @@ process reads may take its place.
 
 
 def start_jax() -> None:
-    """Imports jax and sets its defaults: a cache of compiled programs in the user's `cache_folder`
-    if there is one, and float32 products in float32, unless the user has set these. Freed memory
-    stays with this process (`devices.keep_freed`).
+    """Imports jax and sets, unless the user has, a cache of compiled programs in `cache_folder` and
+    float32 products in float32; also keeps freed memory and starts to count programs.
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.

@@ -167,9 +167,9 @@ class Run:
         return cls(config, workdir, task, batches, place, updates, begun, code)
 
     def fit(self, session: Session) -> Outcome:
-        """Trains to the end, or until a signal or limit of the session; writes the run's files and,
-        unless the attempt is the caller's, the end to `events.jsonl`. The caller holds the lock of
-        `workdir`.
+        """Trains to the end, or until a signal or limit of the session, and returns the outcome;
+        writes the run's files and, unless the attempt is the caller's, the end to `events.jsonl`.
+        The caller holds the lock of `workdir`.
 
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a
@@ -293,8 +293,8 @@ class Run:
         return provenance.changes(previous.own_code, code)
 
     def _save_vocabulary(self, previous: Manifest | None) -> None:
-        """Writes the vocabularies to `workdir`; a lost one was learned again, and must equal the
-        lost one if that was recorded.
+        """Writes the vocabularies to `workdir`; for a run begun before, whose vocabulary was lost
+        and learned again, raises `Changed` unless it equals the lost one.
 
         Raises:
           Changed: what was learned again is not what was lost.

@@ -134,7 +134,7 @@ class Parallel(Node):
 
     def check(self) -> None:
         """Raises `UserError` for settings that do not go together: pmap with a divided state, rules
-        without fsdp, or no data axis.
+        without fsdp, or a data axis of 0.
         """
         if self.data == 0:
             raise UserError("config.parallel.data=0: expected -1 (the rest) or at least 1")

@@ -68,8 +68,8 @@ class Member:
 
 
 def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
-    """Trains all trials in one program to `training.steps`, each from the newest good checkpoint in
-    its own folder, until done, interrupted or diverged.
+    """Trains all trials together to `training.steps`, each from the newest good checkpoint in its
+    own folder, until done, interrupted or diverged; returns their outcomes.
 
     Args:
       runs: of equal `hyperparameters.signature`, with one task and one `TrialParallel` for all.
@@ -145,8 +145,8 @@ class Stack:
         self._state = self.devices.place(stacked)
 
     def advance(self) -> bool:
-        """Makes one update of as many trials as can share a program call, and records it. Returns
-        whether any could.
+        """Makes one update of as many trials as can share a program call, and records it; returns
+        False if none is ready to move.
         """
         free = [member.outcome is None and not member.waits for member in self.members]
         batches = {i: member.batch for i, member in enumerate(self.members) if free[i]}

@@ -100,8 +100,7 @@ def first_state(
     trained: Trained | None = None,
 ) -> TrainState:
     """Returns the state before the first update: step 0, the moving average (if `ema`) equal to the
-    parameters, the optimizer's state of the trained parameters alone. The moving average starts at
-    the parameters; the optimizer knows those that are trained.
+    parameters, and the optimizer's state of the trained parameters alone.
     """
     average = params if ema else None
     return TrainState(
@@ -257,8 +256,8 @@ def _objective(
     total: jax.Array,
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
     """Computes the loss of some rows over the weight `total` of the whole batch, in the precision
-    `compute`; returns it with the sums to report, and two trees: what the rows remember afterwards,
-    and statistics. `whole` makes all parameters of those that are trained.
+    `compute`; returns it with the sums to report, the rows' new memory and the batch statistics.
+    `whole` makes all parameters of those that are trained.
     """
     batch, remembered = part
     params = params if whole is None else whole(params, key)

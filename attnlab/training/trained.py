@@ -203,8 +203,8 @@ class Trained:
 
     def _factor(self, path: str, layers: Mapping[str, int]) -> float:
         """Returns the factor of the learning rate of the parameter at a path: that of the first of
-        `rates` that matches, times the decay of its layer; `layers` is the number of layers of each
-        stack.
+        `rates` that matches it, times the decay of its layer. `layers` has the number of layers of
+        each stack.
         """
         factor = 1.0
         for rate in self.rates:

@@ -152,7 +152,8 @@ class Updates:
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """Reads the parameters to use of a trained workdir (of its best step on validation, else
-        its newest); returns them and the step's number; writes nothing.
+        its newest); returns them and the step's number; raises `UserError` if there is no
+        checkpoint.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.
@@ -177,8 +178,8 @@ class Updates:
             decayed_by_kind(task.shapes)
 
     def notes(self, task: AnyTask) -> list[str]:
-        """Returns lines for a person on how many parameters are trained and which stay random, if
-        not all are trained. And what decays though it is no matrix, or is one and does not.
+        """Returns lines for a person: how many parameters are trained and which stay random, if not
+        all are trained, and what decays by rank but not by kind, or the reverse.
         """
         by_rank = self.config.optimizer.get("decayed") == "rank"
         lines = differently_decayed(task.shapes) if by_rank else []

@@ -90,7 +90,8 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def gate_of(self, stage: int, stages: int) -> Callable[..., Gate] | None:
-        """Returns the factory of the gate of a stage; None if the stage has none.
+        """Returns the factory of the gate of a stage, None if the stage has none; raises
+        `UserError` if `gated` names a stage that does not exist.
 
         Raises:
           UserError: `gated` names a stage that is not there.

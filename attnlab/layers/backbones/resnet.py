@@ -145,7 +145,8 @@ class ResNet(Convolutional):
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """Returns the number of blocks of each stage for the depth, stem and kind of block.
+        """Returns the number of blocks of each stage for the depth, stem and kind of block; raises
+        `UserError` for a depth that these do not make.
 
         Raises:
           UserError: no such depth.
@@ -173,8 +174,9 @@ class ResNet(Convolutional):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by the stem and all residual blocks,
-        with a last norm if norms come before convolutions. See `Backbone.__call__`.
+        """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by the stem, all residual blocks and
+        (if norms come first) a last norm; raises `UserError` for too small images. See
+        `Backbone.__call__`.
         """
         if self.width < 1:
             raise UserError(f"resnet: width={self.width}: expected at least 1")

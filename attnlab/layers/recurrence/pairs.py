@@ -38,8 +38,8 @@ def pairs(
     strict: bool = False,
     precision: Any = None,
 ) -> jax.Array:
-    """Computes the lower triangular matrix A [..., C,C] of products x_i . y_j between the tokens of
-    a chunk, with the decays of the gates between them, see the top of this file.
+    """Computes the lower triangular matrix A [..., C,C] of products of x and y between the tokens
+    of a chunk, with the decays of the gates between them, see the top of this file.
 
     Args:
       x, y: [..., C,D].

@@ -135,9 +135,9 @@ class DecoderLayer(nn.Module):
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """Computes one decoder layer on h [B,T,d] from position `first` on: convolution, attention
-        to the source if the layer attends, residual sums; returns the next h, the convolution's
-        last inputs and the looks with these.
+        """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if it has
+        any, residual sums; returns the next h, the convolution's last inputs and the new history of
+        looks.
         """
         u, window = self.convolution.causal(h, before)
         if attended is None:
@@ -223,9 +223,9 @@ class ConvS2S(Seq2Seq):
         return {"all": layers, "last": layers[-1:], "first": layers[:1], "none": []}[self.attend]
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S] by convolutions; returns the memory of every decoder layer's
-        attention (keys: the states, values: states plus embeddings) and sqrt(m), m the length of
-        each source. See `Seq2Seq.encode`.
+        """Encodes source ids [B,S] by convolutions: the memory of every decoder layer's attention
+        (keys: states, values: states plus embeddings) and sqrt(m), m the length of the source. See
+        `Seq2Seq.encode`.
         """
         valid = self.real(source)
         e = self.drop(

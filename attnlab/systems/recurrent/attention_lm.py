@@ -184,8 +184,8 @@ class AttentionLanguageModel(LanguageModel):
 
     def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
         """Computes the contexts of outputs [B,T,H], each attending to the `window` slots before it
-        among slots [B,L+T,H], the last T of which are the outputs; in blocks where that takes fewer
-        scores. While maps are collected, this is one block.
+        in `slots` [B,L+T,H], in blocks if that takes fewer scores. The last T slots are the outputs
+        themselves. While maps are collected, this is one block.
 
         Query t has position L + t - 1, since it must not see its own output.
         """

@@ -154,8 +154,9 @@ class TwoReaders(nn.Module):
     def _seen(
         self, states: jax.Array, source: Encoded, fed: jax.Array | int, looks: Any = None
     ) -> tuple[jax.Array, Any]:
-        """Computes z [B,t,H] of the target's states after `fed` earlier ones: the states themselves
-        for deep fusion, else merged with their contexts from the source; and the looks with these.
+        """Computes z [B,t,H] of the target's states: the states themselves for deep fusion, else
+        merged with their contexts from the source; returns it and the new history of looks. `fed`
+        is the number of earlier states.
         """
         if self.fusion == "deep":
             return states, looks

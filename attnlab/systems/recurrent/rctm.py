@@ -98,9 +98,8 @@ class SentenceModel(nn.Module):
 def narrowed(
     columns: jax.Array, left: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Applies one convolution (sigmoid of the sum over `window`) in the rows `active` [B] of
-    columns [B,S,q]; returns the columns and how many of them, from the first, now count in each
-    row.
+    """Convolves columns [B,S,q] with `window`, then sigmoid, in the rows `active` [B]; returns the
+    columns and how many of them, from the first, now count in each row.
     """
     size, length = len(window), columns.shape[1]
     if size > length:

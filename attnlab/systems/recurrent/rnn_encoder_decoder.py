@@ -99,8 +99,8 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """Encodes source ids [B,S] to a fixed vector c made of the last state; returns the
-        decoder's first state and the contributions of c to the gates and to the output of every
-        step. See `Seq2Seq.encode`.
+        decoder's first state and what c adds to the gates and to the output of every step. See
+        `Seq2Seq.encode`.
         """
         last = self.reader(self.drop(self.embed_source(source)), self.real(source))[
             :, -1

@@ -126,8 +126,8 @@ class SelfAttentive(Classifier):
         return self.verdict(rows.reshape(len(source), -1))
 
     def _matrix(self, read: Read) -> jax.Array:
-        """Computes the sentence matrix M [B,r,2H] of a text that was read: for each of r hops a
-        weighted mean of its states.
+        """Computes the sentence matrix M [B,r,2H] of a text that was read: r weighted means of its
+        states, one for each hop of the attention.
         """
         states = self.drop(read.states)
         nothing = jnp.zeros((len(states), 1, 2 * self.width), states.dtype)

@@ -81,7 +81,7 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
 
     def start(self, rows: int, room: int) -> Reading:
         """Returns the state before the first token of `rows` texts, with caches for `room` tokens
-        in every layer. See `LanguageModel.start`.
+        in every layer; raises `UserError` if the positions end before. See `LanguageModel.start`.
 
         Raises:
           UserError: more tokens than the positions reach.

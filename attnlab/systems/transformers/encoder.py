@@ -97,8 +97,8 @@ class EncoderOnly(Ruled, kw_only=True):
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
     ) -> jax.Array:
-        """Computes the states h [B,T,d] of tokens [B,T] after all layers; see
-        `TokenClassifier.__call__` for the arguments.
+        """Computes the states h [B,T,d] of tokens [B,T] after all layers; raises `UserError` if the
+        positions end before T; see `TokenClassifier.__call__` for the arguments.
 
         Raises:
           UserError: rows longer than the positions reach.

@@ -81,9 +81,9 @@ class Layers:
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
     ) -> jax.Array:
-        """Computes the layer `number` on x [B,T,d] with given parameters, further inputs and random
-        keys, which may be those of another layer like it; recomputed in the backward pass for
-        `remat`.
+        """Computes the layer `number` on x [B,T,d] with the parameters and inputs `inputs` and the
+        random keys given, which may be those of another layer like it. With `remat` it is
+        recomputed in the backward pass.
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """

@@ -93,8 +93,7 @@ class Stacked(System, kw_only=True):
 
     def setup(self) -> None:
         """Creates the position scheme and dropout; raises `UserError` for positions that act inside
-        attention, an invalid `position_width`, or a norm over the batch in looped or recomputed
-        layers.
+        attention, an invalid `position_width`, or batch norm in looped or recomputed layers.
         """
         self.scheme = self.positions(name="positions")
         if self.scheme.hooks - {"embedding"}:
@@ -120,9 +119,9 @@ class Stacked(System, kw_only=True):
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
-        """Creates, in `setup`, the `count` blocks of a stack (0: `layers`) around these mixers,
-        with the feed-forward, norm and placement of the fields; see `by_layer` for mixers that
-        differ by layer. `count`: how many, if not `layers`.
+        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers,
+        with the feed-forward, norm and placement of the fields. See `by_layer` for mixers that
+        differ by layer.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         inside = _else(self.hidden_dropout, self.dropout)
@@ -185,7 +184,7 @@ class Stacked(System, kw_only=True):
         self, words: jax.Array, at: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
         """Adds or appends positions [T] or [B,T] to embeddings [B,T,d-m], scaled if the fields say
-        so: x_0 [B,T,d]; `scheme` replaces the position scheme of this module.
+        so: x_0 [B,T,d]; raises `UserError` if T exceeds the positions.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.
@@ -244,7 +243,7 @@ class Stacked(System, kw_only=True):
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
         """Returns the variables of the module with the matrices drawn anew by the initializer that
-        `initial` names.
+        `initial` names ("own": as the layers drew them).
         """
         variables = super().init(rngs, *arguments, **named)
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
@@ -350,9 +349,10 @@ class Ruled(Stacked, kw_only=True):
         norm_mask: jax.Array | None,
         states: Sequence[Any] | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """Runs x_0 [B,T,d] through all layers and the last norm if there is one; returns h and the
-        next states of the mixers; `view` gives the `View` of each layer's number, `norm_mask` [B,T]
-        is that of `Block.__call__`. Without `states` these are whole texts, see `through`.
+        """Runs x_0 [B,T,d] through all layers, each under the `View` that `view` gives for its
+        number, and the last norm if there is one; returns h and the mixers' next states.
+        `norm_mask` [B,T] is the `valid` of `Block.__call__`. Without `states` these are whole
+        texts, see `through`.
         """
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:

@@ -82,9 +82,8 @@ class DecoderLayer(Block):
         looks: Any = None,
         valid: jax.Array | None = None,
     ) -> tuple[jax.Array, Any, Any]:
-        """Computes y [B,T,d] from position `first` on through self-attention under `view`,
-        attention to the source and feed-forward; returns y, the grown cache and the looks with
-        these.
+        """Computes y [B,T,d] from position `first` on by self-attention under `view`, attention to
+        the source and feed-forward; returns y, the grown cache and the new history of looks.
 
         `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
         before, and `looks` what the looks at the source so far leave to the next; `valid` [B,T] is
@@ -339,9 +338,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return View(rule, valid=valid) if self.leaking else CAUSAL & rule
 
     def _logits(self, y: jax.Array, norm_mask: jax.Array | None) -> jax.Array:
-        """Computes the logits [B,T,V] of y [B,T,d]: the last norm, the scale, then the output
-        matrix, a separate one or the target embedding; `norm_mask` [B,T]: which tokens are real,
-        for norms that need it.
+        """Computes the logits [B,T,V] of y [B,T,d]: the last norm and the scale if the fields say
+        so, then the output matrix, a separate one or the target embedding. `norm_mask` [B,T]: which
+        tokens are real, for norms that need it.
         """
         y = apply_norm(self.top_decoder, y, norm_mask) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y

@@ -85,9 +85,8 @@ class Viewer(VisualAnswerer, kw_only=True):
         return int(features.shape[1]), int(features.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the feature map of images [I,H,W,C'] as vectors [I,L,D] of its L positions, row
-        by row, with coordinates appended if `coordinates`; questions [B,S] say which images are
-        padding.
+        """Computes the feature map of images [I,H,W,C'] as L vectors [I,L,D], row by row, with
+        coordinates appended if `coordinates`; images without real questions [B,S] are padding.
         """
         asked = self.real(questions).reshape(len(images), -1).any(axis=1)
         features = self.see(images, asked)

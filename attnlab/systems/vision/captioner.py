@@ -76,7 +76,8 @@ class Captioner(Writer, kw_only=True):
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Computes the vectors [B,L,D] that the decoder attends to, of a feature map with positions
-        or the given regions, and which of them are real, [B,L] bool.
+        or the regions given, and which are real, [B,L]; raises `UserError` if positions end before
+        L.
 
         Args:
           images: [B,H,W,C'], normalised; or regions [B,L,D], zeros where there is none.

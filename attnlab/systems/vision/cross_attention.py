@@ -164,8 +164,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Computes the vectors m [I,L,d] of images that the question attends to: features with
-        positions, through the image layers if there are any; raises `UserError` if positions end
-        before L.
+        positions, through the image layers; raises `UserError` if the positions end before L.
         """
         m = self.of_place(self.places(images, questions))
         longest = self.where.longest

@@ -74,7 +74,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
             self.first = self.param("class_token", nn.initializers.zeros, first, float)
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes the states of the patches of images [B,H,W,C'] as a feature map [B,h,w,d]. See
+        """Computes the states of the patches of images [B,H,W,C'] as a feature map [B,h,w,d];
+        raises `UserError` if it is a part of a system and `initial` is not "own". See
         `Backbone.__call__`.
 
         Raises:
@@ -90,8 +91,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
     def states(
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, tuple[int, int]]:
-        """Computes the states h [B,T,d] of images [B,H,W,C'], a class token first if there is one,
-        then patches row by row; returns them and the rows and columns of patches.
+        """Computes the states h [B,T,d] of images [B,H,W,C'], the class token's first (if any),
+        then those of patches row by row; returns them and (h, w), the rows and columns of patches.
 
         Raises:
           UserError: patches that do not divide the images, positions that end before, rules or
