@@ -110,8 +110,8 @@ def at_least(least: int, name: str, **fields: float) -> None:
 
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
-    """A context in which an exception that passed through the user's own code, `sys.exit` included,
-    is turned into a `UserError` with file, line and the class of the error.
+    """A context that turns an exception which passed through the user's own code, `sys.exit`
+    included, into a `UserError` with file, line and class of the error; others pass.
 
     Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the
     user's: that is a slip of ours. The user's are the modules and files named inside (`own_module`,

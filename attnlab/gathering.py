@@ -23,8 +23,8 @@ _parts = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_parts", default=Ma
 
 @contextlib.contextmanager
 def whole(params: Any, shardings: Any, everywhere: Any) -> Iterator[Any]:
-    """A context that gives parameters gathered from all devices, and remembers until its end which
-    part each was gathered from.
+    """A context whose value is `params` gathered on all devices, and which remembers until its end
+    the part that each was gathered from.
 
     Args:
       params: in parts.

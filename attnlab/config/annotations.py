@@ -65,7 +65,7 @@ def kinds(hint: object) -> set[object]:
 
 
 def check_type(value: object, hint: object, where: str) -> None:
-    """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None,
+    """Raises `UserError` unless `value` fits an annotation made of int, float, bool, str, None,
     tuple, Literal and unions of them.
 
     An int fits a float, a list fits a tuple, only a function the Callable of a union; anything else

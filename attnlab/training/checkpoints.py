@@ -157,7 +157,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Blocks until the save in progress is committed, then deletes all steps but the last
-        `keep` and the best.
+        `keep` and the best; raises `UserError` if the save failed.
 
         Raises:
           UserError: the save failed for lack of space, or the folder cannot be written; the
@@ -187,8 +187,8 @@ class Checkpoints:
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads the newest undamaged step, or exactly the given one, and compares it with its
-        checksums; None if nothing was ever saved.
+        """Reads the newest undamaged step, or exactly the given one, and checks it against its
+        checksums; returns None if nothing was ever saved, raises `UserError` if nothing fits.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed

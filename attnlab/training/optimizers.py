@@ -171,8 +171,8 @@ def adamw(
     weight_decay: float = 0.01,
     decayed: Literal["kind", "rank"] = "kind",
 ) -> optax.GradientTransformation:
-    """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay
-    w for the weights that `decayed` chooses.
+    """Returns Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101), which adds
+    -lr weight_decay w for the weights that `decayed` chooses.
 
     Args:
       learning_rate: schedule, supplied by code.
@@ -197,8 +197,8 @@ def adafactor(
     clipping: float = 1.0,
     minimum_factored: int = 128,
 ) -> optax.GradientTransformation:
-    """Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments kept as row and column
-    means, no momentum.
+    """Returns Adafactor (Shazeer & Stern 2018, arXiv:1804.04235), which stores second moments as
+    row and column means and has no momentum.
 
     The learning rate is relative: the step is scaled by max(1e-3, RMS(w)) (section 8 there), so
     peaks of 1e-3 to 1e-2 fit.
@@ -223,8 +223,8 @@ def adafactor(
 def sgd(
     learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False
 ) -> optax.GradientTransformation:
-    """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's
-    look-ahead -lr (g + momentum u).
+    """Returns gradient descent; with momentum u <- momentum u + g the step is -lr u, with
+    Nesterov's look-ahead -lr (g + momentum u).
     """
     _check("optimizer.momentum", momentum, "in [0, 1)")
     off = _is_plain(momentum) and momentum == 0
@@ -262,8 +262,8 @@ def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
 
 
 def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
-    """peak min(t / warmup, sqrt(warmup / t)); with peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5,
-    t warmup^-1.5) of Vaswani 2017 (3).
+    """Returns the schedule peak min(t / warmup, sqrt(warmup / t)), t the number of the update; with
+    peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5, t warmup^-1.5) of Vaswani 2017 (3).
     """
     _check_schedule(peak, warmup)
 
@@ -275,8 +275,8 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
 
 
 def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) /
-    (steps - warmup).
+    """Returns a schedule: linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p =
+    (t - warmup) / (steps - warmup).
 
     `floor` is a learning rate, reached at update `steps`. Loshchilov & Hutter 2017,
     arXiv:1608.03983, without restarts.
@@ -292,8 +292,8 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
 
 
 def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Linear warm-up, then peak + (floor - peak) p with p = (t - warmup) / (steps - warmup);
-    `floor` is a learning rate.
+    """Returns a schedule: linear warm-up, then peak + (floor - peak) p with p = (t - warmup) /
+    (steps - warmup); `floor` is a learning rate.
     """
     _check_schedule(peak, warmup, floor, steps)
 
@@ -312,8 +312,8 @@ def stepped(
     every: int = 1000,
     factor: float = 0.5,
 ) -> optax.Schedule:
-    """peak min(1, t / warmup) factor^k, k = 0 up to update `hold` (or `warmup`), and one more with
-    each `every` updates begun after it.
+    """Returns the schedule peak min(1, t / warmup) factor^k, where k is 0 up to update `hold` (or
+    `warmup`), and one more with each `every` updates begun after it.
 
     The schedule of the recurrent systems: a constant rate for some epochs, then a decay by one
       factor per epoch.

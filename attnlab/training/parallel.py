@@ -89,8 +89,8 @@ class PmapBackend:
         self.about: dict[str, int] = {}
 
     def place(self, state: TrainState) -> TrainState:
-        """Places a state on the local devices: each has a copy, but of what rows remember only its
-        share of rows. See `Backend.place`.
+        """Places a state on the local devices: each has a copy of all but `remembered`, whose rows
+        are divided among them. See `Backend.place`.
         """
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
@@ -115,8 +115,8 @@ class PmapBackend:
         return jax.eval_shape(lambda state: _each(state, copied, dealt), state)
 
     def fetch(self, tree: Of) -> Of:
-        """Returns a tree on the host: from one device what all have alike, from all devices and
-        processes what rows remember. See `Backend.fetch`.
+        """Returns a tree as host arrays: from one device what is replicated, `remembered` as the
+        rows of all devices and processes in order. See `Backend.fetch`.
         """
 
         def collected(x: jax.Array) -> np.ndarray:

@@ -15,8 +15,9 @@ Step = Callable[[jax.Array, Any], tuple[jax.Array, jax.Array]]
 
 
 def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """Computes one token of `recur`: from the state [B,H,D,E] and q, w, u, g, r of the token the
-    next state and o [B,H,E]. g [B,H,1 or D] and r may be None.
+    """Computes one step of `recur`, S <- e^g S, S <- S + w (u - r^T S)^T, o = q^T S: from the state
+    S [B,H,D,E] and the token's q, w, u, g, r the next state and o [B,H,E]. g [B,H,1 or D] and r may
+    be None.
     """
     q, w, u, g, r = now
     state = _decayed(state, g)
@@ -26,8 +27,8 @@ def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """Computes one token of `recur_dplr`: from the state [B,H,D,E] and q, k, v, g, a, b of the
-    token the next state and o [B,H,E].
+    """Computes one step of `recur_dplr`, S <- e^g S + b (a^T S)^T + k v^T, o = q^T S: from the
+    state S [B,H,D,E] and the token's q, k, v, g, a, b the next state and o [B,H,E].
     """
     q, k, v, g, a, b = now
     reading = _of_state(a, state)

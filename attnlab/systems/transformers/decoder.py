@@ -129,8 +129,8 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """Embeds tokens [B,T] from position `first` on and runs all layers under the causal rule;
-        returns x [B,T,d] and the layers' next states.
+        """Embeds tokens [B,T] from position `first` on and runs all layers, causally and under the
+        visibility of each; returns x [B,T,d] and the layers' next states.
         """
         at = token_positions(first, tokens.shape[1]) if segments is None else within(segments)
         x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)

@@ -199,8 +199,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @nn.nowrap
     def notes(self) -> list[str]:
-        """Returns a warning for `leaking`, that training then says nothing about decoding; else no
-        lines. See `System.notes`.
+        """Returns one line if `leaking`, on losses that then say nothing about decoding; else [].
+        See `System.notes`.
         """
         note = (
             "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
