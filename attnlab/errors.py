@@ -194,8 +194,8 @@ def _says(message: str, old: str) -> bool:
 
 
 def _asks_for_ours(error: BaseException) -> bool:
-    """Whether an error may be about a name of this package: where it says what was imported or what
-    lacks an attribute, that is of it or derives from a class of it.
+    """Returns whether an error may be about a name of this package: an import from it, an attribute
+    of an object of it (or of a class derived from its), or any TypeError.
     """
     if isinstance(error, ImportError):
         modules = [str(error.name)]

@@ -115,7 +115,8 @@ class OrbaxSteps:
 
     def read_record(self, step: int) -> StepRecord:
         """Reads the record of a step: what `write` was given, "step" and "arrays"; raises
-        ValueError if its checksum differs. Any exception means that the step is damaged.
+        ValueError if its checksum or step number differs. Any exception means that the step is
+        damaged.
         """
         meta = json.loads((self._directory / str(step) / "meta" / "metadata").read_text())
         content: StepRecord = meta["content"]

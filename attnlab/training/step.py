@@ -286,7 +286,8 @@ def _gradients(
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
     """Computes the gradients and sums of a batch, in `accumulate` microbatches that are added;
-    returns them with what the rows remember afterwards and the statistics of the batch.
+    returns them with the rows' new memory and the batch statistics (ValueError for these in
+    microbatches).
 
     Raises:
       ValueError: statistics of a batch that is never there as a whole.

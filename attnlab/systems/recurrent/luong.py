@@ -77,7 +77,7 @@ class Luong(StackedSides, kw_only=True):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """Returns the class's needs of its slots; raises `UserError` for windows that move forward
-        with the target (`local_m`) over a source that is read backwards. See `System.asks`.
+        with the target (`local_m`) over a source that is read only backwards. See `System.asks`.
         """
         windows = holds(chosen.get("attention"), LocalM)
         if (
