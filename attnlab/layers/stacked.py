@@ -107,9 +107,9 @@ class LSTMStack(nn.Module):
         start: States | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, States]:
-        """Runs all layers over x [B,T,E] from states `start` (None: zeros), skipping tokens that
-        are not `valid` [B,T] (None: all are); returns the outputs [B,T,H] and each layer's last
-        state. With two directions `start` and `reverse` are ignored.
+        """Runs all layers over x [B,T,E] from states `start` (None: zeros), skipping tokens not
+        `valid` [B,T] (None: all are); returns the outputs [B,T,H] and each layer's last state. With
+        two directions `start` and `reverse` are ignored.
         """
         last = []
         for number, layer in enumerate(self.layer):

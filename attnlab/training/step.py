@@ -286,7 +286,7 @@ def _gradients(
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
     """Computes the gradients and sums of a batch, in `accumulate` microbatches that are added;
-    returns them with the rows' new memory and the batch statistics (ValueError for these in
+    returns them with the rows' new memory and batch statistics (ValueError for these in
     microbatches).
 
     Raises:

@@ -152,8 +152,7 @@ class Updates:
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """Reads the parameters to use of a trained workdir (of its best step on validation, else
-        its newest); returns them and the step's number; raises `UserError` if there is no
-        checkpoint.
+        the newest); returns them and the step; raises `UserError` if there is no checkpoint.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.

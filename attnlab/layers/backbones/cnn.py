@@ -41,8 +41,8 @@ class CNN(Convolutional):
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Computes feature maps [B,h,w,C] of images [B,H,W,C']: in each stage convolutions with
-        norm and ReLU, a gate if it has one, and pooling by 2; raises `UserError` for too small
-        images. See `Backbone.__call__`.
+        norm and ReLU, a gate if any, and pooling by 2; raises `UserError` for too small images. See
+        `Backbone.__call__`.
         """
         self._check()
         self.check_size(images, "cnn", 2 ** len(self.widths))

@@ -135,9 +135,8 @@ class DecoderLayer(nn.Module):
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if it has
-        any, residual sums; returns the next h, the convolution's last inputs and the new history of
-        looks.
+        """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if any,
+        residual sums; returns the next h, the convolution's last inputs and the history of looks.
         """
         u, window = self.convolution.causal(h, before)
         if attended is None:

@@ -75,9 +75,8 @@ class Captioner(Writer, kw_only=True):
     def annotations(
         self, images: jax.Array, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes the vectors [B,L,D] that the decoder attends to, of a feature map with positions
-        or the regions given, and which are real, [B,L]; raises `UserError` if positions end before
-        L.
+        """Computes the vectors [B,L,D] that the decoder attends to (a feature map with positions,
+        or given regions) and which are real, [B,L]; raises `UserError` if positions end before L.
 
         Args:
           images: [B,H,W,C'], normalised; or regions [B,L,D], zeros where there is none.
