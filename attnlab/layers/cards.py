@@ -54,7 +54,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def carrying(card: Card) -> Callable[[Function], Function]:
-    """Returns a decorator that sets the attribute `card` of a function, and returns the function."""
+    """Returns a decorator that sets a function's attribute `card` and returns the function."""
 
     def decorate(function: Function) -> Function:
         function.card = card  # type: ignore[attr-defined]

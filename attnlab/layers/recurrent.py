@@ -67,7 +67,7 @@ class ContextGRUCell(nn.Module):
     width: int
 
     def setup(self) -> None:
-        """Creates the recurrent matrix [H,3H], orthogonal at the start in each block of H columns."""
+        """Creates the recurrent matrix [H,3H], orthogonal at first in each block of H columns."""
         self.past = self.param(
             "past",
             side_by_side(nn.initializers.orthogonal(), GATES),

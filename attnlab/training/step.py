@@ -285,9 +285,8 @@ def _gradients(
     key: jax.Array,
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
-    """Computes the gradients and sums of a batch, in `accumulate` microbatches that are added;
-    returns them with the rows' new memory and batch statistics (ValueError for these in
-    microbatches).
+    """Computes gradients and sums of a batch, in `accumulate` microbatches that are added; returns
+    them with the rows' new memory and batch statistics (ValueError for these in microbatches).
 
     Raises:
       ValueError: statistics of a batch that is never there as a whole.

@@ -106,7 +106,7 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def check_size(self, images: jax.Array, name: str, least: int) -> None:
-        """Raises `UserError` if images [B,H,W,C] have fewer than `least` rows or columns of pixels."""
+        """Raises `UserError` if images [B,H,W,C] have fewer than `least` rows or columns."""
         if min(images.shape[1:3]) < least:
             height, width = images.shape[1:3]
             raise UserError(

@@ -20,7 +20,7 @@ EXACT = jax.lax.Precision.HIGHEST  # the inverse would amplify the errors of sho
 
 @jax.custom_jvp
 def inverse(lower: jax.Array) -> jax.Array:
-    """Computes (I + L)^-1 of a strictly lower triangular L [..., C,C], by blocks of doubling size."""
+    """Computes (I + L)^-1 of strictly lower triangular L [..., C,C], by blocks of doubling size."""
     length = lower.shape[-1]
     size = 1 << (length - 1).bit_length()
     more = size - length

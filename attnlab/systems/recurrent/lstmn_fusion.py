@@ -243,7 +243,7 @@ class LSTMNPairClassifier(Fused, Classifier):
     card = CARD
 
     def setup(self) -> None:
-        """Creates the embedding, the two LSTMN readers, the classifier's hidden layers and dropout."""
+        """Creates the embedding, the two LSTMN readers, the classifier's layers and dropout."""
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(
             self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding)
