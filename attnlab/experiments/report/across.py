@@ -87,7 +87,8 @@ class Across:
 
 
 def across(first: Path, second: Path) -> Across:
-    """Read and compare two sweeps.
+    """Reads the folders of two sweeps, pairs their variants, and returns both sweeps with the
+    difference of each pair.
 
     Raises:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without
@@ -126,7 +127,9 @@ def gap(
 
 
 def table(sweeps: Across) -> Table:
-    """Means and differences as text."""
+    """Returns a table with, for each pair of variants, both means with intervals, the difference
+    second minus first, and how they were compared or why not.
+    """
     columns = ("variant", *_NAMES, "B - A", "its 95 % interval", "compared", "remark")
     rows = tuple(
         (pair.name, _mean(pair.first), _mean(pair.second), *_gap(pair.gap), pair.remark)
@@ -147,7 +150,9 @@ def table(sweeps: Across) -> Table:
 
 
 def differing(sweeps: Across) -> Table:
-    """What differs: experiment, environment, settings of variants that both have."""
+    """Returns a table of what differs between two sweeps besides the scores: facts of their plans,
+    of machines and data, and settings of variants that both have.
+    """
     sides = (sweeps.first.records, sweeps.second.records)
     a, b = ({**_plan_settings(records.plan), **_facts(records)} for records in sides)
     names = [
@@ -160,8 +165,8 @@ def differing(sweeps: Across) -> Table:
 
 
 def as_csv(sweeps: Across) -> str:
-    """The first table for programs: no number is rounded, a cell is empty where there is
-    nothing.
+    """Returns the means, intervals and differences of two sweeps as CSV, one line for each pair of
+    variants; no number is rounded, a cell is empty where there is no number.
     """
     figures = ("n", "mean", "low", "high")
     sides = [f"{side} {figure}" for side in ("first", "second") for figure in figures]
@@ -176,6 +181,9 @@ def as_csv(sweeps: Across) -> str:
 
 
 def _check(first: Side, second: Side) -> None:
+    """Checks that two sweeps have the same measure and are compared by the same score of the same
+    split; raises UserError otherwise.
+    """
     measures = [side.records.plan.measure for side in (first, second)]
     if measures[0] != measures[1]:
         this, that = (f"{measure['metric']!r} ({measure['mode']})" for measure in measures)
@@ -202,7 +210,9 @@ def _check(first: Side, second: Side) -> None:
 def _matched(
     first: Sequence[Row], second: Sequence[Row]
 ) -> Iterator[tuple[Row | None, Row | None]]:
-    """Pairs of rows by name, then by equal settings; then rows without a partner."""
+    """Yields, for each row of `first`, the pair with the row of `second` that has the same name,
+    else the same settings, else None; then (None, row) for the remaining rows of `second`.
+    """
     named = {row.name: row for row in second}
     names = {row.name for row in first}
     left = [row for row in second if row.name not in names]
@@ -216,6 +226,9 @@ def _matched(
 
 
 def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> Pair:
+    """Returns the line of the table for two rows, with their difference (None if one is missing,
+    has no values, or the scales differ) and the reasons in its remark.
+    """
     if first is None or second is None:
         (name, only), *_ = (
             (row.name, side) for row, side in zip((first, second), _NAMES, strict=True) if row
@@ -234,7 +247,9 @@ def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> 
 
 
 def _unpaired(first: Row, second: Row, split: str) -> str:
-    """Why the trials of two rows do not pair; "" if they do."""
+    """Returns why the trials of two rows cannot be paired by seed (other seeds, other data, or data
+    not on record); "" if they can.
+    """
     if set(first.values) != set(second.values):
         return "other seeds"
     data = [
@@ -267,7 +282,9 @@ def _figures(row: Row | None) -> list[Any]:
 
 
 def _plan_settings(plan: Plan) -> dict[str, str]:
-    """What two experiments may differ in besides their variants."""
+    """Returns what two plans may differ in besides their variants, by name: config, seeds,
+    baseline, selection metric, number of settings tried, budget.
+    """
     budget = "none" if plan.budget is None else f"{plan.budget['match']} by {plan.budget['knob']}"
     return {
         "config": plan.config,
@@ -282,7 +299,9 @@ def _plan_settings(plan: Plan) -> dict[str, str]:
 
 
 def _facts(records: Records) -> dict[str, str]:
-    """The machines of the trials and their data; several values if they differ within a sweep."""
+    """Returns facts on the environment of the trials (versions, devices) and the digests of their
+    data by name; several values, joined by "; ", if they differ within a sweep.
+    """
     machines = environment(records.trials)
     differing = {name: "; ".join(values) for name, values in machines.differing.items()}
     read: dict[str, dict[str, None]] = {}
@@ -293,8 +312,8 @@ def _facts(records: Records) -> dict[str, str]:
 
 
 def _settings(sweeps: Across) -> list[tuple[str, str, str, str]]:
-    """The differing settings of variants that both have; a difference that all share is listed
-    once.
+    """Returns the settings in which two sweeps differ, of the variants that both have, as (name,
+    first value, second value, variants); a difference that all variants share is listed once.
     """
     both = [
         (pair.name, pair.first.candidate, pair.second.candidate)
@@ -320,7 +339,8 @@ def _shown(values: Mapping[str, Any], name: str) -> str:
 def write_across(
     first: Path, second: Path, file: Path | None = None, stream: TextIO | None = None
 ) -> Across:
-    """Print two sweeps side by side, and write the same to a file that ends in ".md" or ".csv".
+    """Compares two sweeps, prints the tables, writes them to `file` (CSV if it ends in ".csv",
+    otherwise Markdown; None: no file), and returns the comparison.
 
     Raises:
       UserError: see `across`; a full disk.

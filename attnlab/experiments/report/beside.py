@@ -25,8 +25,8 @@ BOOKKEEPING = (
 
 
 def measures(comparison: Comparison) -> Table | None:
-    """The mean and interval of every measure of the test split, of every row; None if there is
-    one measure or the split is not read.
+    """Returns a table with the mean and interval of every measure on the test split, one row a
+    variant; None if the test split is not scored or there are fewer than two measures.
     """
     basis = comparison.basis
     if basis.split != "test":
@@ -52,8 +52,8 @@ def measures(comparison: Comparison) -> Table | None:
 
 
 def validation(records: Records, comparison: Comparison) -> Table | None:
-    """The chosen settings of each variant, and its scores on validation and on the test split; None
-    before there are any.
+    """Returns a table with the chosen settings of each variant and its mean scores on the
+    validation and the test split, with their difference; None before test scores.
     """
     if comparison.basis.split != "test":
         return None

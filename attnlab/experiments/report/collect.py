@@ -189,8 +189,8 @@ class Records:
         return tuple(record for record in self.trials if record.candidate.id == candidate.id)
 
     def representative(self, variant: str) -> Candidate | None:
-        """The candidate that represents a variant: the chosen one, or the first if no trial
-        finished; None before the choice.
+        """Returns the candidate that represents a variant: the chosen one, or the variant's first
+        if none was chosen as no trial finished; None before the choice.
         """
         if self.choice is None or variant not in self.choice.chosen:
             return None
@@ -228,7 +228,7 @@ class Records:
 
 
 def collect(directory: Path) -> Records:
-    """Read a sweep's folder.
+    """Reads the plan, the choice, the looks and every trial's records in the folder of a sweep.
 
     Raises:
       UserError: there is no plan in it, or a file in it is damaged.
@@ -242,7 +242,9 @@ def collect(directory: Path) -> Records:
 
 
 def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
-    """Read the folder of a trial; one that never began has an empty record."""
+    """Reads all records in the folder of a trial, and what does not fit among them; one that never
+    began has an empty record.
+    """
     workdir = trial.workdir(directory)
     scored = {split: _scores(workdir / name) for split, name in SCORES.items()}
     events, manifest = attempts.read(workdir), Manifest.read(workdir)
@@ -270,8 +272,8 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
 
 
 def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
-    """See `Record.learned`: the vocabulary of what is predicted, how it normalises texts, and the
-    names of the classes.
+    """Returns, where they are on record, the digest of the target vocabulary, its text normaliser
+    and its class names, by the names of `measures.DEPENDS`, see `Record.learned`.
     """
     prints = (manifest and manifest.vocabulary) or {}
     digests = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
@@ -292,7 +294,9 @@ def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
 
 
 def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
-    """The pictures of a trial by example and map, from names such as "test0-decoder_0-self.png"."""
+    """Returns the paths of a trial's attention pictures by example and map, from file names such as
+    "test0-decoder_0-self.png".
+    """
     pictures: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.glob("test*-*.png")):
         example, _, name = path.stem.removeprefix("test").partition("-")
@@ -302,7 +306,9 @@ def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
 
 
 def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
-    """`Logged.spans`: every start, up to the last that was heard before the next."""
+    """Returns (host, begin, end) of each process that worked on a trial, from its events; the end
+    is that of the last step recorded before the next start.
+    """
     spans: list[tuple[str, float, float]] = []
     for event in events:
         if event["event"] == "start":
@@ -313,7 +319,9 @@ def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]
 
 
 def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
-    """Time and memory from the records of a trial."""
+    """Returns a trial's median seconds of a step, seconds to the first step, largest peak memory,
+    and sums of what was compiled, from the lines of `timing.jsonl` and the attempts' events.
+    """
     steps = [
         (record["step_seconds"], record.get("together", 1))
         for record in timing
@@ -332,7 +340,9 @@ def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
 
 
 def _effort(events: list[dict[str, Any]]) -> Effort:
-    """The work in the events of a trial: each attempt from its first step to the last one recorded."""
+    """Sums steps and seconds over all attempts in a trial's events, and returns them with the time
+    of the first start, the number of retries and of processor cores.
+    """
     began, steps, seconds = None, 0, 0.0
     first = heard = reached = 0.0
     for event in events:

@@ -135,7 +135,10 @@ class Comparison:
 
 
 def compare(records: Records, method: str = "model") -> Comparison:
-    """Every row of a sweep."""
+    """Returns the comparison of a sweep: one row for each variant on the test split with its
+    difference to the baseline and the best marked, or, before test scores, rows on the validation
+    split without differences.
+    """
     plan, frozen = records.plan, records.choice is not None
     standing = list(filter(None, map(records.representative, plan.variants)))
     every = (candidate for variant in plan.variants for candidate in plan.of(variant))
@@ -188,7 +191,9 @@ def _summed(row: Row, family: Family, method: str) -> Row:
 
 
 def measured(comparison: Comparison, metric: str) -> Comparison:
-    """The same rows with the values of a derived measure, without differences and best."""
+    """Returns the comparison with the values, means and intervals of another, derived measure (less
+    is better) in its rows, without differences and without a best row.
+    """
     basis = Basis(comparison.basis.split, metric, "min")
     rows = [
         _valued(dataclasses.replace(row, difference=None, best=False), basis)
@@ -219,8 +224,8 @@ def scores(records: Iterable[Record], split: str, metric: str) -> dict[int, floa
 
 
 def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
-    """What the records of all trials say of a measure: bounds if all have the same, and the least
-    of their counts.
+    """Returns the bounds and the count of a measure from the records of all trials: no bounds
+    unless all have the same, and the least of their counts.
     """
     recorded = [record.measures[split] for record in records]
     measures = [named[metric] for named in recorded if metric in named]
@@ -238,7 +243,9 @@ def _row(records: Records, candidate: Candidate, basis: Basis, name: str) -> Row
 
 
 def _valued(row: Row, basis: Basis) -> Row:
-    """The same trials with the values of a measure."""
+    """Returns the row with the values of a measure by seed, and the reasons why seeds have none,
+    instead of its own; the mean and interval are left out.
+    """
     numbers = {record.seed: value(record, basis.split, basis.metric) for record in row.records}
     values = {seed: number for seed, number in numbers.items() if number is not None}
     lacking = (record for record in row.records if record.seed not in values)
@@ -249,7 +256,9 @@ def _valued(row: Row, basis: Basis) -> Row:
 
 
 def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
-    """The rows with their differences to the baseline; none for rows that are not of its family."""
+    """Returns the rows with their differences to the baseline (None for rows that are not in
+    `family`) and the number of seeds that they share with it.
+    """
     differences = family.against(base.name)
     shared = {row.name: len(row.values.keys() & base.values.keys()) for row in rows}
     return [
@@ -259,7 +268,9 @@ def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
 
 
 def _why(record: Record, basis: Basis) -> str:
-    """Why a trial has no number."""
+    """Returns in words why a trial has no value of the measure: its state, or what is missing in
+    its scores.
+    """
     if record.seen.state != "done":
         return record.seen.word
     if is_derived(basis.metric):

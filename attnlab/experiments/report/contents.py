@@ -47,7 +47,9 @@ class Contents:
 
     @property
     def extent(self) -> str:
-        """What was run: variants, seeds and the states of the trials."""
+        """Returns one line of text on what was run: the number of variants, the seeds, and how many
+        trials are in each state.
+        """
         plan, wanted = self.records.plan, self.records.wanted
         trials = self.records.trials
         seen = [run.seen for run in trials if run in wanted or run.seen.state != "pending"]
@@ -57,7 +59,9 @@ class Contents:
 
     @property
     def unfinished(self) -> str:
-        """What is still missing; "" if nothing is."""
+        """Returns a sentence on what the sweep still lacks (trials, the choice, or test scores); ""
+        if it is complete.
+        """
         if self.records.complete:
             return ""
         open_ones = sum(not record.seen.settled for record in self.records.wanted)

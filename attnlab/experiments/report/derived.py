@@ -28,8 +28,8 @@ _OF_A_STEP: Mapping[str, Callable[[Record], float | None]] = {
 
 
 def value(record: Record, split: str, metric: str) -> float | None:
-    """A measure of a trial: the score of a split, or a derived measure, which belongs to no split;
-    None if there is none.
+    """Returns the value of a measure for a trial: its score on a split, or a derived measure (a
+    cost, or the cost until it reached a score); None if it has none.
 
     "seconds_to(...)" is the number of steps times the median seconds of a step: time spent
     training, without compiling, evaluating and pauses. If several trials trained as one program,
@@ -57,7 +57,9 @@ def absent(metric: str) -> str:
 
 
 def side_by_side(records: Iterable[Record]) -> int:
-    """The largest number of trials that ran at the same time on one machine; 0 if none has begun."""
+    """Returns the largest number of trials that ran at the same time on one machine; 0 if none has
+    begun.
+    """
     events = [
         (host, time, change)
         for record in records

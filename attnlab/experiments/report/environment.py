@@ -31,7 +31,9 @@ class Environment:
 
 
 def environment(records: Sequence[Record]) -> Environment:
-    """Of all trials that have begun."""
+    """Returns the facts of all trials' manifests, divided into those that all trials share and
+    those in which they differ, with the trials of each value.
+    """
     facts = {
         record.seen.trial.name: _facts(record.manifest)
         for record in records
@@ -54,7 +56,9 @@ def environment(records: Sequence[Record]) -> Environment:
 
 
 def shared(environment: Environment, records: Records) -> Table:
-    """What all trials have alike, and how many records are of an older version."""
+    """Returns a table of the facts that all trials share, with notes if nothing differs and on how
+    many records are of an older version.
+    """
     alike = ["Nothing recorded of the environment differs between trials."]
     notes = [] if environment.differing else alike
     manifests = [record.manifest for record in records.trials if record.manifest is not None]
@@ -70,7 +74,9 @@ def shared(environment: Environment, records: Records) -> Table:
 
 
 def differing(environment: Environment) -> Table | None:
-    """In what they differ, if in anything."""
+    """Returns a table of the environment facts in which trials differ, a row for each value with
+    the first trials that have it; None if there are none.
+    """
     rows = [
         (name, value, _first_trials(trials))
         for name, values in environment.differing.items()
@@ -81,6 +87,9 @@ def differing(environment: Environment) -> Table | None:
 
 
 def _facts(manifest: Manifest) -> dict[str, str]:
+    """Returns the facts of a manifest as texts by name: code, commit, Python, platform, devices,
+    packages, digests of data and of the user's own code.
+    """
     facts = {
         "code": version(manifest.code),
         "python": manifest.python,

@@ -53,7 +53,9 @@ class Differing:
 
     @property
     def sentence(self) -> str:
-        """ "training.steps 12 (additive, location), 24 (general)"."""
+        """Returns the setting with its values and the variants that have them, at most `SHOWN`
+        values: "training.steps 12 (additive, location), 24 (general)".
+        """
         groups: dict[str, list[str]] = {}
         for variant, value in self.values.items():
             groups.setdefault(value, []).append(variant)
@@ -68,10 +70,10 @@ class Differing:
 
 @functools.lru_cache(maxsize=2)
 def differing(records: Records) -> tuple[Differing, ...]:
-    """The settings in which variants differ, by their standing candidates; before the choice, by
-    the first of each. Ordered by name.
+    """Returns, ordered by name, the settings outside the system in which variants differ, each with
+    its kind and values, by the chosen candidates (before the choice, the first of each).
 
-    The system's own are left out, and so are those that change no number.
+    Settings that change no number are left out, and so are tuned ones before the choice.
     """
     plan = records.plan
     standing = {
@@ -100,8 +102,9 @@ def differing(records: Records) -> tuple[Differing, ...]:
 
 
 def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
-    """Variant to dotted names and values, without what changes no number; a node with another
-    component is one value, its name.
+    """Returns each variant's flat config without settings that have no effect on numbers; a node
+    outside the system whose component differs between variants becomes one value, the component's
+    name.
     """
     settings = {variant: flat(candidate.config) for variant, candidate in standing.items()}
     named = {
@@ -133,8 +136,9 @@ def _kind(
     set_by: Mapping[str, set[str]],
     baseline: str,
 ) -> Kind:
-    """See `Differing.kind`. Settings that change with this one from variant to variant count as one
-    with it.
+    """Returns whether the differing setting `name` is "tuned", set by the "budget", "compared"
+    (every variant with another value has a partner that differs in it alone) or "unequal". Settings
+    that change with this one from variant to variant count as one with it.
     """
     if _near(name, set_by["tuned"]):
         return "tuned"
@@ -193,8 +197,8 @@ class Apart:
     unsaid: frozenset[frozenset[str]] = frozenset()
 
     def refuses(self, weights: Mapping[str, float]) -> bool:
-        """Whether a contrast is invalid: it compares scores of different examples, and the data is
-        not what the experiment compares.
+        """Returns whether a contrast is invalid: it compares scores of different test examples, and
+        the data is not what the experiment compares.
 
         Differences within the same examples may be compared across examples, "is the gain larger on
         long sentences?".
@@ -214,7 +218,9 @@ class Apart:
 
 
 def apart(records: Records, metric: str) -> Apart:
-    """For the standing candidates and a measure; none before the choice."""
+    """Returns the pairs of variants whose chosen candidates' numbers of a measure cannot be
+    compared (different test examples or scale); none before the choice.
+    """
     standing = {variant: records.representative(variant) for variant in records.plan.variants}
     trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}
     pairs = {
@@ -244,9 +250,9 @@ def unlike(records: Sequence[Record], usual: Sequence[Record], metric: str) -> s
 
 
 def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str) -> str:
-    """The first thing in which trials differ and on which the size of a measure depends, in words;
-    "" if there is none. By what the runs have learned; where that is not on record, by the settings
-    of the vocabulary.
+    """Returns in words the first thing that differs between trials and on which the size of a
+    measure depends (such as the vocabulary); "" if there is none. Judged by what the runs have
+    learned; where that is not on record, by the settings of the vocabulary.
     """
     wanted = reached(metric) if is_derived(metric) else None
     name = wanted.metric if wanted else metric
@@ -270,8 +276,8 @@ def _depends(record: Record, name: str) -> tuple[str, ...]:
 
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
-    """How the test data of trials differs, in settings or digests; "" if it does not. By the digests
-    of what was read; where one has none, by the settings of task and data.
+    """Returns how the test data of the trials differs, as names of settings or digests; "" if it
+    does not. By the digests of what was read; where one has none, by the settings of task and data.
     """
     mine, theirs = _read(records), _read(usual)
     pairs = (
@@ -291,7 +297,9 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
 
 
 def _read(records: Sequence[Record]) -> set[Read]:
-    """The digests of the trials that have test scores."""
+    """Returns, for the trials that have test scores, the distinct pairs of the test split's digest
+    ("" if unknown) and the settings of task and data as JSON.
+    """
     scored = [record for record in records if record.scores["test"]]
     configs = {record.candidate.id: record.candidate.config for record in scored}
     settings = {

@@ -38,7 +38,7 @@ ALL = "all"  # in place of a seed: a figure over all of them
 
 
 def as_json(contents: Contents) -> str:
-    """The report as one JSON object; a number that does not exist is null."""
+    """Returns the report as one JSON object in text; a number that does not exist is null."""
     records, comparison = contents.records, contents.comparison
     plan = records.plan
     whole = {
@@ -67,7 +67,9 @@ def as_json(contents: Contents) -> str:
 
 
 def _trial(record: Record) -> dict[str, Any]:
-    """One trial: what it is, how far it is, what it cost and scored."""
+    """Returns the JSON object of a trial: its name, state, step, attempts, costs, effort, digests
+    of data, and scores.
+    """
     seen = record.seen
     return {
         "trial": seen.trial.name,
@@ -92,7 +94,9 @@ def as_csv(contents: Contents) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """The same with texts for numbers that JSON lacks: a setting may be infinite."""
+    """Returns `value` with numbers that JSON lacks (infinite, NaN) replaced by texts, and tuples by
+    lists, at any depth.
+    """
     if isinstance(value, Mapping):
         return {key: _strict(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -101,6 +105,9 @@ def _strict(value: Any) -> Any:
 
 
 def _row(row: Row) -> dict[str, Any]:
+    """Returns the JSON object of a row of the comparison: names, overrides, values by seed,
+    summary, difference, costs and budget.
+    """
     candidate = row.candidate
     return {
         "name": row.name,
@@ -127,6 +134,9 @@ def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 
 def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    """Yields the lines of `report.csv` for the statistics and costs of each row, which are over all
+    seeds; those without a value are left out.
+    """
     basis = contents.comparison.basis
     for row in contents.comparison.rows:
         for metric, value in _named(row, basis.metric):
@@ -135,7 +145,9 @@ def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 
 def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
-    """The figures of a row by name."""
+    """Yields names and values of a row's statistics (n, mean, spread, interval, difference to the
+    baseline if it has one) and of its costs.
+    """
     summary, difference = row.summary, row.difference
     low, high = summary.interval or (None, None)
     figures: dict[str, float | None] = {" n": summary.n, " mean": summary.mean}
@@ -150,7 +162,9 @@ def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
 
 
 def _costs(row: Row) -> dict[str, float | None]:
-    """What a row took."""
+    """Returns what a row cost, by name: parameters, operations of a step, median seconds of a step,
+    and peak memory in bytes.
+    """
     (seconds, together), (peak, most) = row.pace, row.peak
     return {
         "parameters": row.candidate.parameters,

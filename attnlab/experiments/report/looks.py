@@ -35,7 +35,9 @@ def stages(records: Records) -> list[tuple[int, ...]]:
 
 
 def sentences(records: Records) -> Iterator[str]:
-    """Notes on the looks; none for a single look after which nothing was added."""
+    """Yields notes for the report on looks at the test split: variants or seeds that were added
+    after the first look, more looks than planned, or the level of a planned look.
+    """
     planned, judged = records.plan.looks, stages(records)
     added = _added(records)
     since = f"were added after the test split was first read ({first_look(records)})."
@@ -67,7 +69,9 @@ def first_look(records: Records) -> str | None:
 
 
 def _added(records: Records) -> dict[str, list[str]]:
-    """The variants and the seeds all of whose reported trials began after the first look."""
+    """Returns the names of the variants and of the seeds all of whose reported trials began after
+    the first look at the test split, by "Variants" and "Seeds".
+    """
     first = _seconds(first_look(records))
     reported = [record for record in records.wanted if record.effort.began is not None]
     late = {

@@ -23,7 +23,8 @@ def of_trial(
     altered: Sequence[str] | None,
     chosen_by: str,
 ) -> Iterator[str]:
-    """What does not fit among the records of one trial.
+    """Yields a sentence for each contradiction among the records of one trial: in splits, steps,
+    scores, digests or seeds, or a digest that is missing.
 
     Args:
       record: of the trial.
@@ -60,7 +61,9 @@ def of_trial(
 
 
 def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """What does not fit, of the reported trials, as "candidate/seed1" and words."""
+    """Yields (trial name, sentence) for each contradiction in the records of the reported trials:
+    their own misfits, test scores that `looks.jsonl` lacks, and trials that are copies.
+    """
     looked = {
         (look["candidate"], seed)
         for look in records.looks

@@ -14,7 +14,9 @@ from attnlab.experiments.report.wide import asked
 
 
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
-    """Notes on means and differences."""
+    """Returns the notes under the table of results: the method of the intervals and differences,
+    why no variant is best, the power of the seeds, and the reliability of times.
+    """
     plan = records.plan
     notes = [f"Intervals: 95 %, over seeds, {_interval_method(comparison)}"]
     if comparison.basis.split == "test":
@@ -35,7 +37,9 @@ def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
 
 
 def _time_notes(records: Records, comparison: Comparison) -> list[str]:
-    """The other load of the machine, if the answer depends on times."""
+    """Returns a note on how many trials ran side by side on a machine, if the plan's measures
+    depend on times; [] otherwise.
+    """
     names = dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
     timed = [name for name in names if is_timed(name)]
     if not timed:
@@ -54,7 +58,9 @@ def _time_notes(records: Records, comparison: Comparison) -> list[str]:
 
 
 def _interval_method(comparison: Comparison) -> str:
-    """How the intervals of means were made."""
+    """Returns in words how the intervals of means were computed: bootstrap or model, shared
+    variance, seeds as a block, bounds of the measure.
+    """
     if comparison.method == "bootstrap":
         return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
     spread = (
@@ -82,7 +88,9 @@ def _interval_method(comparison: Comparison) -> str:
 
 
 def _no_best(comparison: Comparison) -> list[str]:
-    """Why no variant is marked as the best."""
+    """Returns a note on why no variant is marked as the best; [] if one is, or there are fewer than
+    two rows.
+    """
     if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
         return []
     if comparison.apart.other:
@@ -98,7 +106,9 @@ def _no_best(comparison: Comparison) -> list[str]:
 
 
 def _could_find(comparison: Comparison, baseline: str) -> list[str]:
-    """The power of the seeds, if a difference is undecided."""
+    """Returns a note on the difference that these seeds can find, if any difference is undecided;
+    [] otherwise.
+    """
     differences = {row.name: row.difference for row in comparison.rows if row.difference}
     tested = {name: gap.p for name, gap in differences.items() if gap.p is not None}
     if all(p < comparison.alpha for p in tested.values()):
@@ -110,7 +120,9 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
 
 
 def cost_notes(records: Records) -> list[str]:
-    """Where the costs come from, and whether budgets were held equal."""
+    """Returns the notes on costs: how FLOPs, times and memory were measured, and whether budgets
+    were matched and by which settings.
+    """
     notes = [
         "FLOPs: XLA's count of one training step as lowered for the CPU, before it is optimised,"
         " loops counted in full, on a batch of mean size. ms per step: median, as timed in this"

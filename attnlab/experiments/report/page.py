@@ -17,7 +17,7 @@ MOST = 600  # the most rows of a table in the page; the other files have all
 
 
 def page(contents: Contents) -> str:
-    """The whole file."""
+    """Returns the report as the text of one self-contained HTML file."""
     plan = contents.records.plan
     source = f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."
     parts = [_head(contents), *(_part(section, part) for section, part in contents.parts)]
@@ -25,6 +25,9 @@ def page(contents: Contents) -> str:
 
 
 def _part(section: Section, part: Table | Figure) -> str:
+    """Returns a table or figure of the report as HTML; long tables other than the main one are cut
+    to `MOST` rows and folded.
+    """
     if isinstance(part, Figure):
         return figure(part)
     shown = part if section.linked or section.main else _bounded(part)
@@ -33,7 +36,9 @@ def _part(section: Section, part: Table | Figure) -> str:
 
 
 def _head(contents: Contents) -> str:
-    """Question, warnings, verdict, and how far the sweep is."""
+    """Returns the header of the page as HTML: name, question, warnings, verdict, what is
+    unfinished, and the numbers of variants and trials.
+    """
     plan, verdict = contents.records.plan, contents.verdict
     outcome, warnings = literal(contents.outcome), contents.warnings
     judged = f'<p class="verdict">{outcome.capitalize()}.</p>'
@@ -57,7 +62,9 @@ def _head(contents: Contents) -> str:
 
 
 def _bounded(of: Table) -> Table:
-    """At most `MOST` rows of a table; weak rows (failed trials, for example) come first."""
+    """Returns the table with at most `MOST` of its rows, preferring weak ones (failed trials, for
+    example), and a note if rows were left out.
+    """
     if len(of.rows) <= MOST:
         return of
     places = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])

@@ -14,8 +14,8 @@ from attnlab.pages.tables import NONE, Table, mean, p_value, signed
 
 
 def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
-    """Variant, mean with its interval and, once variants are compared, difference to the baseline
-    with its p.
+    """Returns the main table for a paper: variant, mean with interval and, if scored on the test
+    split, difference to the baseline with p; or only the given `columns` of the main table.
 
     Args:
       records: of the sweep.
@@ -46,7 +46,9 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
 
 
 def _difference(row: Row) -> str:
-    """ "-0.500 (p < 0.001)"."""
+    """Returns a row's difference to the baseline with its p value as text, such as "-0.500 (p <
+    0.001)"; "-" without a difference.
+    """
     difference = row.difference
     if difference is None:
         return NONE

@@ -28,7 +28,8 @@ def write(
     columns: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> Contents:
-    """Write the report of a sweep into its folder and print it.
+    """Writes the report of a sweep into its folder (Markdown, CSV, HTML, JSON, `report.tex` on
+    request), prints it, and returns its contents.
 
     Args:
       directory: the sweep's folder.
@@ -61,7 +62,9 @@ def write(
 
 
 def document(contents: Contents) -> str:
-    """The report as Markdown."""
+    """Returns the report as Markdown text: question, warnings, extent, claim with outcome, and all
+    tables.
+    """
     plan, verdict = contents.records.plan, contents.verdict
     warnings = (f"* **Warning:** {literal(warning.text)}" for warning in contents.warnings)
     paragraphs = [
@@ -79,7 +82,7 @@ def document(contents: Contents) -> str:
 
 
 def show(contents: Contents, stream: TextIO | None = None) -> None:
-    """Print the question, the results and the verdict."""
+    """Prints the question, warnings, the tables that fit a terminal, and the verdict."""
     plan = contents.records.plan
     first = (f"warning: {warning.text}" for warning in contents.warnings)
     print(f"\n{plan.question}", *first, contents.extent, sep="\n", file=stream)

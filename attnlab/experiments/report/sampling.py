@@ -20,9 +20,11 @@ _MOST = 400_000
 
 
 def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
-    """Every variant against the baseline over the test examples; {} if the measure has no number
-    per example. The score is the mean over the seeds that both have. A variant with another number
-    of examples than the baseline is left out.
+    """Returns, for each variant, its difference to the baseline tested by resampling the test
+    examples (mean over the seeds that both have); {} before test scores.
+
+    A variant is left out if the measure has no number per example, or its examples differ from
+    the baseline's.
     """
     base = comparison.row(baseline)
     if comparison.basis.split != "test" or base is None:
@@ -48,8 +50,8 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
 def _both(
     row: Row, base: Row, metric: str
 ) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
-    """[seeds][items,statistics] of a row and of the baseline, and what makes a score of their sums;
-    None if they do not pair.
+    """Returns the statistics [seeds][items,statistics] of a row and of the baseline, on the seeds
+    that both have, and the function from sums of statistics to a score; None if they do not pair.
     """
     if unlike(row.records, base.records, metric):
         return None
@@ -77,7 +79,9 @@ def _both(
 
 
 def table(comparison: Comparison, baseline: str) -> Table | None:
-    """The differences over test examples; None if there are none."""
+    """Returns the table of differences to the baseline with intervals and p over test examples, see
+    `sampled`; None if there are none.
+    """
     tests = sampled(comparison, baseline)
     if not tests:
         return None

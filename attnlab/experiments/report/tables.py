@@ -38,7 +38,9 @@ COLUMNS = (*MEANS, *DIFFERENCES, *COSTS, "remark")
 
 
 def results(records: Records, comparison: Comparison) -> Table:
-    """Scores and costs, one row a variant (before the choice: a candidate)."""
+    """Returns the main table: mean, interval, difference to the baseline (on the test split), costs
+    and remarks, one row a variant (before the choice: a candidate).
+    """
     basis, base = comparison.basis, records.plan.baseline
     unequal = [setting for setting in differing(records) if setting.kind == "unequal"]
     rows = tuple(_result(row, base, records, unequal, basis.metric) for row in comparison.rows)
@@ -57,8 +59,8 @@ def results(records: Records, comparison: Comparison) -> Table:
 
 
 def narrow(table: Table, baseline: str) -> list[Table]:
-    """`results` cut into tables that fit a terminal: means, differences to the baseline if there
-    are any, costs.
+    """Cuts the table of `results` into tables that fit a terminal: means, differences to the
+    baseline if there are any, and costs.
     """
     parts = [table.only((*MEANS, "remark"))]
     if set(DIFFERENCES) <= set(table.columns):
@@ -87,6 +89,9 @@ def heading(basis: Basis) -> str:
 def _result(
     row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
+    """Returns the cells of a row of the main table as texts, with remarks on what is best, missing,
+    or not comparable with the baseline.
+    """
     candidate, gap = row.candidate, row.difference
     base = records.representative(baseline)
     remarks = ["best"] * row.best + list(row.missing)
@@ -132,7 +137,9 @@ def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, s
 
 
 def budget(candidate: Candidate) -> str:
-    """ "matched within 0.4 %", or how far off it is."""
+    """Returns in words how near a candidate is to its budget, "matched within 0.4 %" or "NOT
+    MATCHED (+3 %)"; "-" if it has none.
+    """
     if candidate.budget is None:
         return NONE
     off = (candidate.budget["reached"] - candidate.budget["wanted"]) / candidate.budget["wanted"]
@@ -142,7 +149,9 @@ def budget(candidate: Candidate) -> str:
 
 
 def contrasts(verdict: Verdict | None) -> Table | None:
-    """The claim's contrasts one by one; None without a claim."""
+    """Returns a table of the claim's contrasts, one row each: seeds, mean, bounds and outcome; None
+    without a claim.
+    """
     if verdict is None:
         return None
     rows = tuple(_contrast(contrast) for contrast in verdict.contrasts)
@@ -164,6 +173,9 @@ def contrasts(verdict: Verdict | None) -> Table | None:
 
 
 def _contrast(judged: Judged) -> tuple[str, ...]:
+    """Returns the cells of a contrast's row as texts: its formula, seeds, mean, lower and upper
+    bound, and outcome with the reason.
+    """
     decision = judged.found
     numbers = (None,) * 3 if decision is None else (decision.mean, decision.lower, decision.upper)
     rests = f" (by its {decision.rests} bound)" if decision is not None and decision.rests else ""
@@ -173,7 +185,9 @@ def _contrast(judged: Judged) -> tuple[str, ...]:
 
 
 def variants(records: Records) -> Table:
-    """The settings of every variant, the values of the budget solver, and what all share."""
+    """Returns a table of each variant's settings and the values that the budget solver set, with
+    notes on what all share and what differs outside the system.
+    """
     plan = records.plan
     rows = tuple(
         (variant, _written(settings) or "as the base", _solved(records, variant))
@@ -186,7 +200,9 @@ def variants(records: Records) -> Table:
 
 
 def _differing(records: Records) -> tuple[str, ...]:
-    """What differs outside the system, and why."""
+    """Returns a sentence for each reason why settings outside the system differ (compared, tuned,
+    budget, not held equal), with those settings.
+    """
     why = {
         "compared": "Differ as compared",
         "tuned": "Differ as tuned",
@@ -202,8 +218,8 @@ def _differing(records: Records) -> tuple[str, ...]:
 
 
 def _solved(records: Records, variant: str) -> str:
-    """What the budget solver set for the standing candidate of a variant, before the choice for
-    any; "-" for the one to match.
+    """Returns as text what the budget solver set for the chosen candidate of a variant (before the
+    choice, for all its candidates); "-" for the variant to match, or without a budget.
     """
     plan, standing = records.plan, records.representative(variant)
     if plan.budget is None or variant == (plan.budget["to"] or plan.baseline):
@@ -219,7 +235,7 @@ def _written(values: Mapping[str, Any]) -> str:
 
 
 def trials(records: Records) -> Table:
-    """State of every trial."""
+    """Returns a table with the seed, state, step, attempts, times and message of every trial."""
     needed = records.wanted
     rows = tuple(_trial(record, record in needed) for record in records.trials)
     weak = frozenset(
@@ -230,6 +246,9 @@ def trials(records: Records) -> Table:
 
 
 def _trial(record: Record, needed: bool) -> tuple[str, ...]:
+    """Returns the cells of a trial's row as texts; one that has not begun and is not `needed` has
+    the state "not needed".
+    """
     seen, first = record.seen, record.cost.first_step_seconds
     state = seen.word if needed or seen.state != "pending" else "not needed"
     started = NONE if first is None else f"{first:.1f} s"

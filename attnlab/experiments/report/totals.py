@@ -49,7 +49,9 @@ class Taken:
 
 
 def taken(records: Sequence[Record]) -> Taken:
-    """The sum over trials; those that have not begun add nothing."""
+    """Returns the sums of steps, FLOPs, examples, tokens and seconds over the trials that have
+    begun; None for what a trial has no record of.
+    """
     begun = [run for run in records if run.effort.began is not None]
     steps = [run.effort.steps for run in begun]
     return Taken(
@@ -71,7 +73,9 @@ def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
 
 
 def _tokens(record: Record) -> float | None:
-    """Of a step, the mean of those that were logged."""
+    """Returns the mean tokens of a training step over the logged steps of a trial; None if it
+    logged none.
+    """
     logged = [
         line["tokens"]
         for line in record.logged.curve
@@ -81,8 +85,8 @@ def _tokens(record: Record) -> float | None:
 
 
 def table(records: Records) -> Table:
-    """A row for the reported trials of each variant, and one for all of its trials where these are
-    more.
+    """Returns a table of total costs, with a row for the reported trials of each variant and one
+    for all its trials where these are more.
     """
     rows: list[tuple[str, ...]] = []
     for variant in records.plan.variants:
@@ -114,7 +118,9 @@ def table(records: Records) -> Table:
 
 
 def _programs(records: Records) -> Iterator[str]:
-    """What was compiled for all trials, if that is on record."""
+    """Yields a note on how many programs were compiled and loaded in all trials, and the seconds
+    that took, if that is on record.
+    """
     made = [record.cost.programs for record in records.trials]
     compiled, took, loaded, loading = (sum(each.get(name, 0) for each in made) for name in COUNTED)
     if compiled + loaded:
@@ -125,6 +131,9 @@ def _programs(records: Records) -> Iterator[str]:
 
 
 def _row(name: str, trials: str, of: Taken) -> tuple[str, ...]:
+    """Returns the cells of a row of total costs as texts, in the order of `COLUMNS`; "" for what
+    has no record.
+    """
     transcendentals = "" if of.transcendentals is None else scaled(of.transcendentals)
     examples, tokens = (
         "" if value is None else f"{value:,.0f}" for value in (of.examples, of.tokens)

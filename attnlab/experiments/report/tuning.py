@@ -12,8 +12,8 @@ from attnlab.pages.tables import Table, interval, number
 
 
 def tried(records: Records, method: str) -> Table | None:
-    """What was tried for each variant on the validation split, with intervals as those of the
-    comparison; None if nothing was tuned.
+    """Returns a table of all tuned settings of each variant with mean and interval on the
+    validation split, the chosen ones marked; None if nothing was tuned.
     """
     plan, metric = records.plan, records.plan.select["metric"]
     if all(len(plan.of(variant)) < 2 for variant in plan.variants):
@@ -35,8 +35,8 @@ def tried(records: Records, method: str) -> Table | None:
 
 
 def _scored(records: Records, metric: str) -> Family:
-    """The validation scores of all candidates; of a search those of the first seed, which is the
-    one that it looks at.
+    """Returns the validation scores of all candidates, by the seeds that choose settings (in a
+    search, the first alone), ready for statistics.
     """
     plan = records.plan
     values = {}
@@ -47,7 +47,9 @@ def _scored(records: Records, metric: str) -> Family:
 
 
 def _how_many(records: Records) -> str:
-    """How many settings each variant had, and how a search chose them."""
+    """Returns a note on how many settings were tried for each variant and, for a search, its
+    sampler and pruner and what became of them.
+    """
     plan = records.plan
     tried = {len(plan.of(variant)) for variant in plan.variants}
     number = f"{tried.pop()}" if len(tried) == 1 else "NOT the same number of"
@@ -64,7 +66,9 @@ def _how_many(records: Records) -> str:
 
 
 def _lost_settings(records: Records) -> list[str]:
-    """Trials that were missing in the choice: failed, or stopped by request."""
+    """Returns a note for each variant that was chosen without some of its trials, which had failed
+    or were stopped.
+    """
     notes = []
     for variant, entry in records.choice.chosen.items() if records.choice is not None else ():
         if accepted := entry.get("accepted"):
@@ -77,8 +81,8 @@ def _lost_settings(records: Records) -> list[str]:
 
 
 def _searched(records: Records, variant: str) -> str:
-    """What became of the settings that were searched for a variant: "additive: 4 done, 12 pruned,
-    3,400 steps".
+    """Returns in words the states and the steps of the trials that a search made for a variant:
+    "additive: 4 done, 12 pruned, 3,400 steps".
     """
     statuses = [
         record.seen

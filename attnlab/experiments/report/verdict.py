@@ -107,7 +107,9 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The outcome in words, "undecided at 3 seeds: ..."."""
+        """Returns the outcome in words with the number of seeds and, if undecided, the reasons:
+        "undecided at 3 seeds: ...".
+        """
         if self.outcome != UNDECIDED:
             return f"{self.outcome} ({_seeds(self.seeds)})"
         reasons = [judged.why for judged in self.contrasts if judged.outcome == UNDECIDED]
@@ -118,7 +120,9 @@ class Verdict:
 
 
 def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:
-    """The verdict on a claim (of `plan.json`); None without one."""
+    """Judges a claim (of `plan.json`) by each of its contrasts and returns the verdict; None
+    without a claim.
+    """
     if claim is None:
         return None
     contrasts = claim["contrasts"]
@@ -130,7 +134,9 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
 
 
 def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
-    """One of so many contrasts, undecided unless every seed of every variant in it has a number."""
+    """Judges one of a claim's `contrasts` contrasts; undecided unless every seed of its variants
+    has a number and their scores may be compared.
+    """
     weights: Mapping[str, float] = contrast["weights"]
     at_least, on = contrast["at_least"], contrast.get("on", "")
     comparison = measured(comparison, on) if on else comparison
@@ -164,8 +170,9 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
 def _not_comparable(
     comparison: Comparison, weights: Mapping[str, float], rows: Mapping[str, Row | None]
 ) -> str:
-    """Why the scores of these variants may not be compared; "" if they may. Where the measure depends
-    on what differs, comparing that is no excuse.
+    """Returns why the scores of these variants may not be compared (another scale, other test
+    examples); "" if they may. Where the measure depends on what differs, comparing that is no
+    excuse.
     """
     trials = {variant: row.records for variant, row in rows.items() if row is not None}
     for first, second in itertools.combinations(trials, 2):
@@ -193,7 +200,9 @@ def _lost(rows: Mapping[str, Row | None]) -> str:
 def _power(
     family: Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
-    """What as many seeds can find of a contrast; None without a spread."""
+    """Returns the smallest distance of a contrast from its bound that `seeds` seeds find, and how
+    many seeds the observed distance needs; None without a spread.
+    """
     estimate = family.model.estimate(weights)
     if estimate.error is None or seeds < 2:
         return None
@@ -209,8 +218,8 @@ def _power(
 
 
 def hint(judged: Judged) -> str:
-    """For an undecided contrast: the difference its seeds can find, and how many seeds the observed
-    one needs.
+    """Returns in words, for an undecided contrast, the difference that its seeds can find and, if
+    more are needed, how many the observed difference needs.
     """
     assert judged.power is not None
     text = f"{_seeds(judged.seeds)} find {judged.power.detectable:.2g} with probability {CHANCE:g}"
@@ -221,8 +230,8 @@ def hint(judged: Judged) -> str:
 
 
 def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -> str:
-    """A contrast in words: "additive - location >= 0.05", "mean(dot, general) - location >= 0";
-    other weights are written out.
+    """Returns a contrast in words, such as "additive - location >= 0.05" or "mean(dot, general) -
+    location >= 0"; other weights are written out.
 
     Of a measure of which less is better ("min") a difference of two says first which of them is to
     be the better one.

@@ -25,7 +25,7 @@ class Warned(NamedTuple):
 
 
 def warnings(records: Records, comparison: Comparison, machines: Environment) -> tuple[Warned, ...]:
-    """All warnings, the most serious kind first."""
+    """Collects the warnings of every kind in `KINDS`, the most serious kind first."""
     return tuple(
         Warned(kind, line)
         for kind, lines in KINDS.items()
@@ -37,6 +37,9 @@ Lines = Callable[[Records, Comparison, Environment], Iterator[str]]
 
 
 def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields a warning if the baseline's seeds, or other variants and the baseline, were scored on
+    different test examples.
+    """
     base = comparison.row(records.plan.baseline)
     if base is None:
         return
@@ -58,7 +61,9 @@ def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iter
 
 
 def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
-    """The variants whose numbers have another scale than the baseline's."""
+    """Yields a warning for variants whose numbers have another scale than the baseline's, and the
+    measures by which they can be compared.
+    """
     base, metric = comparison.row(records.plan.baseline), comparison.basis.metric
     if base is None:
         return
@@ -78,6 +83,9 @@ def _measure(records: Records, comparison: Comparison, _: Environment) -> Iterat
 
 
 def _records(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields a warning for each contradiction in the records of the reported trials, with those
+    trials (see `misfits.of_sweep`).
+    """
     trials: dict[str, list[str]] = {}
     for name, misfit in of_sweep(records, comparison.records):
         trials.setdefault(misfit, []).append(name)
@@ -95,6 +103,9 @@ def _held_equal(records: Records, *_: Any) -> Iterator[str]:
 
 
 def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields a warning if the budget is not matched, with the variants and by how many per cent
+    they miss it.
+    """
     off = []
     for candidate in {row.candidate.id: row.candidate for row in comparison.rows}.values():
         met = candidate.budget
@@ -112,6 +123,9 @@ def _looks(records: Records, *_: Any) -> Iterator[str]:
 
 
 def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields warnings if reported trials have no test score, if the choice was made without failed
+    trials, or if no trial was finished at all.
+    """
     if comparison.basis.split != "test":
         if records.complete:
             yield "No trial came through, so that the test split has not been read."
@@ -138,6 +152,9 @@ def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[
 
 
 def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields warnings if the code differs between reported trials or from the code that scored the
+    test split, or if the user's own code changed during training.
+    """
     reported = comparison.records
     versions: dict[str, list[str]] = {}
     for record in reported:
@@ -168,6 +185,7 @@ def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[
 
 
 def _tuning(records: Records, *_: Any) -> Iterator[str]:
+    """Yields a warning if variants had different numbers of tuned settings tried."""
     tried = {variant: len(records.plan.of(variant)) for variant in records.plan.variants}
     if len({*tried.values()}) > 1:
         yield (
@@ -177,8 +195,8 @@ def _tuning(records: Records, *_: Any) -> Iterator[str]:
 
 
 def _edge(records: Records, *_: Any) -> Iterator[str]:
-    """Numbers of standing candidates that are the least or the largest of what was tried for the
-    variant.
+    """Yields a warning if a tuned number of a chosen candidate is the smallest or the largest that
+    was tried for its variant.
     """
     at: dict[tuple[str, str], list[str]] = {}
     for variant in records.plan.variants:
@@ -195,6 +213,9 @@ def _edge(records: Records, *_: Any) -> Iterator[str]:
 
 
 def _seeds(records: Records, *_: Any) -> Iterator[str]:
+    """Yields a sentence, if anything was tuned and the choice is made, on which reported seeds also
+    chose the settings and which are fresh.
+    """
     plan = records.plan
     if records.choice is None or all(len(plan.of(variant)) < 2 for variant in plan.variants):
         return
@@ -218,6 +239,9 @@ def _retried(_: Records, comparison: Comparison, __: Environment) -> Iterator[st
 
 
 def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str]:
+    """Yields warnings on FLOPs that are too low (loops of unknown length counted once) and on
+    parameters that get no gradient.
+    """
     candidates = [row.candidate for row in comparison.rows]
     looping = [candidate for candidate in candidates if candidate.counted.loops]
     if low := list(dict.fromkeys(candidate.variant for candidate in looping)):
@@ -237,6 +261,9 @@ def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str
 
 
 def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    """Yields a warning if trials or test scoring ran on another number of processor cores than
+    planned.
+    """
     planned, other = records.plan.cores, list[str]()
     for record in comparison.records:
         if record.manifest is not None and record.manifest.devices.get("kind") == "cpu":
@@ -253,6 +280,9 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
 
 
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
+    """Yields a warning with the names of environment facts in which trials differ, apart from code
+    and data, which have their own.
+    """
     named = (name for name in environment.differing if name not in ("code", "commit"))
     names = [name for name in named if not name.startswith("your code")]
     names = [name for name in names if not name.endswith(" data")]

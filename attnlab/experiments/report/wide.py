@@ -16,8 +16,8 @@ HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
 
 
 def as_wide_csv(records: Records) -> str:
-    """Every trial of the plan, as RFC 4180 has it; a cell is empty where there is nothing, and no
-    number is rounded.
+    """Returns CSV (RFC 4180) with one row for every trial of the plan: its settings, all scores,
+    derived measures and costs; numbers are not rounded, missing ones are empty.
 
     Columns: `HEAD`; the settings in which candidates differ; the scores of each split, "valid
     loss"; derived measures that the plan asks for; and the costs.
@@ -50,8 +50,8 @@ def as_wide_csv(records: Records) -> str:
 
 
 def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Candidate to the settings in which candidates differ, those that it has: full dotted name to
-    value.
+    """Returns, by candidate, the values of the settings in which candidates differ, by full dotted
+    name; a candidate has only those that its config has.
     """
     configs = {candidate.id: settings(candidate) for candidate in plan.candidates}
     names = dict.fromkeys(name for values in configs.values() for name in values)
@@ -86,7 +86,9 @@ def derived_measures(plan: Plan) -> list[str]:
 
 
 def facts(records: Records, run: Record) -> dict[str, Any]:
-    """What a trial is, by the names of `HEAD` but the last: "chosen" is "yes" or "no"."""
+    """Returns the first columns of a trial's row by the names of `HEAD` without "steps": variant,
+    candidate, seed, state, and whether it is chosen ("yes" or "no").
+    """
     return {
         "variant": run.candidate.variant,
         "candidate": run.candidate.id,

@@ -14,7 +14,9 @@ DIRECT = 8  # how many rows are named inside a figure
 
 
 def ranked(comparison: Comparison) -> list[int]:
-    """The places of the rows, the best mean first; those without a number last."""
+    """Returns the indices of the rows, sorted by mean with the best first; rows without a mean come
+    last.
+    """
     sign = -1 if comparison.basis.mode == "max" else 1
     means = [row.summary.mean for row in comparison.rows]
     return sorted(
@@ -24,8 +26,9 @@ def ranked(comparison: Comparison) -> list[int]:
 
 
 def looks(comparison: Comparison, baseline: str) -> list[Look]:
-    """The style of each row, in the order of the rows. Before the choice no row is the baseline,
-    since any of its candidates may be chosen.
+    """Returns the style of each row in figures, in the order of the rows: the baseline has its own,
+    others colours by their rank, rows without a mean are grey. Before the choice no row is the
+    baseline, since any of its candidates may be chosen.
     """
     styles: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)
@@ -43,8 +46,8 @@ def looks(comparison: Comparison, baseline: str) -> list[Look]:
 
 
 def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
-    """The values that an axis for some rows must show: every seed, and the intervals, cut at one
-    range of the seeds beyond them.
+    """Returns the values that the axis for the rows `places` must show: the values of all seeds,
+    and the ends of intervals, limited to one range of the seeds beyond them; [] without values.
     """
     rows = [comparison.rows[place] for place in places]
     values = [value for row in rows for value in row.values.values()]
@@ -57,7 +60,9 @@ def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
 
 
 def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
-    """What the colours mean, the best row first; grey rows come last, folded."""
+    """Returns the legend of colours and row names as HTML, the best row first; grey rows come last,
+    folded.
+    """
     order = [drawn[place] for place in ranked(comparison)]
     coloured = "".join(_entry(look) for look in order if look.shown)
     grey = [look for look in order if not look.shown]

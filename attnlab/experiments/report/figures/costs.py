@@ -22,7 +22,7 @@ KINDS = (
 
 
 def cost(row: Row, kind: str) -> float | None:
-    """The cost of a row, one of `KINDS`; None if it is not recorded."""
+    """Returns the cost of a row, of one kind of `KINDS`; None if it is not recorded or 0."""
     steps = row.candidate.config["training"]["steps"]
     seconds, peak = row.pace[0], row.peak[0]
     value = {
@@ -36,8 +36,8 @@ def cost(row: Row, kind: str) -> float | None:
 
 
 def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
-    """The indices of the (cost, score) points that no other beats in both, from the cheapest on; of
-    equal points all.
+    """Returns the indices of the Pareto-optimal (cost, score) points, which no other beats in both,
+    from the cheapest on; of equal points all.
     """
     sign = 1 if mode == "max" else -1
     indices: list[int] = []
@@ -51,8 +51,8 @@ def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
 
 
 def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """A panel for every cost in which variants differ; None where they do not, and before the
-    choice.
+    """Returns the figure of score against cost, with a panel for every kind of cost in which
+    variants differ; None where they do not, and before the choice.
     """
     if not comparison.frozen:
         return None
@@ -86,7 +86,7 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
 
 
 def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:
-    """Cost and mean of the rows that have both."""
+    """Returns (cost, mean score) by row index, for the rows that have both."""
     pairs = {
         place: (cost(row, kind), row.summary.mean) for place, row in enumerate(comparison.rows)
     }
@@ -103,6 +103,9 @@ def _panel(
     kind: str,
     points: Mapping[int, tuple[float, float]],
 ) -> str:
+    """Returns the SVG text of one panel: mean score against one cost, with intervals of coloured
+    rows, the Pareto front as a line of steps, and names.
+    """
     basis = comparison.basis
     shown = [place for place in points if looks[place].shown]
     scores = reach(comparison, shown) + [mean for _, mean in points.values()]

@@ -41,7 +41,9 @@ class Line:
 
 
 def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """A panel a measure; None without any record."""
+    """Returns the figure of learning curves, with panels for the training loss and for validation
+    measures over steps, and over FLOPs and seconds where they differ; None without any record.
+    """
     plan = records.plan
     measure = plan.measure["metric"]
     wanted = metrics(comparison, ("loss", plan.select["metric"], measure))
@@ -97,8 +99,8 @@ def draw(
     order: Sequence[int],
     x_label: str = "step",
 ) -> str:
-    """An `<svg>` element with one line and band a curve, the first of `order` on top; the same
-    curves give the same text.
+    """Returns an SVG element with one line for each curve and a band for those in colour, the first
+    of `order` on top; the same curves give the same text.
     """
     thin = [dataclasses.replace(curve, points=_thinned(curve.points)) for curve in curves]
     xs = [x for curve in thin for x in curve.points]
@@ -135,8 +137,8 @@ def draw(
 
 
 def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
-    """Seconds of training up to each of `steps`, by linear interpolation between logged steps; []
-    without times.
+    """Returns the seconds of training up to each of `steps`, by linear interpolation between the
+    logged steps of a trial; [] if it logged no times.
     """
     times = [(0.0, 0.0)]
     for logged, seconds in sorted(record.logged.pace.items()):
@@ -152,8 +154,8 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
 
 
 def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """The curves over FLOPs, if rows differ in those of a step, and over seconds, where all have
-    times.
+    """Returns the curves with FLOPs in place of steps, if rows differ in FLOPs per step, and with
+    seconds in place of steps, if any row has times, each with the name of its axis.
     """
     flops = [row.candidate.flops for row in comparison.rows]
     stretched = []
@@ -179,7 +181,9 @@ def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
 
 
 def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[Line]:
-    """The curves with other numbers in place of steps; a step without one is left out."""
+    """Returns the curves with the numbers of `at` in place of steps; a step without a number is
+    left out.
+    """
     moved = []
     for curve, numbers in zip(curves, at, strict=True):
         points = {numbers[step]: point for step, point in curve.points.items() if step in numbers}
@@ -188,6 +192,9 @@ def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[L
 
 
 def _line(row: Row, split: str, metric: str) -> Line:
+    """Returns a row's learning curve: for each step the lowest value, the mean and the highest over
+    the seeds that logged it.
+    """
     series = [record.series(split, metric) for record in row.records]
     steps = sorted({step for values in series for step in values})
     at = {step: [values[step] for values in series if step in values] for step in steps}

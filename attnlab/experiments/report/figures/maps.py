@@ -19,7 +19,8 @@ Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
 
 
 def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """The maps of the chosen trials of the first seed; None without any.
+    """Returns the figure of attention maps of the chosen trials for the first test examples, as
+    many as fit the page; None without any.
 
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.
@@ -30,7 +31,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     order = sorted(order, key=lambda place: looks[place].kind != "base")[:VARIANTS]
     if not order:
         return None
-    taken = _taken({place: images[place] for place in order})
+    taken = _fitting({place: images[place] for place in order})
     order = [place for place in ranked(comparison) if place in taken]
     blocks = "".join(_block(looks[place], taken[place]) for place in order)
     missing = [
@@ -51,10 +52,10 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     return Figure("Attention", f'<div class="figures">{blocks}</div>', remarks)
 
 
-def _taken(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
-    """As many pictures of each variant as `BYTES` allows: first the maps between two texts in the
-    first example, then self-attention, then the other examples. The first variant always has its
-    first picture; a variant without any is left out.
+def _fitting(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
+    """Returns as many pictures of each variant as `BYTES` allows: first maps between two texts of
+    the first example, then its self-attention, then other examples. The first variant always has
+    its first picture; a variant without any is left out.
     """
     taken: dict[int, dict[int, dict[str, Path]]] = {}
     left = BYTES
@@ -78,7 +79,9 @@ def _parts(pictures: Mapping[str, Path]) -> tuple[Mapping[str, Path], Mapping[st
 
 
 def _block(look: Look, pictures: Pictures) -> str:
-    """The pictures of a variant: those of its first example, the others folded away."""
+    """Returns the pictures of a variant as HTML: those of its first example, with its
+    self-attention and the other examples folded.
+    """
     (first, shown), *others = sorted(pictures.items())
     between, aside = _parts(shown)
     more = fold("self-attention", _images(look.name, first, aside)) if aside else ""
@@ -92,6 +95,9 @@ def _block(look: Look, pictures: Pictures) -> str:
 
 
 def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
+    """Returns an HTML `img` element for each picture of an example, with the PNG file embedded as
+    base64.
+    """
     made = []
     for name, path in pictures.items():
         kind = ' class="long"' if _is_long(path) else ""

@@ -19,7 +19,9 @@ LONGEST = 400  # characters of a text that are shown
 
 
 def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """The answers; None where no variant has answered."""
+    """Returns the figure of the variants' answers to the first test examples, side by side, equal
+    ones once; None where no variant has answered.
+    """
     answered = {place: trial.answers for place, trial in comparison.shown.items()}
     number = max((len(answers) for answers in answered.values()), default=0)
     if not number:
@@ -53,7 +55,9 @@ def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
 
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
-    """One example: its source, its reference, and every answer with its variants."""
+    """Returns one example as HTML: its source, its reference, and every different answer with the
+    variants that gave it.
+    """
     example = next(iter(given.values()))
     lines = [("source", example.source), ("reference", example.reference)]
     head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)
@@ -79,8 +83,8 @@ def _who(look: Look) -> str:
 
 
 def marked(answer: str, reference: str) -> str:
-    """An answer as HTML, with `<mark>` around what is not in the reference: words, or characters
-    where both are one word.
+    """Returns an answer as HTML, cut to `LONGEST` characters, with `<mark>` around the words that
+    are not in the reference (characters, where both are one word).
     """
     answer = cut(answer, LONGEST)
     if not answer:

@@ -50,7 +50,9 @@ class Tried:
 
 
 def tried(records: Records, variant: str) -> list[Tried]:
-    """Every choice of the tuned settings of a variant."""
+    """Returns every combination of tuned settings that was tried for a variant, with its mean
+    validation score and whether it was pruned or chosen.
+    """
     metric = records.plan.select["metric"]
     tries = []
     for place, candidate in enumerate(records.plan.of(variant)):
@@ -65,7 +67,9 @@ def tried(records: Records, variant: str) -> list[Tried]:
 
 
 def searched(records: Records) -> dict[str, list[Tried]]:
-    """The settings that were tried for each variant of which at least three have a score."""
+    """Returns, by variant, the combinations of settings that were tried, for those variants of
+    which at least three have a score.
+    """
     every = {variant: tried(records, variant) for variant in records.plan.variants}
     return {
         variant: tries
@@ -77,7 +81,9 @@ def searched(records: Records) -> dict[str, list[Tried]]:
 def search(
     records: Records, several: Mapping[str, list[Tried]], looks: Sequence[Look]
 ) -> Figure | None:
-    """A panel for each variant of `several`, see `searched`; None where there is none."""
+    """Returns the figure of the search, with a panel of scores by trial for each variant of
+    `several` (see `searched`); None where there is none.
+    """
     metric, mode = records.plan.select["metric"], records.plan.select["mode"]
     kinds = {look.name: look for look in looks}
     if not several:
@@ -103,8 +109,8 @@ def search(
 
 
 def importances(every: Mapping[str, list[Tried]]) -> Table | None:
-    """The importance of each tuned setting, one row a variant; None if fewer than `LEAST` settings
-    were tried for each.
+    """Returns a table of the importance of each tuned setting, one row a variant; variants with
+    fewer than `LEAST` completed settings are left out, and it is None if all are.
     """
     whole = {
         variant: [trial for trial in tries if trial.score is not None and not trial.stopped]
@@ -143,8 +149,8 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
 
 
 def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
-    """The share of the variance of the ranks of `scores` that `values` explain by themselves, see
-    above, 0 to 1.
+    """Returns the share (0 to 1) of the variance of the ranks of `scores` that groups of `values`
+    explain (epsilon squared, see above); None if it is undefined.
 
     None if all values or all scores are equal, or if no value occurs twice.
     """
@@ -161,8 +167,8 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
 
 
 def _groups(values: Sequence[Any]) -> list[str]:
-    """The name of the group of each value: the value itself as text, or its quantile group if there are many different
-    numbers.
+    """Returns the group of each value as text: the value itself, or its quantile group if there are
+    more than `GROUPS` different numbers.
     """
     if len(set(map(text, values))) > GROUPS and all(map(is_finite, values)):
         from scipy import stats
@@ -173,7 +179,9 @@ def _groups(values: Sequence[Any]) -> list[str]:
 
 
 def _history(look: Look, variant: str, tries: Sequence[Tried], metric: str, mode: str) -> str:
-    """The scores of a variant by trial, with the best so far."""
+    """Returns an SVG chart of a variant's validation scores by trial, with a line of the best so
+    far, crosses for pruned trials and a ring around the chosen one.
+    """
     scored = [(trial, trial.score) for trial in tries if trial.score is not None]
     numbers, scores = [trial.number for trial, _ in scored], [score for _, score in scored]
     chart = Chart(variant, numbers, scores, x_label="setting tried", y_label=metric, x_log=False)

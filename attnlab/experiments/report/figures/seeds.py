@@ -19,7 +19,9 @@ _MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
 
 
 def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """A strip for each row; None where there is no number at all."""
+    """Returns the figure with one strip for each row, best mean first: its seeds as dots, their
+    mean and interval; None where no row has a value.
+    """
     values = reach(comparison, range(len(comparison.rows)))
     if not values:
         return None
@@ -53,7 +55,9 @@ def _axis(scale: Scale) -> str:
 
 
 def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
-    """A row of the table."""
+    """Returns a table row as HTML: the variant with the number of missing seeds, its strip of dots,
+    its mean and n.
+    """
     mean = row.summary.mean
     why = f' <small title="{literal("; ".join(row.missing))}">'
     missing = f"{why}{len(row.missing)} missing</small>" if row.missing else ""
@@ -68,7 +72,9 @@ def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
 
 
 def _strip(row: Row, scale: Scale, base: float | None) -> str:
-    """The dots of a row over one axis, whose length is that of the cell."""
+    """Returns an SVG strip for a row, as wide as its cell: a dot for each seed, their mean, the
+    interval, and the baseline's mean `base`.
+    """
     parts = [_upright(scale(value), 0, _HIGH, "grid") for value, _ in scale.ticks(5)]
     parts += [_upright(scale(base), 0, _HIGH, "front")] if base is not None else []
     if row.summary.interval is not None:

@@ -140,8 +140,8 @@ class Family:
 
     @functools.cached_property
     def failing(self) -> Mapping[str, tuple[int, ...]]:
-        """The seeds that lie apart from the others (`seeds.apart`), of each variant that has such
-        seeds.
+        """Returns, by variant, the seeds whose values lie apart from its others (`seeds.apart`);
+        variants without such seeds are left out.
         """
         several = {name: list(runs.values()) for name, runs in self.values.items() if len(runs) > 1}
         spreads = {name: seeds.spread(runs) for name, runs in several.items()}
@@ -153,8 +153,8 @@ class Family:
         return outlying
 
     def mean(self, variant: str, method: str = "model") -> Summary:
-        """Mean, spread and interval of a variant: by the "model" of all variants, or its own
-        "bootstrap".
+        """Returns the number, mean, standard deviation and interval of a variant's values, the
+        interval by the "model" of all variants or by its own "bootstrap".
         """
         values = list(self.values[variant].values())
         if not values:
@@ -170,8 +170,8 @@ class Family:
         return Summary(len(values), estimate.value, deviation(values), interval, estimate.freedom)
 
     def against(self, baseline: str) -> dict[str, Difference]:
-        """Every other variant minus the baseline, by Dunnett's test of this model; {} where the
-        baseline has no value.
+        """Returns the difference of every other variant to the baseline (variant minus baseline) by
+        Dunnett's test of the fitted model; {} if the baseline has no value.
         """
         if baseline not in self.model.names:
             return {}
@@ -180,7 +180,9 @@ class Family:
         return {name: self._difference(name, baseline, loadings, 0) for name in others}
 
     def pairs(self) -> dict[tuple[str, str], Difference]:
-        """Every variant minus every later one, by Tukey's test of this model."""
+        """Returns the difference of every pair of variants (earlier minus later) by Tukey's test of
+        the fitted model.
+        """
         groups = len(self.model.names)
         return {
             (first, second): self._difference(first, second, (), groups)
@@ -188,8 +190,8 @@ class Family:
         }
 
     def best(self) -> str | None:
-        """The variant that is better than every other in `pairs`; None if there is none or it
-        has no rival.
+        """Returns the variant that is significantly better than every other by Tukey's test
+        (`pairs`); None if there is none, or fewer than two variants.
         """
         names = self.model.names
         if len(names) < 2:
@@ -202,8 +204,9 @@ class Family:
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
     ) -> Decision:
-        """Whether sum of weight times mean >= `at_least`, one of `contrasts` that a claim consists
-        of.
+        """Tests whether the sum of weight times mean is at least `at_least` and returns the
+        decision with one-sided p values and bounds, the upper adjusted for a claim of `contrasts`
+        contrasts.
 
         Raises:
           KeyError: a variant has no value.
@@ -233,8 +236,8 @@ class Family:
         return Decision(total.value, *bounds, p, refuted, outcome, rests, total.freedom, why)
 
     def detectable(self, variant: str, baseline: str) -> float | None:
-        """The smallest difference of the two that this many seeds find with probability
-        `power.CHANCE`, in Dunnett's test; None without spread.
+        """Returns the smallest true difference of two variants that their numbers of seeds find
+        with probability `power.CHANCE` in Dunnett's test; None without spread.
         """
         estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
         if estimate.error is None:
@@ -261,7 +264,9 @@ class Family:
     def _difference(
         self, first: str, second: str, loadings: tuple[float, ...], groups: int
     ) -> Difference:
-        """The first minus the second, adjusted as `Joint` of these says."""
+        """Returns the difference first minus second with its p value and interval adjusted by
+        `Joint(loadings, groups)` for multiple comparisons, its unadjusted interval and effect size.
+        """
         weights = {first: 1.0, second: -1.0}
         judging = self.model.judging(weights)
         shared, last = judging[0], judging[-1]

@@ -42,7 +42,9 @@ def spent(look: int, looks: int, alpha: float = 0.05) -> float:
 
 @functools.lru_cache(maxsize=32)
 def _levels(looks: int, alpha: float) -> tuple[float, ...]:
-    """The two-sided level of each look."""
+    """Computes the two-sided significance level of each of `looks` equally spaced looks, so that
+    together they err with probability alpha (O'Brien-Fleming spending).
+    """
     import numpy as np
     from scipy import optimize, special
 
@@ -68,8 +70,8 @@ def _excess(bound: float, grid: Any, density: Any, look: int, budget: float) -> 
 
 
 def _onward(grid: Any, density: Any, edge: float) -> tuple[Any, Any]:
-    """The sum after one more step, within the edges: nodes, and density times weights of Simpson's
-    rule.
+    """Returns the density of the sum after one more standard normal step, restricted to [-edge,
+    edge], as grid nodes and densities times Simpson's weights, from those before the step.
     """
     import numpy as np
 

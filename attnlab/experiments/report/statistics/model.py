@@ -96,8 +96,9 @@ class Fit:
         return tuple(int(number) for number in (self.values == self.values).sum(1))
 
     def judging(self, weights: Mapping[str, float]) -> tuple[Estimate, ...]:
-        """The estimates by which a sum is judged, the last one for its description: that of the
-        model, and that of its own spread if this is larger by more than chance.
+        """Returns the estimates of a weighted sum by which it is tested: that of the shared
+        variance and, if its own values vary significantly more (F test), also that of their
+        variance. The last one describes it.
         """
         from scipy import special
 
@@ -114,8 +115,9 @@ class Fit:
         return (shared, separate) if chance < WIDER else (shared,)
 
     def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
-        """The error variance, as a part of the shared one, of the variants that are not in a
-        comparison within seeds, and its degrees of freedom; None where they have none.
+        """Returns the error variance of the variants with weight 0, relative to the shared
+        variance, and its degrees of freedom; None if not blocked, for weights that do not sum to 0,
+        or with too few values.
         """
         import numpy as np
 
@@ -130,8 +132,9 @@ class Fit:
         return float((left**2).sum() / np.trace(covariance)) / rows, rows * _freedom(covariance)
 
     def _separate_estimate(self, weights: Mapping[str, float]) -> Estimate | None:
-        """The sum with the variance that its own values show: over the seeds that all its variants
-        have if blocked, of each variant by itself otherwise; None where there are fewer than two.
+        """Returns the weighted sum with the variance of its own values: of the sum over the seeds
+        that all its variants have if blocked, of each variant otherwise; None with fewer than two
+        values.
         """
         import numpy as np
 
@@ -151,7 +154,9 @@ class Fit:
         )
 
     def estimate(self, weights: Mapping[str, float]) -> Estimate:
-        """The sum over variants of weight times mean."""
+        """Returns the sum over variants of weight times mean, with its variance and degrees of
+        freedom by the fitted model.
+        """
         import numpy as np
 
         w = np.array([weights.get(name, 0.0) for name in self.names])
@@ -173,8 +178,8 @@ class Fit:
         return Estimate(value, *_sum(parts, np.array([freedom, self.freedom])))
 
     def alone(self, name: str, mean: float) -> Estimate:
-        """The `mean` of the values that a variant has, whatever the others have on the seeds
-        that it lacks.
+        """Returns `mean` as the estimate of a variant, with variance and degrees of freedom by the
+        number of its own values, whatever the others have on the seeds that it lacks.
         """
         import numpy as np
 
@@ -194,8 +199,8 @@ class Fit:
 
 
 def fit(values: Values, scale: Scale) -> Fit:
-    """The model for values[variant][seed], which need not be complete; variants without any value
-    are left out.
+    """Fits the model to values[variant][seed], which need not be complete: with seeds as a block
+    where the design allows it, otherwise pooled; variants without a value are left out.
     """
     import numpy as np
 
@@ -222,8 +227,8 @@ def fit(values: Values, scale: Scale) -> Fit:
 
 
 def _blocked(pooled: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
-    """The model with the seeds as a block; None if the design has none: the runs do not connect
-    variants and seeds, or leave no degree of freedom.
+    """Fits value = variant + seed + error by least squares weighted by 1 / unit, and returns the
+    pooled model changed to it; None if the design is not connected or leaves no degree of freedom.
     """
     import numpy as np
 
@@ -285,7 +290,9 @@ def _floored(variance: float, counted: bool) -> float:
 
 
 def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:
-    """A sum of independent variances, and Satterthwaite's degrees of freedom."""
+    """Returns the sum of independent variances and its degrees of freedom by Satterthwaite; (None,
+    0) if one is nan.
+    """
     import numpy as np
 
     total = float(parts.sum())

@@ -25,7 +25,8 @@ def chance_to_find(
     comparisons: int,
     alpha: float = 0.05,
 ) -> float:
-    """The probability that a true difference is found.
+    """Returns the probability (power) that the two-sided comparison with a baseline finds a true
+    `difference`, by the noncentral t distribution.
 
     Args:
       difference: of two means.
@@ -56,8 +57,8 @@ def detectable(
     alpha: float = 0.05,
     chance: float = CHANCE,
 ) -> float | None:
-    """The smallest true difference that is found with probability `chance`; None for one seed.
-    Arguments as in `chance_to_find`.
+    """Returns the smallest true difference that `seeds` seeds find with probability `chance`; None
+    for fewer than two seeds. Arguments as in `chance_to_find`.
     """
     from scipy import optimize
 
@@ -81,8 +82,8 @@ def seeds_needed(
     alpha: float = 0.05,
     chance: float = CHANCE,
 ) -> int | None:
-    """The smallest number of seeds that finds a true difference with probability `chance`; None
-    beyond `MOST`.
+    """Returns the smallest number of seeds (at least 2) that finds a true difference with
+    probability `chance`; None if more than `MOST` are needed.
     """
 
     def enough(seeds: int) -> bool:

@@ -29,6 +29,9 @@ class Scale:
     count: int | None = None
 
     def __post_init__(self) -> None:
+        """Checks that `low` is below `high`, and that a `count` is at least 1 and has both bounds;
+        raises ValueError otherwise.
+        """
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ValueError(f"low {self.low} must be below high {self.high}")
         if self.count is not None and (self.count < 1 or not self.bounded):
@@ -52,8 +55,8 @@ class Scale:
         return ROUNDING * max((abs(value) for value in (*values, *bounds)), default=0.0)
 
     def share(self, mean: float, runs: int) -> float:
-        """`mean` of `runs` runs as a share in (0, 1): with half a success and half a failure added
-        where examples are counted.
+        """Returns the `mean` of `runs` runs as a share of the way from `low` to `high`; where
+        examples are counted, half a success and half a failure are added, so that it is in (0, 1).
         """
         assert self.low is not None and self.high is not None
         plain = (mean - self.low) / (self.high - self.low)
@@ -71,9 +74,11 @@ class Scale:
         return share * (1 - share) / self.count * self.width**2
 
     def around(self, mean: float, runs: int, reach: float) -> Interval:
-        """mean -+ `reach`; for a bounded measure all p that are no further from the mean than the
-        reach would be at p, with a variance that goes with p(1 - p) (Wilson 1927): so it stays inside
-        and still holds the mean.
+        """Returns the interval mean -+ `reach`; for a bounded measure Wilson's (1927), or, where no
+        examples are counted and a bound is near, the interval cut at the bounds.
+
+        Wilson's has all p that are no further from the mean than the reach would be at p, with a
+        variance that goes with p(1 - p).
         """
         if self.low is None or self.high is None:
             return mean - reach, mean + reach

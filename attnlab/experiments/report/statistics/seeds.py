@@ -10,8 +10,8 @@ GAP = 6.0  # spreads of the other variants: how wide the gap must be at least
 
 
 def spread(values: Sequence[float]) -> float:
-    """The standard deviation; from five values on by the median distance from the median, which a
-    failed seed or two do not move.
+    """Returns the standard deviation of values; from five values on a robust estimate of it, the
+    scaled median distance from the median, which a failed seed or two do not move.
     """
     if len(values) < 5:
         return statistics.stdev(values)
@@ -28,8 +28,8 @@ def typical(deviations: Sequence[float]) -> float:
 
 
 def apart(values: Mapping[int, float], usual: float, rounding: float) -> tuple[int, ...]:
-    """The seeds on the smaller side of the widest gap between a variant's values, if it is too wide
-    to be chance; () otherwise.
+    """Returns the seeds on the smaller side of the widest gap between a variant's values (seed to
+    value), if the gap is too wide to be chance; () otherwise.
 
     Too wide is more than `GAP` times `usual`, the `typical` of the other variants, and more than 4
     + 10 / m times the standard deviation that the range of the m values on the larger side suggests

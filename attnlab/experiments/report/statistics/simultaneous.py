@@ -43,8 +43,8 @@ class Joint:
     freedom: float | None = None
 
     def p(self, t: float, freedom: float) -> float:
-        """The adjusted two-sided p value of a statistic that has `freedom` degrees of freedom by
-        itself.
+        """Returns the p value of a statistic t (two-sided, `freedom` degrees of freedom), adjusted
+        for all comparisons.
         """
         alone = 2 * upper_tail(freedom, abs(t))
         if self._single:
@@ -53,7 +53,9 @@ class Joint:
         return min(1.0, max(alone, 1 - self._below(size)))
 
     def critical(self, alpha: float, freedom: float) -> float:
-        """The statistic of `freedom` degrees of freedom whose adjusted p value is `alpha`."""
+        """Returns the critical value: the statistic with `freedom` degrees of freedom whose
+        adjusted p value is `alpha`.
+        """
         if self._single:
             return quantile(freedom, 1 - alpha / 2)
         size = _critical(self, alpha)
@@ -66,7 +68,9 @@ class Joint:
         return len(self.loadings) == 1 or self.groups == 2
 
     def _below(self, size: float) -> float:
-        """P(every statistic is below `size` in absolute value)."""
+        """Returns the probability that every statistic is below `size` in absolute value, if
+        nothing differs, by integrating over the shared variance.
+        """
         shared = math.inf if self.freedom is None else self.freedom
         import numpy as np
 
@@ -80,6 +84,9 @@ class Joint:
 
 @functools.lru_cache(maxsize=256)
 def _critical(joint: Joint, alpha: float) -> float:
+    """Returns the size that the largest statistic exceeds with probability `alpha`, by root
+    finding.
+    """
     from scipy import optimize
 
     high = 4.0
@@ -98,7 +105,9 @@ def _nodes(count: int) -> tuple[Any, Any]:
 
 
 def _chi(freedom: float) -> tuple[Any, Any]:
-    """Nodes and weights of s = sqrt(chi2 / freedom)."""
+    """Returns nodes and weights (sum 1) to integrate over s = sqrt(chi2 / freedom), by
+    Gauss-Legendre quadrature.
+    """
     import numpy as np
     from scipy import special
 
@@ -120,8 +129,9 @@ def _chi(freedom: float) -> tuple[Any, Any]:
 
 
 def _around_baseline(loadings: tuple[float, ...], sizes: Any) -> Any:
-    """P(all |l_i z + sqrt(1 - l_i^2) e_i| < size) for each size, z and all e independent normal. Where
-    l_i is nearly 1 the integrand falls from 1 to 0 at z = size, so nodes are dense there.
+    """Returns P(all |l_i z + sqrt(1 - l_i^2) e_i| < size) for each of `sizes`, z and all e_i
+    independent standard normal, l_i the loadings. Where l_i is nearly 1 the integrand falls from 1
+    to 0 at z = size, so nodes are dense there.
     """
     import numpy as np
     from scipy import special
@@ -139,7 +149,9 @@ def _around_baseline(loadings: tuple[float, ...], sizes: Any) -> Any:
 
 
 def _range(groups: int, sizes: Any) -> Any:
-    """P(the range of `groups` standard normals < sqrt(2) size) for each size."""
+    """Returns P(the range of `groups` independent standard normals < sqrt(2) size) for each of
+    `sizes`.
+    """
     import numpy as np
     from scipy import special
 

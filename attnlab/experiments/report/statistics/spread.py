@@ -29,8 +29,8 @@ def upper_tail(freedom: float, t: float) -> float:
 
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """The bias-corrected and accelerated bootstrap interval of the mean, always from the same
-    resamples; None if all values agree.
+    """Returns the bias-corrected and accelerated (BCa) bootstrap interval of the mean, always from
+    the same resamples; None if all values agree or there is only one.
 
     With fewer than about ten values it is too narrow: it cannot reach beyond the smallest and the
     largest of them.
@@ -52,8 +52,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval
 
 
 def effect_size(difference: float, variance: float, freedom: float) -> float | None:
-    """Hedges' g: a difference of means in standard deviations of one run, J(f) difference /
-    sqrt(variance); None for f < 2 or no variance.
+    """Returns Hedges' g = J(f) difference / sqrt(variance), the difference of means in standard
+    deviations of one run with f = `freedom`; None for f < 2 or no variance.
 
     J(f) = Gamma(f / 2) / (sqrt(f / 2) Gamma((f - 1) / 2)) takes out the bias of few degrees of
     freedom.

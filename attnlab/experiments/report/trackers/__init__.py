@@ -39,8 +39,8 @@ class Exported:
 
 
 def export(directory: Path, to: str, out: Path) -> Exported:
-    """Write the trials of a sweep that have begun for the tracker `to`, a name of `TRACKERS`, into
-    the folder `out`.
+    """Writes the trials of a sweep that have begun, as runs of the tracker `to` (a name of
+    `TRACKERS`), into the folder `out`, and returns how many were new, replaced or unchanged.
 
     A run that is there under its id with the same records is left alone. One that was half written,
     or whose records have changed, is removed and written anew.

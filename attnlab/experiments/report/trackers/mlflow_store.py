@@ -36,6 +36,9 @@ class Store:
     """
 
     def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
+        """Opens the SQLite store of MLflow in `out`, and finds or creates the sweep's experiment;
+        raises UserError if MLflow is not installed.
+        """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         needed("mlflow", "mlflow")
         for name in ("mlflow", "alembic"):
@@ -56,7 +59,9 @@ class Store:
         self.hint = f"mlflow ui --backend-store-uri {uri}"
 
     def held(self) -> Mapping[str, str]:
-        """Id to digest; of a run that is there twice nothing is known."""
+        """Returns the digest of every stored run by its id, "" for a run that is stored twice or
+        without a digest.
+        """
         digests: dict[str, str] = {}
         token = None
         while self._experiment:
@@ -76,7 +81,7 @@ class Store:
             self._client.delete_run(run)
 
     def write(self, run: Tracked) -> None:
-        """A run with all its parameters, metrics and tags."""
+        """Writes a run to MLflow with all its parameters, metrics and tags, its digest last."""
         began, ended = int(1000 * run.began), int(1000 * run.ended)
         tags = {_ID: run.id, **{name: str(fact) for name, fact in run.facts.items()}}
         identity = self._client.create_run(

@@ -83,7 +83,7 @@ class Tracker(Protocol):
 
 
 def tracked(records: Records) -> list[Tracked]:
-    """The trials that have begun, as runs, in order."""
+    """Returns the trials of a sweep that have begun, in order, as runs for a tracker."""
     plan, varied = records.plan, settings_that_differ(records.plan)
     sweep = _hash([plan.name, plan.created], 6)
     group = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', plan.name)[:80]}-{sweep}"
@@ -111,6 +111,9 @@ def _absent(tracker: str, module: str) -> UserError:
 
 
 def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
+    """Returns a trial as a run for a tracker: an id, facts, config, the curve, final scores and
+    costs, and times of begin and end.
+    """
     trial = record.seen.trial
     began = min((begin for _, begin, _ in record.logged.spans), default=0.0)
     ended = max((end for _, _, end in record.logged.spans), default=0.0)
@@ -134,7 +137,9 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
 
 
 def _curve(record: Record, began: float) -> tuple[Point, ...]:
-    """The records of each step together, in order."""
+    """Returns a trial's learning curve as one point for each logged step, in order, with the
+    numbers of all splits as "split/name" and an estimated time.
+    """
     pace = record.cost.step_seconds or 0.0
     steps: dict[int, dict[str, float]] = {}
     for point in record.logged.curve:

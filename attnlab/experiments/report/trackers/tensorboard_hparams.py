@@ -25,6 +25,9 @@ class Store:
     """
 
     def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
+        """Makes the folder `out/tensorboard`, finds the folder of each run, and writes the sweep's
+        event file for the HParams page.
+        """
         self._root = folder(out / "tensorboard")
         self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in runs}
         self.hint = f"tensorboard --logdir {self._root / (runs[0].group if runs else '')}"
@@ -34,7 +37,9 @@ class Store:
             write_atomic(folder(self._root / runs[0].group) / f"{_FILE}.0.sweep", content)
 
     def held(self) -> Mapping[str, str]:
-        """Id to digest; where a folder holds more than one file, nothing is known of it."""
+        """Returns the digest, by id, of each run that is stored already, from the name of its event
+        file; "" where its folder has more than one.
+        """
         stored = {}
         for identity, path in self._runs.items():
             digests = [file.name.rpartition(".")[2] for file in path.glob(f"{_FILE}.*")]
@@ -48,7 +53,9 @@ class Store:
             path.unlink()
 
     def write(self, run: Tracked) -> None:
-        """The event file, whole."""
+        """Writes the event file of a run at once: its settings, its curve, its final numbers and
+        its state.
+        """
         last = run.curve[-1].step if run.curve else 0
         summaries = [
             (run.began, 0, _hparams("session_start_info", _start(run))),
@@ -67,7 +74,9 @@ def _settings(run: Tracked) -> dict[str, Any]:
 
 
 def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
-    """Which settings and which numbers there are, over all runs."""
+    """Returns the HParams description of the sweep: the names and types of the settings, and the
+    names of the final numbers, over all runs.
+    """
     from tensorboardX.proto.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName
 
     kinds: dict[str, set[str]] = {}
@@ -86,6 +95,7 @@ def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
 
 
 def _start(run: Tracked) -> dict[str, Any]:
+    """Returns the HParams record of a run's start: its time and the run's settings."""
     from tensorboardX.proto.plugin_hparams_pb2 import SessionStartInfo
 
     info = SessionStartInfo(start_time_secs=run.began)
@@ -97,6 +107,7 @@ def _start(run: Tracked) -> dict[str, Any]:
 
 
 def _end(run: Tracked) -> dict[str, Any]:
+    """Returns the HParams record of a run's end: its status (success, running or failure) and time."""
     from tensorboardX.proto.api_pb2 import Status
     from tensorboardX.proto.plugin_hparams_pb2 import SessionEndInfo
 
@@ -114,7 +125,9 @@ def _kind(value: Any) -> str:
 
 
 def _hparams(tag: str, content: Mapping[str, Any]) -> Any:
-    """The summary of an event for the plugin."""
+    """Returns an event's summary that carries `content` for the HParams plugin under the name
+    `tag`.
+    """
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
     from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 

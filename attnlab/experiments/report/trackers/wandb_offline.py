@@ -30,7 +30,9 @@ class Store:
         self.hint = f"wandb sync {out / 'wandb'}/offline-run-*"
 
     def held(self) -> Mapping[str, str]:
-        """Id to digest; of a run that is there twice nothing is known."""
+        """Returns the digest of every stored run by its id, from the file in its folder; "" for a
+        run that is stored twice or without a digest.
+        """
         digests: dict[str, str] = {}
         for path in self._all():
             identity, written = path.name.rpartition("-")[2], path / _DIGEST
@@ -45,7 +47,9 @@ class Store:
             shutil.rmtree(path)
 
     def write(self, run: Tracked) -> None:
-        """Through W&B's own client, without looking at this machine."""
+        """Writes an offline run by W&B's own client, without facts on this machine, then its digest
+        into its folder.
+        """
         wandb, facts = self._wandb, run.facts
         quiet = {"console": "off", "silent": True, "disable_git": True, "save_code": False}
         quiet |= {"x_disable_meta": True, "x_disable_stats": True}
