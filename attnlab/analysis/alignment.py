@@ -47,7 +47,8 @@ class Gold:
 
 
 def read_gold(path: str | Path) -> list[Gold]:
-    """The gold links of a file with one line for each sentence pair, which may be blank.
+    """Reads the gold links of a file, which has one line for each sentence pair; a line may be
+    blank.
 
     A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i
     counts the words of the first language of the file, j those of the second.
@@ -115,8 +116,8 @@ def diagonal(target: int, source: int) -> set[Link]:
 
 
 def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
-    """The expected error rate of a corpus if each target word is linked to a source word drawn
-    uniformly.
+    """Computes the expected alignment error rate of a corpus if each target word is linked to a
+    uniformly drawn source word.
 
     Every word is linked once, so the denominator is fixed and the expectation exact.
 
@@ -151,7 +152,8 @@ def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) ->
 
 
 def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.ndarray:
-    """Which words the pieces of a sentence belong to.
+    """Computes [P,W], the share of each piece of a sentence that belongs to each word, by matching
+    characters.
 
     Pieces and words are matched by their characters without blanks, so the text of the pieces may
     have other blanks ("l'homme" for the words "l'" and "homme"). A piece that covers several words
@@ -186,9 +188,10 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
 
 
 def _spelling(pieces: Sequence[str], unknown: str | None) -> str:
-    """A regular expression of pieces. What follows an unknown one is taken where it first stands,
-    for good (`?>`), but for the last, which must reach the end: else a text that does not match
-    takes time exponential in the unknown ones.
+    """Returns a regular expression that matches the text of the pieces, one group for each; an
+    unknown piece matches any characters. What follows an unknown one is taken where it first
+    stands, for good (`?>`), but for the last, which must reach the end: else a text that does not
+    match takes time exponential in the unknown ones.
     """
     parts = [""]
     for piece in pieces:

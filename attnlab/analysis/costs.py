@@ -59,7 +59,9 @@ Of = Literal["seconds", "bytes"]
 
 
 def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
-    """The fitted exponent, see above; nan of fewer than two lengths."""
+    """Returns the slope of log seconds (or bytes, by `of`) over log length, by least squares over
+    lengths from `LONG` on; nan of fewer than two.
+    """
     logs = [
         (math.log(point.length), math.log(getattr(point, of)))
         for point in points
@@ -71,7 +73,9 @@ def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
 
 
 def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:
-    """The length from which on `points` take less than `baseline`, None for never."""
+    """Returns the least measured length from which on `points` take less than `baseline` (seconds
+    or bytes, by `of`); None if they do not at the largest.
+    """
     other = {point.length: getattr(point, of) for point in baseline}
     less: int | None = None
     for point in points:
@@ -86,7 +90,9 @@ def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "secon
 
 
 def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) -> list[list[Any]]:
-    """A row of `COLUMNS` for each mixer; `cards`: what each declares of its growth."""
+    """Returns a row of `COLUMNS` for each mixer: its size and costs at the longest length measured,
+    the growth that its card declares, exponent, and crossings with the baseline.
+    """
     table = []
     for name, every in points.items():
         last = next((point for point in reversed(every) if point.seconds > 0), every[-1])
@@ -123,8 +129,8 @@ def _length(length: int | None) -> str:
 
 
 def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
-    """`costs.csv` (a row for every mixer and length), `costs.json` (the same, and what it was
-    measured with) and `costs.png` into a folder.
+    """Writes `costs.csv` (a row for every mixer and length), `costs.json` (the same with `about`)
+    and `costs.png` into `folder`, and returns their paths.
     """
     folder.mkdir(parents=True, exist_ok=True)
     every = [point for some in points.values() for point in some]
@@ -145,8 +151,8 @@ def _plain(point: Point) -> dict[str, Any]:
 
 
 def picture(points: Points, title: str) -> bytes:
-    """Time and memory over length, both axes logarithmic, as a PNG; empty where nothing was
-    measured.
+    """Draws time and memory over length, both axes logarithmic, a line for each mixer, and returns
+    the PNG; a panel without measurements is empty.
     """
     figure = figure_of(11.0, 5.0)
     parts: tuple[tuple[Of, str, float], ...] = (

@@ -20,8 +20,8 @@ def save_curve(
     bars: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     doubling: bool = False,
 ) -> None:
-    """Draws curves as a PNG: `series` maps a name to its (x, y) points, in order. A series without
-    points is only in the legend.
+    """Draws curves as a PNG file `path`: `series` maps a name to its (x, y) points, in order. A
+    series without points is only in the legend.
 
     Args:
       bars: name to the lower and the upper end of a bar at each of its points.

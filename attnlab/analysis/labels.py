@@ -25,8 +25,8 @@ FONT_SIZE = 7.5  # points
 
 
 def label(token: str, longest: int = _LONGEST) -> str:
-    """A token as a label: blanks made visible, characters without a font as escapes, long tokens
-    cut with "…".
+    """Returns a token as text for a picture: blanks made visible, characters without a font as
+    escapes, long tokens cut with "…".
     """
     if not token.strip(" "):
         return "\N{OPEN BOX}" * min(len(token), longest)
@@ -48,7 +48,9 @@ def inches(text: str) -> float:
 
 @functools.cache
 def fonts() -> dict[str, FT2Font]:
-    """The fonts of `_FONTS` that this machine has, by family; matplotlib brings the first."""
+    """Returns the fonts of `_FONTS` that are installed on this machine, by family; the first comes
+    with matplotlib.
+    """
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())

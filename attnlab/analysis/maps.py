@@ -60,7 +60,7 @@ def save_map(
 def map_png(
     weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], title: str = ""
 ) -> bytes:
-    """The picture of `save_map`."""
+    """Draws attention weights as `save_map` does and returns the PNG."""
     maps = _checked(weights, columns, rows)
     sources, targets = ([label(name) for name in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
@@ -120,7 +120,9 @@ def save_arcs(
 def _draw_arcs(
     panel: Any, looks: list[tuple[int, int, float]], labels: list[str], lowest: int
 ) -> None:
-    """One head of `save_arcs`: its arcs (see `arcs`) over the labels, down to `lowest`."""
+    """Draws the arcs of one head (`looks`: from, to, weight, see `arcs`) and the tokens as labels
+    into a panel, whose y axis starts at `lowest`.
+    """
     from matplotlib.collections import LineCollection
 
     turn = np.linspace(0, np.pi, 33)
@@ -133,8 +135,8 @@ def _draw_arcs(
 
 
 def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
-    """The arcs that `save_arcs` draws for weights [T,T]: from, to, and the weight, at most 1. The
-    strongest comes last, so that it lies on top.
+    """Returns (from, to, weight at most 1) for the weights [T,T] that `save_arcs` draws: at least
+    `_FAINT`, and not of a token on itself. The strongest comes last, so that it lies on top.
     """
     rows, columns = np.nonzero(np.nan_to_num(weights) >= _FAINT)
     looks = [
@@ -159,7 +161,8 @@ def save_arrays(
     weights: Mapping[str, np.ndarray],
     labels: Mapping[str, Sequence[str]],
 ) -> None:
-    """Writes maps and labels as a compressed .npz that `numpy.load` reads without pickle.
+    """Writes maps and labels by name as a compressed .npz file that `numpy.load` reads without
+    pickle.
 
     Args:
       weights: by name ("decoder/0/cross").
@@ -176,7 +179,9 @@ def save_arrays(
 
 
 def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> np.ndarray:
-    """The maps as float [H,Tq,Tk], with at least one cell."""
+    """Returns the weights as float64 [H,Tq,Tk]; raises ValueError if they have no element or do not
+    fit the labels.
+    """
     maps = np.asarray(weights, dtype=np.float64)
     maps = maps[None] if maps.ndim == 2 else maps
     wanted = (len(rows), len(columns))
@@ -203,8 +208,8 @@ class _Grid:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], sources: Sequence[str], targets: Sequence[str]) -> _Grid:
-        """A grid about as wide as high, with room for the longest labels, from the shape
-        [H,Tq,Tk].
+        """Computes the layout of H panels of Tq x Tk cells (`shape` [H,Tq,Tk]) as a grid about as
+        wide as high, with space for the longest labels.
         """
         heads, rows, columns = shape
         cell = max(_CELL, 1.2 / max(rows, columns))
@@ -225,7 +230,7 @@ class _Grid:
         return 0.35 + self.down * (self.top + self.panel_height) + 0.15
 
     def panel(self, head: int) -> tuple[float, float, float, float]:
-        """Left, bottom, width and height of a head's panel, as fractions of the picture."""
+        """Returns left, bottom, width and height of a head's panel, as fractions of the picture."""
         row, column = divmod(head, self.across)
         x = column * (self.left + self.panel_width) + self.left
         y = self.height - 0.35 - (row + 1) * (self.top + self.panel_height)
@@ -253,7 +258,9 @@ def _draw(
     *,
     signed: bool,
 ) -> Any:
-    """One head: the picture and its labels."""
+    """Draws the weights of one head as colours with labels of columns and rows, and returns the
+    matplotlib image; colours are from -1 to 1 if `signed`, else from 0.
+    """
     import matplotlib
 
     name, bad, low = ("RdBu", "black", -1.0) if signed else ("viridis", "red", 0.0)
@@ -281,7 +288,9 @@ def text_style(size: float) -> dict[str, Any]:
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """An empty picture, in inches, without pyplot and its global state."""
+    """Returns an empty matplotlib figure of this size in inches, without pyplot and its global
+    state.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -296,8 +305,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 
 def _png(figure: Figure) -> bytes:
-    """The figure as a PNG with a palette of 256 colours, a third as large as one without; equal
-    pictures are equal files.
+    """Returns the figure as a PNG with a palette of 256 colours, a third as large as one without;
+    equal pictures give equal bytes.
     """
     from PIL import Image
 
@@ -311,7 +320,9 @@ def _png(figure: Figure) -> bytes:
 
 
 def _write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], Any]) -> None:
-    """Writes the buffer that `fill` fills to a file, whole or not at all; makes its folder."""
+    """Calls `fill` with a buffer and writes its bytes to `path` atomically; makes the folder if
+    absent.
+    """
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()

@@ -30,7 +30,8 @@ def save_overlay(
     rows: Sequence[str],
     title: str = "",
 ) -> None:
-    """Draws weights over an image as a PNG.
+    """Draws an image and, beside it, the image in grey under the weights of each row (at most
+    `PANELS`), as a PNG.
 
     Args:
       image: [H,W,C] uint8, C 1 or 3.

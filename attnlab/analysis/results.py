@@ -46,7 +46,8 @@ LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is k
 def report(
     updates: Updates, task: AnyTask, workdir: Path, code: Code | None = None, first: bool = True
 ) -> None:
-    """Score the test split with the best parameters and print a table.
+    """Scores the test split with the best parameters, writes scores, answers and pictures into
+    `workdir` (process 0 alone), and prints a table.
 
     The files, in this order: the scores of each example (`items.npz`, see `attnlab.records.items`;
       only if the task gives them), the answers of the system (for example `translations.txt`), the
@@ -98,7 +99,8 @@ def report(
 
 
 def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
-    """Draw the maps of the first test examples and, last, the curves.
+    """Draws the attention maps of the first test examples and the loss curves into `workdir`, and
+    returns the files; a failure is noted in `pictures_failed.txt`, not raised.
 
     A picture that fails is a warning on stderr and a line of `pictures_failed.txt`; without
     failures that file is removed.
@@ -137,7 +139,9 @@ def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
 
 
 def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a split, from `evaluate` and from decoding, and the answers of the system."""
+    """Returns the scores of a split by name, from `evaluate` and from decoding (with its seconds),
+    and the answers of the system as lines.
+    """
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
     decoded, outputs = task.score(params, split)
@@ -148,7 +152,8 @@ def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list
 def resampled(
     task: AnyTask, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
-    """The scores of a split example by example; None if the task does not give them.
+    """Returns the scores of a split for each example, for resampling; None if the task does not
+    give them or none agrees.
 
     A score that does not equal the value computed from its examples is left out, with a warning on
     stderr: it could not be resampled.
@@ -171,7 +176,7 @@ def resampled(
 
 
 def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
-    """Print results as a table: one row for each measure with its unit or signature. A score that
+    """Prints results as a table, one row for each measure with its unit or signature; a score that
     is itself a table is printed separately.
     """
     shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
@@ -195,7 +200,9 @@ def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> No
 
 
 def curves(workdir: Path) -> Path:
-    """Draw the losses of `metrics.jsonl`."""
+    """Draws the training and validation losses of `metrics.jsonl` as `curves.png` in `workdir`, and
+    returns its path.
+    """
     records = read_records(workdir / "metrics.jsonl", Scored)
     series = {
         split: [(r["step"], r["loss"]) for r in records if r["split"] == split]
@@ -207,7 +214,8 @@ def curves(workdir: Path) -> Path:
 
 
 def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
-    """Draw the attention maps of the first test examples, if the system has attention.
+    """Draws the attention maps of the first test examples into `workdir`/maps, and returns the most
+    useful files; [] if the system has no attention.
 
     Returns:
       The most useful files: maps between two sequences, or self-attention maps if there are no
@@ -227,8 +235,9 @@ def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
 
 
 def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, Path]:
-    """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
-    the files by map, and "arrays".
+    """Draws every attention map of an example with at most `LEGIBLE` positions as
+    `<stem>-<map>.png`, writes all as arrays to `<stem>.npz`, and returns the paths by map, and
+    "arrays".
 
     What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
     `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`

@@ -65,8 +65,8 @@ def work(function: Callable[..., Any], *arguments: Any) -> Work:
 
 
 def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
-    """What XLA's count of a jaxpr omits: all iterations after the first of every scan; [3] as
-    `_xla`, and what it counts too many for running sums.
+    """Computes what must be added to XLA's count of a jaxpr, [3]: FLOPs and transcendentals of the
+    loop iterations that it omits, and FLOPs counted too many for running sums.
     """
     total = np.zeros(3)
     for equation in jaxpr.eqns:
@@ -108,7 +108,7 @@ def _copies(length: int, unroll: int, **_: Any) -> int:
 
 
 def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
-    """The programs inside an equation (jit, remat, custom derivatives)."""
+    """Yields the jaxprs among the parameters of an equation (of jit, remat, custom derivatives)."""
     for value in params.values():
         for entry in value if isinstance(value, tuple | list) else (value,):
             # what is closed over constants is of another class in some versions of jax

@@ -20,7 +20,7 @@ _LATEX = {
 
 
 def markdown(table: Table) -> str:
-    """A heading, a pipe table and its notes; strong rows in bold."""
+    """Returns a table as Markdown: a heading, a pipe table with strong rows in bold, and its notes."""
     head = ["---:" if place in table.numbers else "---" for place in range(len(table.columns))]
     rows = [
         [_bold(cell) if place in table.strong else cell for cell in map(literal, row)]
@@ -32,8 +32,8 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    r"""A `table` environment with booktabs rules (`\usepackage{booktabs}`); strong rows in bold,
-    notes in the caption.
+    r"""Returns a table as a LaTeX `table` environment with booktabs rules
+    (`\usepackage{booktabs}`), strong rows in bold, title and notes in the caption.
     """
     sides = "".join("r" if place in table.numbers else "l" for place in range(len(table.columns)))
     rows = [

@@ -82,7 +82,7 @@ def whole(title: str, parts: Iterable[str]) -> str:
 
 
 def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
-    """A section with a table and its notes.
+    """Returns a section of HTML with a table, its title and its notes.
 
     Args:
       of: the table.
@@ -106,6 +106,9 @@ def table_element(kind: str, heads: str, rows: str) -> str:
 
 
 def _row(of: Table, place: int, linked: bool) -> str:
+    """Returns row `place` of a table as HTML with its cells, the class "strong" or "weak" if it is
+    one, and its number if `linked`.
+    """
     kind = "strong" if place in of.strong else "weak" if place in of.weak else ""
     cells = "".join(
         f'<td{_side(of, column)} data-label="{literal(of.columns[column])}">{literal(cell)}</td>'

@@ -33,7 +33,7 @@ class Scale:
     def over(
         cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
     ) -> Scale:
-        """An axis that shows all values, with some room beside them.
+        """Returns an axis from `begin` to `end` that shows all values, with some space beside them.
 
         Args:
           values: finite; without any the axis goes from 0 to 1.
@@ -62,8 +62,8 @@ class Scale:
         return self(min(max(value, self.low), self.high))
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
-        """Round numbers along the axis, at most `most`, each with its text; at least two if two
-        fit.
+        """Returns round numbers along the axis, at most `most`, each with its text; at least two if
+        two fit.
         """
         if self.log and self.high / self.low >= 6:
             return [(value, label(value, value)) for value in self._powers(most)]
@@ -72,7 +72,9 @@ class Scale:
         return [(value, label(value, apart)) for value in values]
 
     def _steps(self, most: int) -> list[float]:
-        """Multiples of 1, 2 or 5 times a power of ten."""
+        """Returns the multiples of 1, 2 or 5 times a power of ten between the ends of a linear
+        axis, about `most` at most.
+        """
         least = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(least))
         step = next(size * power for size in (1, 2, 5, 10) if size * power >= least)
@@ -80,7 +82,9 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
     def _powers(self, most: int) -> list[float]:
-        """1, 2 and 5 times powers of ten, powers of ten alone, or every so many of them."""
+        """Returns at most `most` ticks of a logarithmic axis: 1, 2 and 5 (or 1 and 3) times powers
+        of ten, powers of ten alone, or every k-th of them.
+        """
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         alone = (((1,), step) for step in range(1, last - first + 2))
         for leaders, every in (((1, 2, 5), 1), ((1, 3), 1), *alone):
@@ -97,8 +101,8 @@ class Scale:
 
 
 def label(value: float, step: float) -> str:
-    """A number at a tick, with a decimal prefix from 10,000 on, and enough digits to distinguish it
-    from one that is `step` away.
+    """Returns the text of a number at a tick, with a decimal prefix from 10,000 on, and enough
+    digits to distinguish it from one that is `step` away.
     """
     size = max(abs(value), abs(step))
     limit, prefix = prefix_of(size) if size >= 1e4 else (1.0, "")

@@ -65,7 +65,8 @@ class Chart:
         y_log: bool | None = None,
         names: bool = False,
     ) -> None:
-        """Axes over the values `x` and `y`.
+        """Computes the axes so that they show the values `x` and `y`, and draws the grid and the
+        labels.
 
         Args:
           title: above the picture, and what a screen reader calls it.
@@ -81,7 +82,9 @@ class Chart:
         self._parts = [*self._grid(), *self._labels(x_label, y_label)]
 
     def group(self, look: Look, about: str, marks: Iterable[str]) -> None:
-        """Draw marks that belong to a row; `about` is shown under the pointer."""
+        """Adds the SVG elements `marks` as one group that belongs to a row; `about` is shown under
+        the pointer.
+        """
         inside = "".join(marks)
         if inside:
             title = f"<title>{html.escape(about)}</title>"
@@ -120,7 +123,9 @@ class Chart:
         return f'<path class="thin" d="M{x} {begin}V{end}"/>'
 
     def name(self, point: Point, text: str, longest: int = 16) -> str:
-        """A name beside a point, at the first of four places that is free; "" if none is."""
+        """Returns the SVG text of a name beside a point, at the first of four positions that is
+        free, and reserves that; "" if none is free.
+        """
         x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
         places = ((6, 4, "start"), (-6, 4, "end"), (0, -7, "middle"), (0, 15, "middle"))
         for left, below, anchor in places:
@@ -138,8 +143,8 @@ class Chart:
         self._taken.append((x - radius, x + radius, y - radius, y + radius))
 
     def end_names(self, ends: Sequence[tuple[Look, Point]], longest: int = 13) -> None:
-        """The names of lines to the right of their ends, moved up and down until none covers
-        another.
+        """Adds the names of lines to the right of their ends, moved up and down so that none covers
+        another if there is space.
         """
         ranked = sorted(ends, key=lambda end: self.y.clipped(end[1][1]))
         places = _apart(
@@ -153,7 +158,7 @@ class Chart:
 
     @property
     def text(self) -> str:
-        """The `<svg>` element; the same drawing gives the same text."""
+        """Returns the drawing as an `<svg>` element; equal drawings give equal text."""
         head = (
             f'<svg class="chart" role="img" aria-label="{html.escape(self._title)}"'
             f' viewBox="0 0 {WIDTH:g} {HEIGHT:g}">'
@@ -162,6 +167,7 @@ class Chart:
         return "\n".join([head, title, *self._parts, "</svg>"])
 
     def _grid(self) -> list[str]:
+        """Returns the SVG elements of the grid lines, the two axes and the numbers at the ticks."""
         across = [(_short(self.y(value)), text) for value, text in self.y.ticks()]
         left, right, bottom = _short(_LEFT), _short(self.x.end), _short(HEIGHT - _BOTTOM)
         lines = "".join(f"M{left} {y}H{right}" for y, _ in across) + "".join(
@@ -227,8 +233,8 @@ def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, fl
 
 
 def _apart(places: Sequence[float], least: float, most: float) -> list[float]:
-    """Places in order, moved as little as possible so that lines of text fit between them, and
-    within the bounds if there is room.
+    """Returns the sorted heights `places`, moved so that neighbours are a line of text apart,
+    within `least` and `most` if there is space.
     """
     moved: list[float] = []
     for place in places:

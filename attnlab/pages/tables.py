@@ -36,7 +36,9 @@ class Table:
         return self.at([self.columns.index(column) for column in columns])
 
     def at(self, places: Sequence[int]) -> Table:
-        """The same with the columns at these places only, whose heads need not differ."""
+        """Returns the table with only the columns at these indices, in this order; their heads need
+        not differ.
+        """
         columns, *rows = (
             tuple(row[place] for place in places) for row in (self.columns, *self.rows)
         )
@@ -56,7 +58,9 @@ def _moved(marked: frozenset[int], places: Sequence[int]) -> frozenset[int]:
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, from 10,000 on all before the point, from `LONGEST` on a power of 10."""
+    """Returns a number as text with four significant digits, all digits before the point from
+    10,000 on, a power of 10 from `LONGEST` on; "-" for None.
+    """
     if value is None:
         return NONE
     if abs(value) >= LONGEST:
@@ -70,8 +74,8 @@ def signed(value: float) -> str:
 
 
 def interval(value: tuple[float, float] | None) -> str:
-    """ "[low, high]", with as many decimals as give its width three digits, but no end more than
-    five: one more than a mean has.
+    """Returns "[low, high]" with as many decimals as show three digits of its width, but at most
+    five digits of an end, one more than a mean has; "-" for None.
     """
     if value is None:
         return NONE

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    """The arrays of a .npz file by name.
+    """Returns the arrays of a .npz file, given as bytes, by name; raises Damaged if it cannot be
+    read without running code.
 
     Raises:
       Damaged: no .npz file, one of objects (which could run code), or one that cannot be read.

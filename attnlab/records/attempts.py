@@ -93,8 +93,8 @@ class Attempt:
         return attempt
 
     def begin(self) -> None:
-        """Record that this process begins, with the newest saved step that it finds; nothing where
-        it has begun.
+        """Writes the record "start" of this process with its id, host and the newest saved step;
+        does nothing if it is written already.
         """
         if self.began is not None:
             return
@@ -105,8 +105,8 @@ class Attempt:
         _append(self.workdir, "start", {**who, **self._use, "step": step}, self.began)
 
     def at(self, step: int) -> None:
-        """Tell how far the run is; may be called at every step, for a record is due only once in a
-        while. Begins where that is still to do.
+        """Notes that `step` updates are done, and writes a record "step" if the last one is old
+        enough; may be called at every step. Begins where that is still to do.
 
         Raises:
           UserError: the disk is full.
@@ -122,8 +122,8 @@ class Attempt:
     def end(
         self, state: State, step: int, message: str = "", first_step_seconds: float | None = None
     ) -> None:
-        """Record how it ended, its seconds (by a clock that nobody sets) and the most memory it
-        held; nothing where it has not begun.
+        """Writes the record "end" with state, step, message, seconds (by a monotonic clock) and
+        peak memory; does nothing if no "start" was written.
         """
         if self.began is None:
             return
@@ -162,8 +162,8 @@ def read(workdir: Path) -> list[dict[str, Any]]:
 
 
 def spent(records: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds that processes have worked on a run since it was last opened again; of one that died,
-    up to its last record.
+    """Returns the seconds that processes have worked on a run since its last retry, from its
+    records; a process that died counts up to its last record.
 
     Where several runs were one program, each has an equal share of its time.
     """
@@ -179,8 +179,8 @@ def spent(records: Sequence[Mapping[str, Any]]) -> float:
 
 
 def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
-    """State, step and message of a run that no process works on, by its records: "pending" without
-    any.
+    """Returns the state, step and message of a run on which no process works, from its records:
+    "pending" without any, "interrupted" if the last attempt has no end.
 
     A last attempt without an end has died, at whatever moment: "interrupted", at the last step that
     it told of.
@@ -228,7 +228,9 @@ def _append(
     now: float | None = None,
     lasting: bool = True,
 ) -> None:
-    """Add a record; one that is not `lasting` may be lost in a power cut."""
+    """Appends a record to `events.jsonl` (renaming the file of earlier versions first) and, if it
+    is `lasting`, forces it onto the disk.
+    """
     when = round(time.time() if now is None else now, 3)
     record = {"event": event, "time": when, **fields}
     if not (workdir / FILE).exists():

@@ -18,6 +18,7 @@ def as_csv(rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
 
 
 def _inert(cell: Any) -> Any:
+    """Returns the cell, with an apostrophe before a text that a spreadsheet would run as a formula."""
     if not isinstance(cell, str) or not cell.lstrip().startswith(("=", "+", "-", "@")):
         return cell
     try:

@@ -21,7 +21,8 @@ _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 
 def write_results(workdir: Path, results: str, others: Mapping[str, str] | None = None) -> None:
-    """Write further files, their digests to `<workdir>/digests.json`, then `results.json`.
+    """Writes the files `others`, the digests of all records to `<workdir>/digests.json`, and last
+    `results.json`.
 
     Args:
       workdir: of the run; its other records are there.
@@ -39,8 +40,8 @@ def write_results(workdir: Path, results: str, others: Mapping[str, str] | None 
 
 
 def altered_records(workdir: Path) -> list[str] | None:
-    """The records that are not what the run left; None where it kept no digests, or was not
-    scored.
+    """Returns the names of the records whose SHA-256 is no longer the one in `digests.json`; None
+    if that file does not exist (not scored, or an older version).
 
     Raises:
       UserError: `digests.json` is damaged.

@@ -17,8 +17,8 @@ from attnlab.errors import UserError
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Replace `path` by a file with `content` (text as UTF-8): after a kill or power cut the old or
-    the new one is there, whole.
+    """Writes `content` (text as UTF-8) to `path` by replacing the file: after a kill or power cut
+    the old or the new file is there, complete.
 
     A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that
     is allowed, its owner. What is no regular file (a device, a pipe) is written into; to what is
@@ -89,7 +89,7 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with the home folder for "~".
+    """Returns the path with "~" replaced by the home folder; raises UserError if there is none.
 
     Raises:
       UserError: there is no home: neither $HOME nor an entry of the user.
@@ -103,8 +103,8 @@ def expanded(path: str | Path) -> Path:
 
 
 def cache_folder() -> Path | None:
-    """Where what can be made again is kept for this user: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
-    None if that is empty, or there is no home.
+    """Returns this user's folder for what can be computed again: `$ATTNLAB_CACHE`, else
+    `~/.cache/attnlab`; None if the variable is empty or there is no home folder.
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -124,8 +124,8 @@ def timestamp() -> str:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off what follows the last line end: half a record that a full disk or a power cut has
-    left. An absent file is whole.
+    """Cuts off what follows the last line end of a file: an incomplete record that a full disk or a
+    power cut has left. An absent file is whole.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
@@ -155,7 +155,8 @@ class AppendOnly:
             _write_all(self._file, record)
 
     def sync(self) -> None:
-        """Force what was written onto the disk.
+        """Forces what was written onto the disk; raises UserError if the file was removed
+        meanwhile.
 
         Raises:
           UserError: the file was removed since it was opened, so that nobody will ever read what is
@@ -179,8 +180,8 @@ class AppendOnly:
 
 @contextlib.contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """Turn "no space left" (or quota) into a `UserError` that names the folder and file; any other
-    `OSError` names the file, too.
+    """Turns "no space left" (or quota) inside the context into a `UserError` that names folder and
+    file; any other `OSError` gets `path` as its file and is raised again.
     """
     try:
         yield

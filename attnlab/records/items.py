@@ -57,7 +57,8 @@ class Items:
 
     @classmethod
     def of(cls, given: Mapping[str, tuple[str, Any]]) -> Items:
-        """From rule and rows of each measure, rows as an array [N,C] or a list of them.
+        """Builds the items from the rule and the rows of each measure, rows as an array [N,C] or a
+        list of them, and checks them.
 
         Raises:
           UserError: an unknown rule, rows that are no table of numbers, or several numbers of rows.
@@ -120,7 +121,7 @@ class Items:
         )
 
     def write(self, workdir: str | Path) -> None:
-        """Write `<workdir>/items.npz` atomically; the same items give the same bytes."""
+        """Writes `<workdir>/items.npz` atomically; equal items give equal bytes."""
         import numpy as np
 
         file = io.BytesIO()
@@ -129,7 +130,7 @@ class Items:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Items | None:
-        """What `write` has left in a folder; None if there is no such file.
+        """Reads `<workdir>/items.npz`; None if there is no such file.
 
         Raises:
           UserError: the file is damaged.
@@ -169,8 +170,8 @@ def _macro_f1(sums: Sequence[float]) -> float:
 
 
 def bleu(sums: Sequence[float]) -> float:
-    """Corpus BLEU-4 in 0 ... 100 of [length, length of the reference, 4 counts of matching n-grams,
-    4 counts of n-grams].
+    """Returns corpus BLEU-4, 0 to 100, from the sums [length, length of the reference, 4 counts of
+    matching n-grams, 4 counts of n-grams].
 
     Smoothed exponentially, without effective order: the k-th order without a match has the
     precision 1 / (2^k n-grams).
@@ -188,8 +189,8 @@ def bleu(sums: Sequence[float]) -> float:
 
 
 def chrf(sums: Sequence[float]) -> float:
-    """Corpus chrF2 in 0 ... 100 of [n-grams, those of the reference, matches] of each order; one
-    that either side lacks is left out.
+    """Returns corpus chrF2, 0 to 100, from the sums [n-grams, n-grams of the reference, matches] of
+    each order; an order that either side lacks is left out.
     """
     precision = recall = 0.0
     orders = [row for row in zip(*[iter(sums)] * 3, strict=True) if row[0] > 0 and row[1] > 0]

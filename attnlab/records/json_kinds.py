@@ -51,6 +51,7 @@ def _finite(digits: str) -> float:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the key-value pairs of a JSON object as a dict; raises Damaged if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
@@ -66,8 +67,8 @@ _STRICT = json.JSONDecoder(
 
 
 def parsed(text: str | bytes, *, strict: bool = False) -> Any:
-    """The value of a JSON text, in UTF-8 where it is bytes; NaN and Infinity are allowed, as Python
-    writes them.
+    """Returns the value of a JSON text (UTF-8 if bytes); NaN and Infinity are allowed unless
+    `strict`.
 
     Args:
       text: one value.
@@ -106,7 +107,8 @@ def read(text: str | bytes, kind: type[T]) -> T:
 def read_file(
     path: Path, kind: type[T], remedy: str, error: type[UserError] = UserError
 ) -> T | None:
-    """The value of a JSON file as `kind`, see `read`; None if there is no such file.
+    """Reads a JSON file as a value of type `kind`, see `read`; None if there is no such file, and
+    `error` is raised if it is damaged.
 
     Raises:
       UserError: the file is damaged; `remedy` is the end of the message, `error` its class.
@@ -120,7 +122,9 @@ def read_file(
 
 
 def fit(value: Any, kind: Any, where: str = "") -> Any:
-    """`value` as `kind`, see `read`; `where` is its place, for the message."""
+    """Converts a parsed JSON `value` to the type `kind`, see `read`; raises Damaged, with the
+    position `where` in the message, if it does not fit.
+    """
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _fit_one_of(value, kind, where)
@@ -156,6 +160,9 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
 def _fit_fields(
     value: Any, kind: Any, required: Mapping[str, bool], where: str, *, others: bool
 ) -> dict[str, Any]:
+    """Converts the members of a JSON object to the field types of `kind`; raises Damaged if a
+    required one is missing, or an unknown one is there and `others` is False.
+    """
     if not isinstance(value, dict):
         _refuse(value, kind, where)
     for name, needed in required.items():
@@ -172,8 +179,8 @@ def _fit_fields(
 
 
 def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
-    """As the first alternative that it fits; the message is that of the last one of which its words
-    speak, see `_is_called`.
+    """Converts a value to the first type of a union that it fits; raises Damaged with the message
+    of the last alternative (see `_is_called`) if it fits none.
     """
     if value is None and type(None) in typing.get_args(kind):
         return None
@@ -188,8 +195,8 @@ def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
 
 
 def _is_called(value: Any, kind: Any) -> bool:
-    """Whether an object has the words that a `TypedDict` fixes by `Literal`: {"event": "start"} is
-    no {"event": Literal["end"]}.
+    """Returns whether an object may be the `TypedDict` `kind` by the words fixed with `Literal`:
+    {"event": "start"} is no {"event": Literal["end"]}.
     """
     if not typing.is_typeddict(kind) or not isinstance(value, dict):
         return True
@@ -203,7 +210,9 @@ def _is_called(value: Any, kind: Any) -> bool:
 
 
 def _narrow(value: Any, kind: Any, where: str) -> Any:
-    """A value that has passed as the wider kind."""
+    """Returns a value that fits the wider type if it is also a `Natural` (from 0), a `Finite`
+    number or a `FolderName`, whichever `kind` is; raises Damaged otherwise.
+    """
     if kind == Natural:
         good = value >= 0
     elif kind == Finite:
@@ -215,6 +224,9 @@ def _narrow(value: Any, kind: Any, where: str) -> Any:
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
+    """Returns whether a value is of the plain JSON type `kind`; an int counts as a float, a bool
+    not as a number.
+    """
     if kind is Any or kind is object:
         return True
     if kind in (None, type(None)):
@@ -230,6 +242,7 @@ def _refuse(value: Any, kind: Any, where: str) -> typing.NoReturn:
 
 
 def _name(kind: Any) -> str:
+    """Returns a type's name for messages, such as "a whole number", "a list" or "an object"."""
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
     if origin is Annotated:
         return str(inner[1])

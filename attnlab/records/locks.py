@@ -71,6 +71,7 @@ class Unlocked(UserError):
     """A lock does not hold: a live process of another machine has it too."""
 
     def __init__(self, workdir: str | Path) -> None:
+        """Builds the message from the folder and the other process that holds its lock."""
         super().__init__(
             f"the lock of {workdir} does not hold between machines: {holder(workdir)} has it too;"
             " use a file system whose locks all machines see (not NFS with nolock or Lustre with"
@@ -97,6 +98,9 @@ class RunLock:
     """
 
     def __init__(self, workdir: str | Path, later: bool = False, only: str = "") -> None:
+        """Takes the lock of `workdir` (made if absent), writes who this is into it, and, unless
+        `later`, proves that no process of another machine has it too.
+        """
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +130,9 @@ class RunLock:
             self.prove()
 
     def _lock(self) -> None:
-        """Take the lock; `is_held` may be looking at it for an instant."""
+        """Locks the file by `flock`, trying again for an instant as `is_held` may be testing it;
+        raises BlockingIOError if another process has it.
+        """
         for left in reversed(range(_LOOKS)):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,8 +158,8 @@ class RunLock:
         return "" if (nonce := record.get("nonce", "")) == self._record["nonce"] else nonce
 
     def prove(self) -> None:
-        """Raise `Unlocked` if another process answers, at once or within `ANSWER` of the time at
-        which this one wrote itself down; then begin to answer others.
+        """Waits up to `ANSWER` seconds where a process of another machine may have the lock, and
+        raises `Unlocked` if it restores its record; then starts to answer others.
         """
         while not self._other():
             if time.monotonic() >= self._until:
@@ -164,8 +170,9 @@ class RunLock:
         raise Unlocked(self._workdir)
 
     def answer(self) -> None:
-        """Restore the record where another process has overwritten it, which gives way then. One
-        that insists has found no answer for a while, and goes on: this process ends.
+        """Writes this process's record into the lock again where another process has overwritten
+        it; ends this process if the same one overwrites it twice. That one has found no answer for
+        a while, and goes on.
         """
         with _writing:
             if self._file.closed or not (other := self._other()):
@@ -178,7 +185,7 @@ class RunLock:
                 self._write()
 
     def release(self) -> None:
-        """Give the lock up. Safe to call twice."""
+        """Releases the lock, after writing the time of its end into it. Safe to call twice."""
         with _writing:
             if not self._file.closed:
                 if not self._other():  # else its record stays
@@ -205,7 +212,9 @@ _writing = threading.Lock()
 
 @functools.cache
 def _watch() -> None:
-    """Begin to look at the records of all locks of this process."""
+    """Starts, once a process, a thread that calls `answer` of every lock of this process each
+    `WATCH` seconds.
+    """
 
     def look() -> None:
         while True:
@@ -226,7 +235,9 @@ def prove(workdir: str | Path) -> None:
 
 
 def is_held(workdir: str | Path) -> bool:
-    """Whether a live process holds the lock of `workdir`; writes nothing."""
+    """Returns whether a live process (seen by `flock` from this machine) holds the lock of
+    `workdir`; writes nothing.
+    """
     try:
         with open(Path(workdir) / ".lock", "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

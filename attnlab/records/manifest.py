@@ -91,7 +91,8 @@ class Manifest:
         command: Sequence[str] | None = None,
         own_code: Record | None = None,
     ) -> Manifest:
-        """Describe this process.
+        """Builds the manifest of a run that this process begins: its config, versions of code and
+        packages, devices, data and command line.
 
         Args:
           config: nested mapping of JSON values, or settings.
@@ -121,7 +122,8 @@ class Manifest:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Manifest | None:
-        """The manifest of a workdir; None if there is none.
+        """Reads `manifest.json` of a workdir and checks its version, form and config hash; None if
+        there is none.
 
         Raises:
           UserError: the file cannot be read as a manifest, or is of a newer version, or its config
@@ -148,8 +150,8 @@ class Manifest:
         workdir: str | Path,
         ignore: Sequence[str] = ("parallel",),
     ) -> None:
-        """Raise `UserError` if `workdir` (this manifest's) was made with another config: up to five
-        differing fields.
+        """Raises `UserError` with up to five differing fields if this manifest's config differs
+        from `config`, apart from the nodes `ignore`.
         """
         wrong = changed(self.config, config, ignore)
         if wrong:
@@ -160,8 +162,8 @@ class Manifest:
             )
 
     def check_vocabulary(self, workdir: str | Path) -> None:
-        """Raise `Changed` if `workdir` (this manifest's) holds another vocabulary than it was
-        trained with.
+        """Raises `Changed` if a vocabulary file in `workdir` (this manifest's) is not the one with
+        which the run was trained.
 
         One that is lost or damaged is for the task to miss.
         """
@@ -191,7 +193,8 @@ class Manifest:
         return self.data | (look["data"] if look is not None else {})
 
     def check_data(self, prints: Mapping[str, str], workdir: str | Path) -> None:
-        """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.
+        """Raises `Changed` if a split that `workdir` (this manifest's) has read has another
+        fingerprint now, in `prints`.
 
         Args:
           prints: the fingerprint now by split; those that the run has not read are left alone.
@@ -207,9 +210,9 @@ class Manifest:
             )
 
     def environment_changes(self, now: Manifest) -> list[str]:
-        """What may break bit-for-bit equality on resume: packages, Python, devices, data and code
-        that differ, "a.b: saved 3, wanted 4". Cores that were not recorded, as in older runs, are no
-        change; nor is another commit with the same package.
+        """Returns what differs from the manifest `now` and may break bit-for-bit equality on resume
+        (packages, Python, devices, data, code), as "a.b: saved 3, wanted 4". Cores that were not
+        recorded, as in older runs, are no change; nor is another commit with the same package.
         """
         parts = ("packages", "python", "devices", "data", "code")
         saved, wanted = ((manifest.code or {}).get("tree") for manifest in (self, now))
@@ -229,8 +232,8 @@ class _Look(TypedDict):
 
 
 def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
-    """What tells the files of `<workdir>/vocabulary/` from others, by name; {} where there is no
-    such folder.
+    """Returns the fingerprint of each file in `<workdir>/vocabulary/` by file name; {} without such
+    a folder.
 
     It is the checksum that stands in them, which their readers verify; of a file without one, the
     SHA-256 of its bytes. JSON that cannot be read is left out: it is damaged, which its reader
@@ -284,8 +287,8 @@ def changed(
     wanted: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
-    """As `differences`, of the config of a run: a setting that is newer than the run has its
-    default, which means what the run did without it.
+    """Returns the fields in which two configs differ, as `differences`, but a setting that `saved`
+    lacks counts as its default if the saved config can be completed.
     """
     wrong = differences(saved, wanted, ignore)
     if not any(": saved nothing, " in line for line in wrong):
@@ -300,7 +303,9 @@ def changed(
 
 
 def package_versions() -> dict[str, str]:
-    """Installed versions of the packages that bear on results; those not installed are left out."""
+    """Returns the installed version, by name, of each package that affects results; those not
+    installed are left out.
+    """
     versions = {}
     for name in _PACKAGES:
         try:
@@ -311,10 +316,11 @@ def package_versions() -> dict[str, str]:
 
 
 def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
-    """The git commit that holds the package in `folder`, git's hash of that folder in it, and
-    whether its tracked files are changed or modules in it are new. Nothing else in the clone counts:
-    no run imports it from there, and what a run reads of the user's (config, experiment, modules) is
-    kept by `provenance`. So two versions of the code are told apart by "tree", not by the commit.
+    """Returns git's commit, its hash of the package `folder` in it, and whether the folder has
+    changed files or new modules ("dirty"); None without git or a commit of it. Nothing else in the
+    clone counts: no run imports it from there, and what a run reads of the user's (config,
+    experiment, modules) is kept by `provenance`. So two versions of the code are told apart by
+    "tree", not by the commit.
 
     None without git, outside a repository, or where no commit holds the folder (before the first
     one, or installed in a venv inside a repository).
@@ -329,6 +335,9 @@ def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    """Returns the output of a git command in `folder` without outer blanks; None if it fails or
+    takes over 10 s.
+    """
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

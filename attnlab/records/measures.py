@@ -95,8 +95,8 @@ def declared(task: Any) -> dict[str, Measure]:
 
 
 def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
-    """The measures `names` of a task, all if None, every share with its `count`; names that it does
-    not declare are left out.
+    """Returns the declared measures `names` of a task (all if None) with their units and, for
+    shares, the `count` of items of the split; undeclared names are left out.
 
     Raises:
       UserError: one that is declared in no such way, or a share of items that the task does not
@@ -124,7 +124,7 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
 
 
 def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
-    """Measures as values of JSON; what is None is left out."""
+    """Returns measures as dicts for JSON, by name; fields that are None are left out."""
     fields = {name: dataclasses.asdict(measure) for name, measure in measures.items()}
     return {
         name: {key: value for key, value in each.items() if value is not None}
@@ -138,6 +138,9 @@ def is_finite(value: object) -> bool:
 
 
 def _measure(name: str, declaration: Any) -> Measure:
+    """Returns a task's declaration ("min", "max" or a Measure) as a Measure; raises UserError if it
+    is invalid.
+    """
     measure = Measure(declaration) if isinstance(declaration, str) else declaration  # type: ignore[arg-type]  # told below
     if not isinstance(measure, Measure):
         raise UserError(

@@ -49,7 +49,8 @@ class Source:
 
 
 def named(config: Any) -> Iterator[str]:
-    """The modules that dotted paths in a config name, at any depth.
+    """Yields the names of the modules to which dotted paths (`module:Attribute`) in a config refer,
+    at any depth.
 
     Below a key of `_NAMES` every `module:Attribute` is one, for its package may only hand it on;
     elsewhere it must be a word of that module's text too, for a setting may only look like one.
@@ -69,7 +70,9 @@ def named(config: Any) -> Iterator[str]:
 
 
 def _meant(text: str) -> Iterator[str]:
-    """The module of a text that is a dotted path to something in a module of the user's."""
+    """Yields the module of a text `module:word` if that is a module of the user's with this word in
+    its source; nothing otherwise.
+    """
     path = _PATH.fullmatch(text)
     file = located(path[1])[0] if path else None
     if path and file is not None and _is_own(file):
@@ -79,8 +82,8 @@ def _meant(text: str) -> Iterator[str]:
 
 
 def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
-    """The user's modules among `names`, their packages, and what all these import, sorted; and
-    every name that was looked for.
+    """Returns the files of the user's own modules among `names`, their packages and all that these
+    import, sorted by name, and every name that was looked up; nothing is imported.
     """
     sources: dict[str, Source] = {}
     foreign: set[str] = set()
@@ -106,8 +109,8 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
 
 
 def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
-    """The file of a module and the folders of a package, (None, None) where there is no such
-    module; nothing is imported.
+    """Returns the file of a module (None without one) and, if it is a package, its folders; (None,
+    None) where there is no such module. Nothing is imported.
     """
     loaded = sys.modules.get(name)
     if loaded is not None:
@@ -131,8 +134,8 @@ def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
 
 
 def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
-    """What the text of a module imports, wherever in it: statements, calls with a name in quotes,
-    and dotted paths in quotes.
+    """Yields the names of what a module's source `content` imports: by statements anywhere in it,
+    by calls with a quoted name, and by quoted dotted paths.
     """
     try:
         tree = ast.parse(content)
@@ -165,6 +168,9 @@ def _is_own(file: Path) -> bool:
 
 @functools.cache
 def _foreign_folders() -> tuple[Path, ...]:
+    """Returns the folders whose modules are not the user's: this package, the standard library and
+    installed packages.
+    """
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return (
         Path(__file__).resolve().parents[1],
@@ -173,8 +179,8 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def read(file: Path, name: str, package: bool = False) -> Source | None:
-    """A file of the user's; None if it cannot be read. `name` of its module, "" for a file that is
-    none.
+    """Reads a file of the user's and returns its path, hash, bytes and the name for its copy; None
+    if it cannot be read. `name` is that of its module, "" for a file that is none.
     """
     try:
         content = file.read_bytes()

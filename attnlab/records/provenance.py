@@ -64,7 +64,9 @@ class Code:
         return {name: source.sha256 for name, source in self.modules.items()}
 
     def record(self) -> dict[str, Any]:
-        """See `Record`."""
+        """Returns the modules and files with their paths and hashes as a `Record`, with nothing
+        accepted yet.
+        """
         modules = {
             name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
         }
@@ -72,8 +74,8 @@ class Code:
         return {"modules": modules, "files": files, "accepted": []}
 
     def keep(self, folder: Path) -> list[str]:
-        """Write the copies below `folder`; a line for each file that is a link, of which what it
-        leads to is copied.
+        """Writes copies of all files below `folder`/code, and returns a line for each file that is
+        a link, of which the target is copied.
         """
         every = [*self.modules.values(), *self.files.values()]
         for source in every:
@@ -87,7 +89,8 @@ class Code:
 
 
 def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
-    """The user's code that configs name.
+    """Finds and reads the user's own modules that `configs` name, with all that they import, and
+    copies of the settings `files`.
 
     Args:
       configs: resolved, as nested mappings.
@@ -122,7 +125,9 @@ class Change:
 
     @property
     def text(self) -> str:
-        """ "hopfield.py has changed"."""
+        """Returns the file and what happened to it in words, such as "hopfield.py has changed", "is
+        gone" or "is new".
+        """
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         if self.now is None and path.exists():
@@ -139,7 +144,9 @@ class Change:
 
 
 def check_record(record: Any) -> None:
-    """Raise `ValueError` unless what was read as a record has the form of one; None is one, too."""
+    """Raises `ValueError` unless `record` is None or has the form of a `Record`: all fields there,
+    names and hashes texts, steps ints or None.
+    """
     if record is None:
         return
     try:
@@ -169,7 +176,9 @@ def digests(record: Record | None) -> dict[str, str]:
 
 
 def changes(record: Record | None, code: Code) -> list[Change]:
-    """The modules in which the code differs from a record; none where nothing is known of it."""
+    """Returns the modules whose hashes differ between a record and the code now, also new and lost
+    ones; [] if the record is None.
+    """
     if record is None:
         return []
     before, after = digests(record), code.digests
@@ -192,7 +201,7 @@ def of_part(record: Record | None, code: Code) -> Record | None:
 
 
 def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
-    """Changes in words, with where the copies are: "hopfield.py has changed (as it was:
+    """Returns changes in words, with the paths of the copies: "hopfield.py has changed (as it was:
     runs/a/code/hopfield.py)".
     """
     parts = []
@@ -205,8 +214,8 @@ def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
 
 
 def check(record: Record | None, code: Code, folder: Path) -> None:
-    """Raise `Changed` if what is in `folder` was made with other code and the user has not said to
-    go on.
+    """Raises `Changed` if the user's code differs from the record of what is in `folder` and the
+    user has not accepted that (`code.accept`).
     """
     changed = changes(record, code)
     if changed and record is not None and not code.accept:
@@ -219,8 +228,8 @@ def check(record: Record | None, code: Code, folder: Path) -> None:
 
 
 def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
-    """What a person should know before a run is used with this code: changes that are accepted, and
-    what cannot be told.
+    """Returns lines to print before a run is used with this code: changes that were or are
+    accepted, edited settings files, or that the run has no record of its code.
     """
     if record is None:
         named = ", ".join(code.modules)
@@ -246,8 +255,8 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
 
 
 def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
-    """What stands beside a run's numbers: every module that was not the same from its first step
-    until now.
+    """Returns, by module, how the user's code changed since a run's first step: first and last
+    hash, and the steps after which changes were accepted; {} without changes.
 
     Module to "was" and "now", the first digits of its first and its last hash, and "after_steps":
     the last one before each change that was accepted for training; without any it was trained with
@@ -269,8 +278,8 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
 
 
 def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
-    """The record with this code in place of what it had, and a word on who accepted that; copies of
-    what is new are written first.
+    """Writes copies of the changed modules into `folder`, and returns the record updated to this
+    code, with an entry on who accepted the change.
 
     Args:
       record: of what is in `folder`.
@@ -295,8 +304,8 @@ def _short(digest: str | None) -> str:
 
 
 def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
-    """Who accepts these hashes in place of those, module to hash, now; `step` is the last one done
-    before.
+    """Returns the entry on an accepted change: time, person, command, `step` (the last one done
+    before), and the old and new hash of each module that differs between `was` and `now`.
     """
     changed = {
         name: {"was": was.get(name), "now": now.get(name)}
@@ -331,7 +340,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _person() -> str:
-    """Who is at work, "name@host"."""
+    """Returns the user and the machine as "name@host", the user's number if there is no name."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a number without an entry in the list of users

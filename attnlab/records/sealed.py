@@ -29,7 +29,7 @@ class _Choice(TypedDict):
 
 
 def sweep_of(workdir: str | Path) -> Path | None:
-    """The folder of the sweep that a workdir is a trial of; None for any other."""
+    """Returns the folder of the sweep of which `workdir` is a trial; None if it is no trial."""
     for path in _paths(workdir):
         if (
             len(path.parents) > 2
@@ -46,8 +46,8 @@ def _paths(workdir: str | Path) -> tuple[Path, Path]:
 
 
 def check_test_split(workdir: str | Path) -> None:
-    """Raise `UserError` if `workdir` is a trial whose test split must not be read: not chosen, or
-    the choice not frozen yet.
+    """Raises `UserError` if `workdir` is a sweep's trial and was not chosen, or the sweep's choice
+    is not frozen yet: its test split must not be read.
     """
     directory = sweep_of(workdir)
     if directory is None:
@@ -69,7 +69,7 @@ def check_test_split(workdir: str | Path) -> None:
 
 
 def check_no_trial(workdir: str | Path) -> None:
-    """Raise `UserError` if `workdir` is a sweep's trial, which only the sweep may train."""
+    """Raises `UserError` if `workdir` is a trial of a sweep, since only the sweep may train it."""
     directory = sweep_of(workdir)
     if directory is not None:
         raise UserError(

@@ -56,6 +56,7 @@ class Metrics:
     """
 
     def __init__(self, workdir: str | Path, *, tensorboard: bool = True) -> None:
+        """Sets up the files of the stream in `workdir`; each is opened by its first record."""
         self.path = Path(workdir) / "metrics.jsonl"
         self._metrics = AppendOnly(self.path)
         self._timing = AppendOnly(self.path.with_name("timing.jsonl"))
@@ -70,8 +71,9 @@ class Metrics:
         return {"bytes": self._size, "sha256": self._digest.hexdigest()}
 
     def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
-        """Before the first write of a resumed run: drop, in one atomic replacement, records after
-        `step` and a torn last line.
+        """Drops, before a resumed run writes, all records of `metrics.jsonl` after `step` and an
+        incomplete last line; raises UserError if the rest is not what `extent` says. It is one
+        atomic replacement.
 
         `None` (nothing was restored) drops everything. TensorBoard is told to forget the same
         steps.
@@ -133,7 +135,9 @@ class Metrics:
             file.sync()
 
     def close(self) -> None:
-        """`sync` and close all files. Safe to call twice."""
+        """Forces everything onto the disk (`sync`) and closes all files, also if that fails. Safe
+        to call twice.
+        """
         try:
             self.sync()
         finally:
@@ -144,7 +148,9 @@ class Metrics:
     def _append(
         self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]
     ) -> bytes:
-        """Write a record, and return its line."""
+        """Appends a record to `file` as one JSON line, writes its numbers as TensorBoard events
+        too, and returns the line.
+        """
         # `item` makes a Python number of a numpy or jax scalar without changing its value.
         plain = {
             name: value.item() if hasattr(value, "item") else value
@@ -181,8 +187,8 @@ def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float
 
 
 def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[str, Any]:
-    """The validation record of the step whose parameters a run keeps as its best; the last one
-    where no score is a number.
+    """Returns the validation record with the best score `by` (`way`: "min" or "max"), of equal ones
+    that with the least loss; the last one where no score is a number.
     """
     validations = [record for record in records if record["split"] == "valid"]
     best, least = validations[-1], (math.inf, math.inf)
@@ -195,7 +201,9 @@ def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[st
 def _records(
     path: Path, content: bytes, kind: Any = Record
 ) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each whole line with its record; what follows the last line end is torn."""
+    """Yields each complete line of `content` with its record; an incomplete last line is left out,
+    and a line that is no record raises UserError.
+    """
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             return
@@ -209,8 +217,8 @@ def _records(
 
 
 def _not_as_written(path: Path, step: int, size: int | None, written: int) -> str:
-    """Says what is wrong with a stream that holds `size` bytes up to `step` (None: it is absent),
-    but was written with `written`.
+    """Returns the message for a stream that has `size` bytes up to `step` (None: it is absent) but
+    other contents than the `written` bytes of the checkpoint.
     """
     if size is None:
         problem = "is gone"

@@ -36,7 +36,8 @@ class Events:
         self._purge = step
 
     def write(self, step: int, group: str, values: Mapping[str, Any]) -> None:
-        """Write the numbers among `values` as `group/name`; anything else is left out.
+        """Writes the numbers among `values` as scalars `group/name` of `step`; other values are
+        left out.
 
         Raises:
           UserError: the disk is full.
@@ -56,6 +57,9 @@ class Events:
             self._file = None
 
     def _append(self, **fields: Any) -> None:
+        """Appends one event with these fields, first creating the event file (with its version and
+        what to hide of older files) if it is not open.
+        """
         from tensorboardX.proto.event_pb2 import SessionLog
 
         if self._file is None:
@@ -69,7 +73,7 @@ class Events:
 
 
 def scalars(numbers: Mapping[str, float]) -> Any:
-    """The summary of an event that holds these numbers by tag."""
+    """Returns a TensorBoard summary with these numbers, by tag."""
     from tensorboardX.proto.summary_pb2 import Summary  # 0.4 s
 
     return Summary(
@@ -85,7 +89,9 @@ def encoded(wall_time: float, **fields: Any) -> bytes:
 
 
 def frame(data: bytes) -> bytes:
-    """One TFRecord: length, its masked crc32c, data, the data's masked crc32c; little-endian."""
+    """Returns `data` as one TFRecord: length, its masked crc32c, data, the data's masked crc32c;
+    little-endian.
+    """
     from tensorboardX.record_writer import masked_crc32c
 
     length = struct.pack("<Q", len(data))

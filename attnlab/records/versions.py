@@ -24,8 +24,8 @@ class _Versioned(TypedDict):
 
 
 def versioned(text: str | bytes, newest: int, where: object) -> dict[str, Any]:
-    """The fields of the JSON text of a head, the version among them; `where` it stands is for
-    messages.
+    """Returns the fields of a JSON object with its "version" (1 if absent); raises UserError, with
+    `where` in the message, if the version is above `newest`.
 
     Raises:
       Damaged: it is no object.
