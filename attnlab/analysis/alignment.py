@@ -47,8 +47,8 @@ class Gold:
 
 
 def read_gold(path: str | Path) -> list[Gold]:
-    """Reads the gold links of a file, which has one line for each sentence pair; a line may be
-    blank.
+    """Reads the gold links of a file, one line (perhaps blank) for each sentence pair; raises
+    UserError for anything else in it.
 
     A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i
     counts the words of the first language of the file, j those of the second.
@@ -153,7 +153,7 @@ def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) ->
 
 def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.ndarray:
     """Computes [P,W], the share of each piece of a sentence that belongs to each word, by matching
-    characters.
+    characters; ValueError if the pieces do not spell the words.
 
     Pieces and words are matched by their characters without blanks, so the text of the pieces may
     have other blanks ("l'homme" for the words "l'" and "homme"). A piece that covers several words

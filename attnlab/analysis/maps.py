@@ -89,8 +89,8 @@ def _titled(title: str, width: float, height: float) -> Any:
 def save_arcs(
     path: str | os.PathLike[str], weights: np.ndarray, tokens: Sequence[str], title: str = ""
 ) -> None:
-    """Draws self-attention weights as arcs between the tokens of a text, as a PNG, the heads one
-    below the other.
+    """Draws self-attention weights of 0.05 and more as arcs between the tokens of a text, as a PNG
+    file, the heads one below the other.
 
     An arc above the line leads to an earlier token, one below it to a later token. A larger weight
     gives a stronger colour. Weights of a token on itself, and weights below 0.05, are left out.
@@ -162,7 +162,7 @@ def save_arrays(
     labels: Mapping[str, Sequence[str]],
 ) -> None:
     """Writes maps and labels by name as a compressed .npz file that `numpy.load` reads without
-    pickle.
+    pickle; ValueError if a map and a label have one name.
 
     Args:
       weights: by name ("decoder/0/cross").

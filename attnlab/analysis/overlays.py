@@ -31,7 +31,7 @@ def save_overlay(
     title: str = "",
 ) -> None:
     """Draws an image and, beside it, the image in grey under the weights of each row (at most
-    `PANELS`), as a PNG.
+    `PANELS`), as a PNG file; ValueError if shapes do not fit.
 
     Args:
       image: [H,W,C] uint8, C 1 or 3.

@@ -152,8 +152,8 @@ def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list
 def resampled(
     task: AnyTask, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
-    """Returns the scores of a split for each example, for resampling; None if the task does not
-    give them or none agrees.
+    """Returns the scores of a split for each example, without measures that disagree with
+    `results`; None if the task gives none.
 
     A score that does not equal the value computed from its examples is left out, with a warning on
     stderr: it could not be resampled.

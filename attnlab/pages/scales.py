@@ -33,7 +33,8 @@ class Scale:
     def over(
         cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
     ) -> Scale:
-        """Returns an axis from `begin` to `end` that shows all values, with some space beside them.
+        """Returns an axis from `begin` to `end` that shows all values with some space beside them;
+        if `log` is None, their ratio decides whether it is logarithmic.
 
         Args:
           values: finite; without any the axis goes from 0 to 1.

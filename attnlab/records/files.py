@@ -17,8 +17,8 @@ from attnlab.errors import UserError
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Writes `content` (text as UTF-8) to `path` by replacing the file: after a kill or power cut
-    the old or the new file is there, complete.
+    """Replaces the file `path` by one with `content` (text as UTF-8) atomically, also in a power
+    cut; a device or pipe is written into; UserError if the disk is full.
 
     A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that
     is allowed, its owner. What is no regular file (a device, a pipe) is written into; to what is

@@ -58,7 +58,7 @@ class Items:
     @classmethod
     def of(cls, given: Mapping[str, tuple[str, Any]]) -> Items:
         """Builds the items from the rule and the rows of each measure, rows as an array [N,C] or a
-        list of them, and checks them.
+        list of them; raises UserError if these are invalid.
 
         Raises:
           UserError: an unknown rule, rows that are no table of numbers, or several numbers of rows.
@@ -130,7 +130,7 @@ class Items:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Items | None:
-        """Reads `<workdir>/items.npz`; None if there is no such file.
+        """Reads `<workdir>/items.npz`; None if there is no such file, UserError if it is damaged.
 
         Raises:
           UserError: the file is damaged.

@@ -67,8 +67,8 @@ _STRICT = json.JSONDecoder(
 
 
 def parsed(text: str | bytes, *, strict: bool = False) -> Any:
-    """Returns the value of a JSON text (UTF-8 if bytes); NaN and Infinity are allowed unless
-    `strict`.
+    """Parses a JSON text (UTF-8 if bytes), with NaN and Infinity allowed unless `strict`; raises
+    Damaged for no JSON, deep nesting or huge integers.
 
     Args:
       text: one value.

@@ -98,8 +98,8 @@ class RunLock:
     """
 
     def __init__(self, workdir: str | Path, later: bool = False, only: str = "") -> None:
-        """Takes the lock of `workdir` (made if absent), writes who this is into it, and, unless
-        `later`, proves that no process of another machine has it too.
+        """Takes the lock of `workdir` (made if absent) or raises Held, writes who this is into it,
+        and, unless `later`, proves that no process of another machine has it too.
         """
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:

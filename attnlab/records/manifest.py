@@ -123,7 +123,7 @@ class Manifest:
     @classmethod
     def read(cls, workdir: str | Path) -> Manifest | None:
         """Reads `manifest.json` of a workdir and checks its version, form and config hash; None if
-        there is none.
+        there is none, UserError if a check fails.
 
         Raises:
           UserError: the file cannot be read as a manifest, or is of a newer version, or its config

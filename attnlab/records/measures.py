@@ -95,8 +95,9 @@ def declared(task: Any) -> dict[str, Measure]:
 
 
 def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
-    """Returns the declared measures `names` of a task (all if None) with their units and, for
-    shares, the `count` of items of the split; undeclared names are left out.
+    """Returns the declared measures `names` of a task (all if None) with units and, for shares, the
+    `count` of items of the split; UserError if a declaration is invalid. Undeclared names are left
+    out.
 
     Raises:
       UserError: one that is declared in no such way, or a share of items that the task does not

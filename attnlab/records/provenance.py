@@ -90,7 +90,7 @@ class Code:
 
 def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
     """Finds and reads the user's own modules that `configs` name, with all that they import, and
-    copies of the settings `files`.
+    the files from which settings were read, and returns them.
 
     Args:
       configs: resolved, as nested mappings.

@@ -87,8 +87,8 @@ class Across:
 
 
 def across(first: Path, second: Path) -> Across:
-    """Reads the folders of two sweeps, pairs their variants, and returns both sweeps with the
-    difference of each pair.
+    """Reads the folders of two sweeps and returns both with the difference of each pair of
+    variants; raises UserError if they cannot be compared.
 
     Raises:
       UserError: a folder without a sweep, a damaged record, different measures, or a sweep without

@@ -228,7 +228,8 @@ class Records:
 
 
 def collect(directory: Path) -> Records:
-    """Reads the plan, the choice, the looks and every trial's records in the folder of a sweep.
+    """Reads the plan, the choice, the looks and every trial's records in the folder of a sweep;
+    raises UserError if it has no plan or a damaged file.
 
     Raises:
       UserError: there is no plan in it, or a file in it is damaged.

@@ -219,7 +219,7 @@ class Apart:
 
 def apart(records: Records, metric: str) -> Apart:
     """Returns the pairs of variants whose chosen candidates' numbers of a measure cannot be
-    compared (different test examples or scale); none before the choice.
+    compared, and those of them where the data is not the question; none before the choice.
     """
     standing = {variant: records.representative(variant) for variant in records.plan.variants}
     trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}

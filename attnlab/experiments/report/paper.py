@@ -14,8 +14,8 @@ from attnlab.pages.tables import NONE, Table, mean, p_value, signed
 
 
 def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
-    """Returns the main table for a paper: variant, mean with interval and, if scored on the test
-    split, difference to the baseline with p; or only the given `columns` of the main table.
+    """Returns a table for a paper (variant, mean with interval and, on the test split, difference
+    with p), or the given `columns` of the main table; UserError for an unknown one.
 
     Args:
       records: of the sweep.

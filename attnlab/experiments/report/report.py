@@ -28,8 +28,8 @@ def write(
     columns: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> Contents:
-    """Writes the report of a sweep into its folder (Markdown, CSV, HTML, JSON, `report.tex` on
-    request), prints it, and returns its contents.
+    """Writes the report of a sweep into its folder (report.md, .csv, .html, .json, trials.csv, on
+    request report.tex), prints it and returns its contents; UserError if a file is a link.
 
     Args:
       directory: the sweep's folder.

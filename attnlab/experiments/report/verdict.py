@@ -134,8 +134,8 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
 
 
 def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: int) -> Judged:
-    """Judges one of a claim's `contrasts` contrasts; undecided unless every seed of its variants
-    has a number and their scores may be compared.
+    """Judges one of a claim's `contrasts` contrasts by its bounds (a count such as FLOPs by its
+    value); undecided unless every seed has a number and the scores may be compared.
     """
     weights: Mapping[str, float] = contrast["weights"]
     at_least, on = contrast["at_least"], contrast.get("on", "")

@@ -281,7 +281,7 @@ def _cores(records: Records, comparison: Comparison, _: Environment) -> Iterator
 
 def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
     """Yields a warning with the names of environment facts in which trials differ, apart from code
-    and data, which have their own.
+    and data, which have their own warnings.
     """
     named = (name for name in environment.differing if name not in ("code", "commit"))
     names = [name for name in named if not name.startswith("your code")]

@@ -36,8 +36,8 @@ def cost(row: Row, kind: str) -> float | None:
 
 
 def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
-    """Returns the indices of the Pareto-optimal (cost, score) points, which no other beats in both,
-    from the cheapest on; of equal points all.
+    """Returns the indices of the Pareto-optimal (cost, score) points, less cost and a better score
+    by `mode`, from the cheapest on; of equal points all.
     """
     sign = 1 if mode == "max" else -1
     indices: list[int] = []

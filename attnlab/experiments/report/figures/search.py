@@ -51,7 +51,7 @@ class Tried:
 
 def tried(records: Records, variant: str) -> list[Tried]:
     """Returns every combination of tuned settings that was tried for a variant, with its mean
-    validation score and whether it was pruned or chosen.
+    validation score (if pruned, the last one) and whether it was pruned or chosen.
     """
     metric = records.plan.select["metric"]
     tries = []

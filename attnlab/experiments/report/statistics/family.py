@@ -204,9 +204,8 @@ class Family:
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
     ) -> Decision:
-        """Tests whether the sum of weight times mean is at least `at_least` and returns the
-        decision with one-sided p values and bounds, the upper adjusted for a claim of `contrasts`
-        contrasts.
+        """Tests the sum of weight times mean >= `at_least`: returns one-sided p values, bounds and
+        the outcome, the upper bound adjusted for `contrasts` contrasts; KeyError without a value.
 
         Raises:
           KeyError: a variant has no value.

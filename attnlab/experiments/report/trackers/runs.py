@@ -92,7 +92,8 @@ def tracked(records: Records) -> list[Tracked]:
 
 
 def needed(module: str, tracker: str) -> Any:
-    """Imports the package `module`, which the extra of a tracker installs, and returns it.
+    """Imports the package `module` of a tracker and returns it; raises UserError, with the extra to
+    install, if it is absent.
 
     Raises:
       UserError: it is not installed; a folder of that name, which trackers leave, is no package.
