@@ -72,7 +72,8 @@ def read_gold(path: str | Path) -> list[Gold]:
 
 
 def error_rate(links: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable]) -> float:
-    """Alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 (best) to 1.
+    """Computes the alignment error rate 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 (best) to 1,
+    of the links A with sure links S and possible links P.
 
     The sure links S count as possible too, whether or not `possible` repeats them. For a corpus
     give the links of all its sentences at once (`pooled`): the mean over sentences is another
@@ -87,8 +88,8 @@ def error_rate(links: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable
 
 
 def precision(links: Set[Hashable], gold: Set[Hashable]) -> float:
-    """The share of `links` that is in `gold`, 1 if there are none; recall is `precision(sure,
-    links)`.
+    """Returns the share of `links` that is in `gold`, 1 if there are no links; recall is
+    `precision(sure, links)`.
     """
     return len(links & gold) / len(links) if links else 1.0
 
@@ -99,8 +100,8 @@ def pooled(sentences: Iterable[Iterable[Link]]) -> set[tuple[int, int, int]]:
 
 
 def links(weights: np.ndarray) -> set[Link]:
-    """One link for each target word: to the source word with the largest weight, the first of
-    equals.
+    """Returns one link (i, j) for each target word j: to the source word i with the largest of the
+    `weights` [T,S], the first of equals.
 
     Args:
       weights: [T,S]. A row of zeros gets no link.
@@ -109,8 +110,8 @@ def links(weights: np.ndarray) -> set[Link]:
 
 
 def diagonal(target: int, source: int) -> set[Link]:
-    """The baseline that uses only the lengths: target word j is linked to source word floor((j +
-    1/2) source / target).
+    """Returns the links of a baseline that uses only the lengths: target word j is linked to source
+    word floor((j + 1/2) source / target).
     """
     return {((2 * j + 1) * source // (2 * target), j) for j in range(target)}
 
@@ -134,7 +135,8 @@ def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
 
 
 def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Attention between pieces as attention between words.
+    """Computes attention between words [W',W] from attention between pieces [T,S]: summed over the
+    pieces of a source word, averaged over those of a target word.
 
     The weights of the pieces of a source word are summed. The rows of the pieces of a target word
     are averaged. The weight of the source's end mark belongs to no word and is dropped, so a row

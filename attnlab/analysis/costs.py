@@ -143,7 +143,7 @@ def write(points: Points, about: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _plain(point: Point) -> dict[str, Any]:
-    """JSON knows no nan."""
+    """Returns the fields of a point by name for JSON, with None in place of nan."""
     return {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in point._asdict().items()

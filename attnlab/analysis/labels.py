@@ -38,8 +38,8 @@ def label(token: str, longest: int = _LONGEST) -> str:
 
 
 def inches(text: str) -> float:
-    """About the length of a label as drawn: a wide character is one em, an upper-case one 0.8, the
-    others 0.65.
+    """Estimates the width of a label in inches as drawn: a wide character is one em, an upper-case
+    one 0.8, the others 0.65.
     """
     wide = sum(unicodedata.east_asian_width(sign) in "WF" or sign in "mwMW@%…" for sign in text)
     upper = sum(sign.isupper() and sign not in "MW" for sign in text)

@@ -79,7 +79,7 @@ def map_png(
 
 
 def _titled(title: str, width: float, height: float) -> Any:
-    """A figure of so many inches with a title at its top."""
+    """Returns a new figure of this size in inches with a title at its top."""
     figure = figure_of(width, height)
     title = label(title, longest=int(width / 0.085))
     figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", **text_style(10))
@@ -148,8 +148,8 @@ def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
 
 
 def _arc(begin: int, end: int, turn: np.ndarray, length: int) -> np.ndarray:
-    """The points of half an ellipse between two tokens, [P,2]; as high as it is wide, limited by
-    the height of the panel.
+    """Returns the points [P,2] of half an ellipse between two tokens, above the line if `end` is
+    before `begin`; as high as it is wide, limited by the height of the panel.
     """
     middle, radius = (begin + end) / 2, abs(begin - end) / 2
     high = radius / max((length - 1) / 2, 1) * (1 if end < begin else -1)
@@ -238,7 +238,9 @@ class _Grid:
         return x / self.width, y / self.height, *size
 
     def bar(self) -> tuple[float, float, float, float]:
-        """The same for the colour bar, beside the first row."""
+        """Returns left, bottom, width and height of the colour bar, beside the first row of panels,
+        as fractions of the picture.
+        """
         _, bottom, _, height = self.panel(0)
         long = min(2.5 / self.height, height)
         left = (self.across * (self.left + self.panel_width) + 0.2) / self.width
@@ -276,7 +278,9 @@ def _draw(
 
 
 def _tips(maps: np.ndarray) -> str:
-    """Which ends of the colour bar get a tip: those with values beyond them, apart from rounding."""
+    """Returns which ends of the colour bar get a tip ("min", "max", "both", "neither"): those with
+    weights beyond them, apart from rounding.
+    """
     low = np.nanmin(maps, initial=0.0) < -1 - _DUST
     high = np.nanmax(maps, initial=0.0) > 1 + _DUST
     return "both" if low and high else "min" if low else "max" if high else "neither"

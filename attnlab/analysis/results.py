@@ -132,7 +132,9 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
 
 
 def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
-    """The user's code that has changed since the first step, see `provenance.summary`."""
+    """Returns {"changed_code": changes} if the user's code has changed since the first step of the
+    run (see `provenance.summary`); {} otherwise.
+    """
     manifest = Manifest.read(workdir)
     changed = provenance.summary(manifest.own_code, code) if manifest is not None else {}
     return {"changed_code": changed} if changed else {}
@@ -270,7 +272,9 @@ def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, 
 def _to_draw(
     task: AnyTask, params: Any, example: Example
 ) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
-    """The maps of an example, what is drawn over its image, and gates as arrays."""
+    """Computes the attention maps of an example, those that are drawn over its image, and gates as
+    arrays, each by name.
+    """
     maps = attention_maps(task, params, example)
     return maps, *overlays(task, params, example, maps)
 

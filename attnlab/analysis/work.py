@@ -57,7 +57,9 @@ def flops(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def work(function: Callable[..., Any], *arguments: Any) -> Work:
-    """Of one call, for arguments (arrays, or their shapes) of these shapes."""
+    """Counts the FLOPs, transcendentals and loops of unknown length of one call of `function`, for
+    arguments (arrays, or their shapes) of these shapes.
+    """
     traced = jax.jit(function).trace(*arguments)
     counted = _xla(traced.lower()) + _beyond(traced.jaxpr.jaxpr)
     operations, transcendentals, sums = map(float, counted)
@@ -99,8 +101,8 @@ def _unknown(jaxpr: jex.Jaxpr) -> int:
 
 
 def _copies(length: int, unroll: int, **_: Any) -> int:
-    """How many copies of the body of a scan its program has: in the loop, and after it for the
-    remainder.
+    """Returns how many copies of its body the program of a scan has: `unroll` in the loop, and the
+    remainder after it.
     """
     if unroll == 0:
         return length

@@ -60,7 +60,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text escaped for Markdown, so that it neither ends a cell nor is read as Markdown or HTML."""
+    """Returns the text escaped for Markdown, so that it neither ends a cell nor is read as Markdown
+    or HTML.
+    """
     for sign in ("\\", "|", "*", "_", "`", "<", "[", "&", "~"):
         text = text.replace(sign, f"\\{sign}")
     return visible(" ".join(text.splitlines()))
@@ -71,6 +73,9 @@ def _bold(cell: str) -> str:
 
 
 def _latex(cell: str, strong: bool, numbers: bool) -> str:
+    """Returns a cell escaped for LaTeX, in bold if `strong`, with minus signs if it holds numbers,
+    "--" for an empty one.
+    """
     text = (
         "--" if cell == NONE else _escaped(cell).replace("-", "$-$") if numbers else _escaped(cell)
     )

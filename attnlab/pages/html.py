@@ -66,8 +66,8 @@ def panels(pictures: Sequence[str], most: int | None = None, name: str = "") -> 
 def fold_after(
     most: int | None, name: str, begin: str, parts: Sequence[str], end: str, between: str = ""
 ) -> str:
-    """The first `most` parts (None: all) inside one element, `begin` to `end`, and the others folded
-    inside another one, under "N more" of `name`.
+    """Returns HTML with the first `most` parts (None: all) inside one element, `begin` to `end`,
+    and the others folded inside another one, under "N more" of `name`.
     """
     most = len(parts) if most is None else most
     shown, rest = (f"{begin}{between.join(part)}{end}" for part in (parts[:most], parts[most:]))

@@ -52,7 +52,9 @@ class Scale:
         return cls(low - room, high + room, begin, end)
 
     def __call__(self, value: float) -> float:
-        """The place of a number along the axis, between `begin` and `end` if it is shown."""
+        """Returns the position of a number along the axis, between `begin` and `end` if it is
+        within the axis.
+        """
         low, high, at = self.low, self.high, value
         if self.log:
             low, high, at = map(math.log, (low, high, at))

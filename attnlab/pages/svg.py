@@ -96,7 +96,7 @@ class Chart:
         self._parts.append(mark)
 
     def line(self, points: Sequence[Point], kind: str = "line") -> str:
-        """A line through points; a dot for one."""
+        """Returns the SVG element of a line through points; a dot for one point, "" for none."""
         if len(points) == 1:
             return self.dot(points[0])
         return f'<path class="{kind}" d="{self._path(points)}"/>' if points else ""
@@ -117,7 +117,9 @@ class Chart:
         return f'<path class="cross" d="M{x} {y}l6 6m0-6l-6 6"/>'
 
     def upright(self, at: float, low: float, high: float) -> str:
-        """A line from `low` to `high` above `at`, cut at the ends of the axis."""
+        """Returns the SVG element of a vertical line from `low` to `high` at the number `at`, cut
+        at the ends of the axis.
+        """
         x = _short(self.x(at))
         begin, end = (_short(self.y.clipped(y)) for y in (low, high))
         return f'<path class="thin" d="M{x} {begin}V{end}"/>'
@@ -199,7 +201,7 @@ def kind(place: int) -> str:
 
 
 def swatch(look: Look) -> str:
-    """A short piece of the line of a row."""
+    """Returns a small SVG picture of a line in the style of a row, for legends."""
     return (
         f'<svg class="swatch {look.kind}" viewBox="0 0 26 8"><path class="line" d="M1 4H25"/></svg>'
     )
@@ -222,7 +224,7 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> st
 
 
 def _box(x: float, y: float, text: str, anchor: str) -> tuple[float, float, float, float]:
-    """Left, right, top and bottom of a text."""
+    """Estimates left, right, top and bottom of a text at this position."""
     width = _LETTER * len(text)
     left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
     return left, left + width, y - _LINE + 3, y + 2

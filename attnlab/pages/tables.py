@@ -46,7 +46,7 @@ class Table:
         return dataclasses.replace(self, columns=columns, rows=tuple(rows), numbers=numbers)
 
     def rows_at(self, places: Sequence[int]) -> Table:
-        """The same with the rows at these places only."""
+        """Returns the table with only the rows at these indices, in this order."""
         strong, weak = (_moved(marked, places) for marked in (self.strong, self.weak))
         rows = tuple(self.rows[place] for place in places)
         return dataclasses.replace(self, rows=rows, strong=strong, weak=weak)
@@ -101,7 +101,7 @@ def p_value(value: float | None) -> str:
 
 
 def scaled(value: float | None) -> str:
-    """A count with a decimal prefix, "1.23 G"."""
+    """Returns a count as text with a decimal prefix, "1.23 G"; "-" for None."""
     if value is None:
         return NONE
     limit, prefix = prefix_of(value)
@@ -109,16 +109,16 @@ def scaled(value: float | None) -> str:
 
 
 def prefix_of(size: float) -> tuple[float, str]:
-    """The largest decimal prefix that is not above a size, with a blank before it; 1 and "" below
-    1,000.
+    """Returns the largest decimal prefix that is not above `size`, as a number and its sign (" k");
+    (1, "") below 1,000.
     """
     prefixes = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
     return next(((limit, prefix) for limit, prefix in prefixes if size >= limit), (1.0, ""))
 
 
 def milliseconds(seconds: float | None, together: int = 1) -> str:
-    """Milliseconds, with three digits or all before the point, and the number of trials that share
-    the step.
+    """Returns seconds as milliseconds in text, with three digits or all before the point, and the
+    number of trials that share the step if more than one.
     """
     if seconds is None:
         return NONE
@@ -127,7 +127,9 @@ def milliseconds(seconds: float | None, together: int = 1) -> str:
 
 
 def memory(size: float | None, together: int = 1) -> str:
-    """Bytes in MiB or GiB, and of how many trials if more than one."""
+    """Returns bytes as MiB or GiB in text, and of how many trials they are if more than one; "-"
+    for None.
+    """
     if size is None:
         return NONE
     shown = f"{size / 2**30:.4g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"

@@ -80,6 +80,7 @@ class Attempt:
     """
 
     def __init__(self, workdir: Path, use: Mapping[str, Any] | None = None) -> None:
+        """Stores the folder of the run and what the process may use; writes nothing before `begin`."""
         self.workdir, self._use = workdir, dict(use or {})
         self.began: float | None = None
         self.step = 0
@@ -87,7 +88,7 @@ class Attempt:
 
     @classmethod
     def start(cls, workdir: Path, use: Mapping[str, Any] | None = None) -> Attempt:
-        """One that begins at once."""
+        """Returns a new attempt and writes its record "start" at once."""
         attempt = cls(workdir, use)
         attempt.begin()
         return attempt
@@ -133,8 +134,8 @@ class Attempt:
 
 
 def give_up(workdir: Path, message: str) -> None:
-    """The launcher's word on a trial whose processes die without one: "failed". It must be called
-    while none of them lives.
+    """Writes the record "end" with the state "failed", for a launcher whose processes died without
+    one. It must be called while none of them lives.
     """
     _append(workdir, "end", _end("failed", _last_step(workdir), message))
 
@@ -150,7 +151,7 @@ def stop(workdir: Path, message: str) -> None:
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
-    """All records of a run, in order; also those of an earlier version.
+    """Reads all records of a run's `events.jsonl` (or of the file of earlier versions), in order.
 
     Raises:
       UserError: the file is damaged.
@@ -215,7 +216,9 @@ def _last_step(workdir: Path) -> int:
 def _end(
     state: State, step: int, message: str, used: Sequence[float | None] = (None, None, None)
 ) -> dict[str, Any]:
-    """What the record of an end holds; `used` are seconds, bytes, and seconds to the first step."""
+    """Returns the fields of a record "end"; `used` are seconds, bytes, and seconds to the first
+    step.
+    """
     names = ("seconds", "peak_bytes", "first_step_seconds")
     costs = dict(zip(names, used, strict=True))
     return {"state": state, "step": step, **costs, "message": message}

@@ -9,8 +9,9 @@ from typing import Any
 
 
 def as_csv(rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
-    """The text of a CSV file (RFC 4180). A text that a spreadsheet would run as a formula, one that
-    begins with =, +, - or @, gets an apostrophe before it; numbers stay, also those in a text.
+    """Returns rows as the text of a CSV file (RFC 4180). A text that a spreadsheet would run as a
+    formula, one that begins with =, +, - or @, gets an apostrophe before it; numbers stay, also
+    those in a text.
     """
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator=end).writerows([*map(_inert, row)] for row in rows)

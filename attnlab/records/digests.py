@@ -54,7 +54,7 @@ def altered_records(workdir: Path) -> list[str] | None:
 
 
 def _digest(path: Path) -> str:
-    """Of a file's bytes; "" if it is not there."""
+    """Returns the SHA-256 of a file's bytes; "" if there is no such file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except (FileNotFoundError, IsADirectoryError):

@@ -65,14 +65,16 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
 
 
 def _mode(before: os.stat_result | None) -> int:
-    """Of a new file: what the process lets through of the usual one, or that of the file which it
-    is to replace.
+    """Returns the mode for a new file: that of the file which it replaces, or the usual one, from
+    which the process's umask is taken.
     """
     return 0o666 if before is None else stat.S_IMODE(before.st_mode)
 
 
 def _own_as(before: os.stat_result | None, file: BinaryIO) -> None:
-    """Give a new file the owner and the mode of the one that it is to replace."""
+    """Gives a new file the mode and, where allowed, the owner of the one that it is to replace;
+    nothing if there is none.
+    """
     if before is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         with contextlib.suppress(OSError):  # only root may give files away
             os.fchown(file.fileno(), before.st_uid, before.st_gid)
@@ -80,8 +82,8 @@ def _own_as(before: os.stat_result | None, file: BinaryIO) -> None:
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """Write all of `data`, unbuffered, in one call as a rule; where the system takes less, the next
-    call says why.
+    """Writes all of `data` to an unbuffered file, in one call as a rule; where the system takes
+    less, the next call says why.
     """
     left = memoryview(data)
     while left:
@@ -148,7 +150,9 @@ class AppendOnly:
         self._file: BinaryIO | None = None
 
     def append(self, record: bytes) -> None:
-        """Write `record` at the end."""
+        """Writes `record` at the end of the file, which is opened by the first one; raises
+        UserError if the disk is full.
+        """
         with full_disk(self.path):
             if self._file is None:
                 self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - stays open
@@ -172,7 +176,7 @@ class AppendOnly:
                     )
 
     def close(self) -> None:
-        """Close; the next `append` opens again."""
+        """Closes the file; the next `append` opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -196,7 +200,7 @@ def full_disk(path: Path) -> Iterator[None]:
 
 
 def check_folder(flag: str, folder: Path) -> None:
-    """Raise `UserError` if `folder`, or a part of its path, is a file."""
+    """Raises `UserError`, naming `flag`, if `folder` or a part of its path is a file."""
     path = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not path.is_dir():
         raise UserError(f"{flag}={folder}: {path} is not a folder; name another")

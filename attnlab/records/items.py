@@ -93,13 +93,14 @@ class Items:
         return max(map(len, self.rows.values()), default=0)
 
     def score(self, measure: str) -> float:
-        """The score of the split itself."""
+        """Returns the score of the split itself, with every example once."""
         import numpy as np
 
         return self.scores(measure, np.ones((1, len(self))))[0]
 
     def scores(self, measure: str, times: np.ndarray) -> list[float]:
-        """The scores of R test sets that are drawn from the examples.
+        """Returns the scores of R test sets that are drawn from the examples as often as `times`
+        [R,N] says.
 
         Args:
           measure: one of `rules`.
@@ -114,7 +115,7 @@ class Items:
         return [score_of(self.rules[measure], row) for row in sums.tolist()]
 
     def without(self, measures: Sequence[str]) -> Items:
-        """The same for all other measures."""
+        """Returns the items of all measures but these."""
         names = [name for name in self.rules if name not in measures]
         return Items(
             {name: self.rules[name] for name in names}, {name: self.rows[name] for name in names}
@@ -151,7 +152,9 @@ class Items:
 
 
 def score_of(rule: str, sums: Sequence[float]) -> float:
-    """The score that a rule of `RULES` makes of sums; NaN where there is nothing to be scored by."""
+    """Returns the score that a rule of `RULES` computes from sums; NaN where there is nothing to be
+    scored by.
+    """
     try:
         return RULES[rule](sums)
     except (ZeroDivisionError, OverflowError):
@@ -163,6 +166,9 @@ def _ratio(sums: Sequence[float]) -> float:
 
 
 def _macro_f1(sums: Sequence[float]) -> float:
+    """Returns the mean F1 over the classes that occur, from [twice the hits of each class; its
+    labels and answers]; 0 if none does.
+    """
     import numpy as np
 
     hits, either = np.asarray(sums).reshape(2, -1)

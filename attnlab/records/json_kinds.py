@@ -37,6 +37,7 @@ class Damaged(ValueError):
 
 
 def _whole(digits: str) -> int:
+    """Returns the int of a text of digits; raises Damaged if it is too large to belong in a record."""
     value = int(digits)
     if abs(value) >= _LARGEST:
         raise Damaged(f"{digits[:_SHOWN]}... is larger than any number that belongs here")
@@ -44,6 +45,7 @@ def _whole(digits: str) -> int:
 
 
 def _finite(digits: str) -> float:
+    """Returns the float of a text; raises Damaged if it is not finite."""
     number = float(digits)
     if not math.isfinite(number):
         raise Damaged(f"{digits[:_SHOWN]} is no finite number")
@@ -95,8 +97,8 @@ def parsed(text: str | bytes, *, strict: bool = False) -> Any:
 
 
 def read(text: str | bytes, kind: type[T]) -> T:
-    """The value of a JSON text as `kind`: a dataclass is made, of whatever depth, and lists become
-    tuples where it has tuples.
+    """Parses a JSON text as a value of type `kind`: dataclasses are built at any depth, and lists
+    become tuples where it has tuples; raises Damaged if it does not fit.
 
     Raises:
       Damaged: see `parsed`; or a field is absent, unknown or of another kind.
@@ -262,8 +264,8 @@ def _below(where: str, key: str) -> str:
 
 
 def _may_lack(hint: Any) -> bool:
-    """Of a field of a `TypedDict`: `__required_keys__` does not see it where annotations are
-    texts.
+    """Returns whether a field of a `TypedDict` is `NotRequired`; `__required_keys__` does not see
+    it where annotations are texts.
     """
     return typing.get_origin(hint) is typing.NotRequired
 
@@ -278,7 +280,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _is_flatter(value: Any, levels: int) -> bool:
-    """Whether lists and objects are nested no deeper than that."""
+    """Returns whether lists and objects in a value are nested no deeper than `levels`."""
     if not isinstance(value, list | dict):
         return True
     members = value.values() if isinstance(value, dict) else value

@@ -203,6 +203,7 @@ class RunLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Releases the lock at the end of a `with` block."""
         self.release()
 
 
@@ -217,6 +218,7 @@ def _watch() -> None:
     """
 
     def look() -> None:
+        """Calls `answer` of every lock each `WATCH` seconds, for ever."""
         while True:
             time.sleep(WATCH)
             for lock in list(_watched):
@@ -226,8 +228,8 @@ def _watch() -> None:
 
 
 def prove(workdir: str | Path) -> None:
-    """Raise `Unlocked` if a process of another machine works in a folder and its lock is not seen
-    here; where it cannot be told, because that process has died, it takes `ANSWER` seconds.
+    """Raises `Unlocked` if a process of another machine works in a folder and its lock is not seen
+    here. Where it cannot be told, because that process has died, it takes `ANSWER` seconds.
     """
     if is_elsewhere(workdir):
         with contextlib.suppress(Held):
@@ -261,7 +263,9 @@ def is_elsewhere(workdir: str | Path) -> bool:
 
 
 def holder(workdir: str | Path) -> str:
-    """Who holds the lock of `workdir`, or has held it last, in words: its pid, host and start."""
+    """Returns in words who holds the lock of `workdir`, or has held it last: its pid, host and
+    start.
+    """
     record = _record(Path(workdir) / ".lock")
     if record is None:
         return "it has not said which"
@@ -270,8 +274,8 @@ def holder(workdir: str | Path) -> str:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Only one process at a time is inside, for one file, the others wait; it ends with its holder,
-    however that ends.
+    """Holds a lock on the file `path` inside the context, so that only one process at a time is
+    inside and the others wait; it ends with its process, however that ends.
     """
     with open(path, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -279,7 +283,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def machine() -> str:
-    """A word that no other machine has, and this one no more when it has started again; "" if the
+    """Returns an identifier of this machine and its present boot, which no other has; "" if the
     system has none.
     """
     try:
@@ -289,8 +293,8 @@ def machine() -> str:
 
 
 def _is_open_elsewhere(record: Holder) -> bool:
-    """Whether a process of another machine has not said that it has given the lock up; those of
-    earlier versions, without a nonce, never say it, nor do they answer.
+    """Returns whether a lock's record is of another machine and has no end; False for those of
+    earlier versions, without a nonce, which never write an end nor answer.
     """
     here = (socket.gethostname(), machine())
     if "end" in record or "nonce" not in record:
@@ -299,7 +303,7 @@ def _is_open_elsewhere(record: Holder) -> bool:
 
 
 def _record(path: Path) -> Holder | None:
-    """The record of a lock; None if there is none, or it is being written."""
+    """Reads the record of a lock; None if there is none, or it is being written."""
     try:
         return read(path.read_bytes(), Holder)
     except (OSError, Damaged):

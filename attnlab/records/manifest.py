@@ -181,8 +181,8 @@ class Manifest:
             )
 
     def read_data(self, workdir: str | Path) -> dict[str, str]:
-        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and
-        in a sweep's last look.
+        """Returns, by split, the fingerprint of all data that `workdir` (this manifest's) has read:
+        for training, and in a sweep's last look; raises Changed if that cannot be read.
 
         Raises:
           Changed: what was kept of the last look cannot be read, so that nobody can tell whether
@@ -257,8 +257,8 @@ def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
 
 
 def plain(config: Any) -> Any:
-    """A config as JSON gives it back: dicts with string keys, lists, numbers, strings, booleans,
-    None.
+    """Returns a config as JSON gives it back: dicts with string keys, lists, numbers, strings,
+    booleans, None.
     """
     return json.loads(json.dumps(config, default=lambda node: node.to_dict()))
 
@@ -268,8 +268,8 @@ def differences(
     wanted: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
-    """The fields in which two configs differ, as "a.b: saved 3, wanted 4", in the order of
-    `wanted`, then of `saved`.
+    """Returns the fields in which two configs differ, as "a.b: saved 3, wanted 4", apart from those
+    in `ignore`, in the order of `wanted`, then of `saved`.
 
     Args:
       saved: nested mapping.

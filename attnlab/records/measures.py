@@ -68,9 +68,10 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
 
 
 def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, ...]:
-    """What a measure depends on. One that does not say is taken to depend on the classes where there
-    are classes, and else on the vocabulary or the characters of the text if its name is one of
-    those of scores of tokens or characters.
+    """Returns the parts of `DEPENDS` on which the size of a measure depends: as declared, else the
+    classes if there are any, else by its name. One that does not say is taken to depend on the
+    classes where there are classes, and else on the vocabulary or the characters of the text if its
+    name is one of those of scores of tokens or characters.
     """
     if measure is not None and measure.depends is not None:
         return measure.depends
@@ -80,13 +81,13 @@ def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, 
 def share(
     of: str, better: Literal["min", "max"] = "max", depends: tuple[str, ...] | None = None
 ) -> Measure:
-    """A share of such items, in 0 ... 1."""
+    """Returns a measure from 0 to 1 that is a share of the items called `of`."""
     return Measure(better, 0.0, 1.0, of, depends=depends)
 
 
 def declared(task: Any) -> dict[str, Measure]:
-    """The measures of a task, or of its class, by name; those that it declares by "min" or "max"
-    alone have no bounds; {} for none.
+    """Returns the measures that a task, or its class, declares, by name; those declared by "min" or
+    "max" alone have no bounds; UserError for an invalid one.
 
     Raises:
       UserError: one that is declared in no such way.

@@ -159,7 +159,7 @@ def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file is neither of this package nor of Python nor installed."""
+    """Returns whether a file is the user's: neither of this package nor of Python nor installed."""
     where = file.resolve()
     return not {"site-packages", "dist-packages"} & {*where.parts} and not any(
         map(where.is_relative_to, _foreign_folders())

@@ -191,8 +191,8 @@ def changes(record: Record | None, code: Code) -> list[Change]:
 
 
 def of_part(record: Record | None, code: Code) -> Record | None:
-    """A record without the modules that the code of a part of its config does not look for; what
-    was accepted is kept.
+    """Returns a record without the modules that `code`, of a part of its config, has not looked up;
+    None for None. What was accepted is kept.
     """
     if record is None:
         return None
@@ -317,8 +317,8 @@ def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None
 
 
 def saved_step(workdir: Path) -> int | None:
-    """The newest step that a run has saved; None if nothing is, so that no code has left a trace
-    in it.
+    """Returns the newest step of which a run has a checkpoint; None if there is none, so that no
+    code has left a trace in it.
     """
     return max(
         (int(path.name) for path in (workdir / "checkpoints").glob("*") if path.name.isdecimal()),

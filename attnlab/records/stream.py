@@ -65,8 +65,8 @@ class Metrics:
 
     @property
     def extent(self) -> dict[str, Any]:
-        """What a checkpoint remembers of `metrics.jsonl` as it is now: {"bytes": its length,
-        "sha256": hex digest}; costs no reading.
+        """Returns the length and digest of `metrics.jsonl` as it is now, {"bytes": int, "sha256":
+        hex}, for a checkpoint to store; reads nothing.
         """
         return {"bytes": self._size, "sha256": self._digest.hexdigest()}
 
@@ -105,7 +105,7 @@ class Metrics:
         self._size, self._digest = len(content), digest
 
     def write(self, step: int, split: str, values: Mapping[str, float | int | str]) -> None:
-        """Append `{"step": step, "split": split, **values}` to `metrics.jsonl`; numbers also go to
+        """Appends `{"step": step, "split": split, **values}` to `metrics.jsonl`, and the numbers to
         TensorBoard as `split/name`.
 
         Args:
@@ -121,7 +121,7 @@ class Metrics:
         self._digest.update(record)
 
     def time(self, step: int, values: Mapping[str, float]) -> None:
-        """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`,
+        """Appends wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`,
         `training.programs.COUNTED`) to `timing.jsonl`.
 
         Where several trials moved in one step of a program, `together` says how many:
@@ -164,8 +164,8 @@ class Metrics:
 
 
 def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
-    """The records of a `metrics.jsonl` or `timing.jsonl`, in order; a torn last line is left out,
-    an absent file is empty.
+    """Reads the records of a `metrics.jsonl` or `timing.jsonl`, in order; an incomplete last line
+    is left out, [] without the file, UserError for a damaged line.
 
     Args:
       path: of the file.
@@ -180,8 +180,8 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
 
 
 def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
-    """The key that orders validations, least for the best: the score `by` (`way`: "min" or "max",
-    which is better), of equal ones the loss.
+    """Returns the key that orders validations, least for the best: the score `by` (`way`: "min" or
+    "max", which is better), of equal ones the loss.
     """
     return (scores[by] if way == "min" else -scores[by], scores["loss"])
 

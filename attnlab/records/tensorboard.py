@@ -30,8 +30,8 @@ class Events:
         self._file: AppendOnly | None = None
 
     def forget_from(self, step: int) -> None:
-        """Before the first scalar: TensorBoard shall hide what older files hold at `step` and
-        later.
+        """Sets, before the first scalar, the step from which on TensorBoard shall hide what older
+        files contain.
         """
         self._purge = step
 
@@ -51,7 +51,7 @@ class Events:
             self._append(step=step, summary=scalars(numbers))
 
     def close(self) -> None:
-        """Close the file; the next scalar starts another."""
+        """Closes the file; the next scalar starts another."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -82,7 +82,9 @@ def scalars(numbers: Mapping[str, float]) -> Any:
 
 
 def encoded(wall_time: float, **fields: Any) -> bytes:
-    """One event with these fields (`step`, `summary`, `file_version`) as bytes of an event file."""
+    """Returns one event with these fields (`step`, `summary`, `file_version`) as bytes of an event
+    file.
+    """
     from tensorboardX.proto.event_pb2 import Event
 
     return frame(Event(wall_time=wall_time, **fields).SerializeToString())

@@ -105,8 +105,8 @@ def across(first: Path, second: Path) -> Across:
 
 
 def _common(first: Scale, second: Scale) -> Scale:
-    """What is known of the measure in both: bounds if they are the same, and the smaller count if
-    both have one.
+    """Returns what is known of a measure in two sweeps: its bounds if they are the same (else
+    none), and the smaller count if both have one.
     """
     if (first.low, first.high) != (second.low, second.high):
         return UNBOUNDED
@@ -117,8 +117,9 @@ def _common(first: Scale, second: Scale) -> Scale:
 def gap(
     first: Mapping[int, float], second: Mapping[int, float], paired: bool, scale: Scale = UNBOUNDED
 ) -> Gap:
-    """The difference of means with its interval, by the model of both; neither is empty. Unpaired
-    seeds count as different seeds.
+    """Returns the difference of means, second minus first, with its 95 % interval by the model of
+    both and whether it was paired by seed; neither may be empty. Unpaired seeds count as different
+    seeds.
     """
     apart = second if paired else {-1 - seed: value for seed, value in second.items()}
     family = Family({"first": first, "second": apart}, scale=scale)
@@ -263,7 +264,9 @@ def _unpaired(first: Row, second: Row, split: str) -> str:
 
 
 def _mean(row: Row | None) -> str:
-    """ "0.925 [0.904, 0.946] (4)"."""
+    """Returns a row's mean, interval and number of seeds as text, "0.925 [0.904, 0.946] (4)"; "-"
+    without a mean.
+    """
     if row is None or row.summary.mean is None:
         return NONE
     summary = row.summary

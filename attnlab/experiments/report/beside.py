@@ -84,14 +84,18 @@ def validation(records: Records, comparison: Comparison) -> Table | None:
 
 
 def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
-    """Row to the mean and interval of a measure on the test split, by the model of all rows."""
+    """Returns, by row, the mean and interval of a measure on the test split, by the model of all
+    rows.
+    """
     values = {row.name: scores(row.records, "test", name) for row in comparison.rows}
     family = Family(values, scale=scale(comparison.records, "test", name))
     return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
 
 
 def _beside(row: Row, name: str) -> tuple[str, str, str]:
-    """A measure on both splits, and the difference over the seeds that have both."""
+    """Returns as texts a row's mean of a measure on validation, on the test split, and the mean
+    difference (test minus validation) over the seeds that have both.
+    """
     valid, test = (scores(row.records, split, name) for split in ("valid", "test"))
     gaps = [test[seed] - valid[seed] for seed in valid if seed in test]
     before, after = (statistics.fmean(each.values()) if each else None for each in (valid, test))

@@ -161,7 +161,9 @@ class Record:
         return self.seen.trial.seed
 
     def series(self, split: str, metric: str) -> dict[int, float]:
-        """Step to value as it was trained; values that are not finite are left out."""
+        """Returns the values of a metric on a split that were logged in training, by step; values
+        that are not finite are left out.
+        """
         points = [point for point in self.logged.curve if point["split"] == split]
         values: dict[int, Any] = {point["step"]: point.get(metric) for point in points}
         return {step: float(value) for step, value in values.items() if is_finite(value)}
@@ -210,16 +212,16 @@ class Records:
 
     @property
     def wanted(self) -> tuple[Record, ...]:
-        """The trials that the answer needs: all, and once the choice is frozen those of the chosen
-        candidates.
+        """Returns the trials that must finish: all, and once the choice is frozen those of the
+        chosen candidates.
         """
         names = {trial.name for trial in wanted(self.plan, self.choice)}
         return tuple(record for record in self.trials if record.seen.trial.name in names)
 
     @property
     def complete(self) -> bool:
-        """Whether the sweep is over: the choice is frozen, every trial has settled and every
-        finished chosen one is scored.
+        """Returns whether the sweep is over: the choice is frozen, every trial has settled and
+        every finished chosen one is scored on the test split.
         """
         return self.choice is not None and all(
             record.seen.settled and (record.seen.state != "done" or bool(record.scores["test"]))
@@ -366,8 +368,8 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
 
 
 def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
-    """The median of seconds, and how many trials shared that step (of two middle steps, the
-    shorter).
+    """Returns the median of the seconds in `steps` (pairs of seconds, trials) and how many trials
+    shared that step (of two middle steps, the shorter); (None, 1) without any.
     """
     if not steps:
         return None, 1
@@ -375,8 +377,8 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
 
 
 def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
-    """The numbers (`is_finite`) of a file of scores, what it says of the measures, and the split that it
-    names; nothing where it does not exist.
+    """Reads a file of scores: its finite numbers (`is_finite`), what it says of the measures, and
+    the split that it names; all empty if it does not exist.
     """
     remedy = "put back a good copy, or remove it and run the sweep again"
     named: dict[str, Any] = dict(read_file(path, Scores, remedy) or {})

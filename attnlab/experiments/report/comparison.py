@@ -76,8 +76,8 @@ class Row:
 
     @property
     def pace(self) -> tuple[float | None, int]:
-        """The median over its trials of the median step, in seconds; and how many trials shared
-        that step.
+        """Returns the median over its trials of their median seconds of a step, and how many trials
+        shared that step; (None, 1) if not recorded.
         """
         costs = [record.cost for record in self.records]
         return median_pace(
@@ -128,7 +128,7 @@ class Comparison:
         return {place: row.records[0].shown for place, row in rows if row.records}
 
     def row(self, variant: str) -> Row | None:
-        """The row of a variant; None before the choice."""
+        """Returns the row of a variant; None before the choice, or if it has no row."""
         return next(
             (row for row in self.rows if self.frozen and row.candidate.variant == variant), None
         )
@@ -183,7 +183,9 @@ def _family(rows: Sequence[Row], basis: Basis, alpha: float) -> Family:
 
 
 def _summed(row: Row, family: Family, method: str) -> Row:
-    """A row with its mean, its 95 % interval (at any `alpha`), and the seeds that lie apart."""
+    """Returns the row with its mean, its 95 % interval (at any `alpha`), and its outlying seeds, by
+    the model of `family`.
+    """
     alone = dataclasses.replace(family, alpha=ALPHA)
     return dataclasses.replace(
         row, summary=alone.mean(row.name, method), outlying=alone.failing.get(row.name, ())

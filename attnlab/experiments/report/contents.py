@@ -95,7 +95,8 @@ class Contents:
 
 
 def gather(directory: Path, method: str = "model") -> Contents:
-    """The report of a sweep's folder, with intervals of means by the "model" or by "bootstrap".
+    """Reads the records in a sweep's folder and computes the contents of its report, with intervals
+    of means by the "model" or by "bootstrap".
 
     Raises:
       UserError: no sweep there, or a damaged record.

@@ -49,7 +49,9 @@ def value(record: Record, split: str, metric: str) -> float | None:
 
 
 def absent(metric: str) -> str:
-    """Why a finished trial has no value of a derived measure."""
+    """Returns in words why a finished trial has no value of a derived measure: it is not recorded,
+    or the score was never reached.
+    """
     wanted = reached(metric)
     if wanted is None:
         return f"has no {metric} on record"

@@ -116,7 +116,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
 
 
 def version(code: Mapping[str, Any] | None) -> str:
-    """A version of the code as a manifest has it, in words: equal for commits with the same
+    """Returns a version of the code (`Manifest.code`) in words: equal for commits with the same
     package. Where a run of version 1 has no hash of the package it is the commit.
     """
     if code is None:

@@ -162,7 +162,7 @@ def _kind(
 
 
 def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:
-    """Which variants have the same value."""
+    """Returns the sets of variants that have the same value."""
     return {
         frozenset(variant for variant in values if values[variant] == value)
         for value in values.values()
@@ -170,8 +170,8 @@ def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:
 
 
 def _near(name: str, settings: set[str]) -> bool:
-    """Whether one of the settings determines it: the same setting, a node that contains it, or a
-    part of it.
+    """Returns whether one of `settings` determines the setting `name`: the same one, a node that
+    contains it, or a part of it.
     """
     plain = [setting.removesuffix(".name") for setting in settings]
     return is_below(name, plain) or any(is_below(setting, (name,)) for setting in plain)

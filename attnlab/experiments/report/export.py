@@ -87,8 +87,8 @@ def _trial(record: Record) -> dict[str, Any]:
 
 
 def as_csv(contents: Contents) -> str:
-    """Every score of every trial, then the figures of the table, one a line with the columns
-    `HEAD`.
+    """Returns `report.csv` as text, with the columns `HEAD`: a line for every score of every trial,
+    then for each statistic and cost of each row of the comparison.
     """
     return csv_text.as_csv([HEAD, *_scores(contents), *_figures(contents)], "\n")
 
@@ -127,6 +127,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    """Yields the lines of `report.csv` for every score of every trial."""
     for record in contents.records.trials:
         trial = (record.candidate.variant, record.candidate.id, record.seed)
         for split, scores in record.scores.items():

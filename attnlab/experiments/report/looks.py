@@ -20,15 +20,18 @@ ALPHA = 0.05
 
 
 def level(records: Records) -> float:
-    """The level of the present look: 0.05, or its level in the plan. A look beyond the planned ones
-    has the level of the last.
+    """Returns the significance level of the present look at the test split: 0.05, or its level in
+    the plan if several looks were planned. A look beyond the planned ones has the level of the
+    last.
     """
     planned = records.plan.looks
     return spent(min(max(len(stages(records)), 1), planned), planned) if planned > 1 else ALPHA
 
 
 def stages(records: Records) -> list[tuple[int, ...]]:
-    """The seeds of each look at the test split; a plan with further seeds is a further look."""
+    """Returns the seeds of each look at the test split, in order, equal ones once; a plan with
+    further seeds is a further look.
+    """
     return list(
         dict.fromkeys(tuple(look["seeds"]) for look in records.looks if look["event"] == "test")
     )
@@ -59,8 +62,8 @@ def sentences(records: Records) -> Iterator[str]:
 
 
 def first_look(records: Records) -> str | None:
-    """When the test split was first read; when the choice was made, in sweeps of version 1 that kept
-    no looks.
+    """Returns when the test split was first read, None if never; when the choice was made, in
+    sweeps of version 1 that kept no looks.
     """
     if records.plan.version > 1 or (records.looks and records.looks[0]["event"] == "choice"):
         return next((look["time"] for look in records.looks if look["event"] == "test"), None)
@@ -86,6 +89,9 @@ def _added(records: Records) -> dict[str, list[str]]:
 
 
 def _all_late(keyed: Sequence[tuple[str, Record]], late: set[str]) -> list[str]:
+    """Returns the keys all of whose records are trials named in `late`, from pairs of key and
+    record.
+    """
     by_key: dict[str, list[bool]] = {}
     for key, record in keyed:
         by_key.setdefault(key, []).append(record.seen.trial.name in late)
@@ -93,7 +99,7 @@ def _all_late(keyed: Sequence[tuple[str, Record]], late: set[str]) -> list[str]:
 
 
 def _seconds(time: str | None) -> float | None:
-    """Since 1970; None for what is no time."""
+    """Returns an ISO 8601 time as seconds since 1970; None if it is None or no time."""
     with contextlib.suppress(ValueError):
         return None if time is None else datetime.datetime.fromisoformat(time).timestamp()
     return None

@@ -80,7 +80,9 @@ def direction(basis: Basis) -> str:
 
 
 def heading(basis: Basis) -> str:
-    """What is compared: "exact on the test split, higher is better"."""
+    """Returns the title of the main table, which says what is compared: "exact on the test split,
+    higher is better".
+    """
     where = f"on the {'test' if basis.split == 'test' else 'validation'} split"
     where = "of the trials" if basis.derived else where
     return f"{basis.metric} {where}, {direction(basis)}"
@@ -121,8 +123,8 @@ def _result(
 
 
 def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
-    """The settings in which a variant differs from the baseline besides what is compared, ", but
-    not training.steps".
+    """Returns the names of the settings `unequal` in which a variant differs from the baseline, as
+    ", but not training.steps"; "" without any.
     """
     settings = ((setting.name, setting.values) for setting in unequal)
     names = [name for name, texts in settings if texts.get(variant) != texts.get(baseline)]
@@ -130,6 +132,9 @@ def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
 
 
 def _difference(row: Row, baseline: str, gap: Difference | None) -> tuple[str, str, str, str]:
+    """Returns a row's difference to the baseline, its interval, p value and effect size as texts;
+    "baseline" or "-" without a difference.
+    """
     if gap is None:
         return (BASELINE if row.candidate.variant == baseline else NONE, NONE, NONE, NONE)
     effect = NONE if gap.effect is None else f"{gap.effect:+.2f}"

@@ -66,7 +66,9 @@ def taken(records: Sequence[Record]) -> Taken:
 
 
 def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
-    """The sum of step x number; None if a trial that has done steps has no number."""
+    """Returns the sum over trials of steps times the number of `each`; None if a trial that has
+    done steps has no number.
+    """
     if any(value is None and number for value, number in zip(each, steps, strict=True)):
         return None
     return sum((value or 0.0) * number for value, number in zip(each, steps, strict=True))

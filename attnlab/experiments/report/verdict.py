@@ -184,7 +184,7 @@ def _not_comparable(
 
 
 def _lacking(comparison: Comparison, rows: Mapping[str, Row | None]) -> str:
-    """Why a contrast cannot be computed."""
+    """Returns why a contrast cannot be computed: no test scores yet, or a variant without a number."""
     if comparison.basis.split != "test":
         return "the test split is not scored yet"
     lost = _lost(rows)

@@ -67,8 +67,8 @@ def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def settings(candidate: Candidate) -> dict[str, Any]:
-    """All settings of a candidate but the seed: full dotted name to value, where a component is its
-    name.
+    """Returns all settings of a candidate but the seed, by full dotted name; the value of a
+    component is its name.
     """
     config: Mapping[str, Any] = candidate.config
     return {key.removesuffix(".name"): leaf for key, leaf in flat(config).items() if key != "seed"}

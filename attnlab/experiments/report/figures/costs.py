@@ -133,7 +133,9 @@ def _panel(
 
 
 def _stairs(points: Sequence[tuple[float, float]], scale: Scale) -> list[tuple[float, float]]:
-    """The front as steps: constant up to the cost of the next point, and on to the end."""
+    """Returns the Pareto front as points of a line of steps: constant up to the cost of the next
+    point, and on to the end of the axis.
+    """
     steps: list[tuple[float, float]] = []
     for point, after in zip(points, [*points[1:], (scale.high, 0.0)], strict=True):
         steps += [point, (after[0], point[1])]

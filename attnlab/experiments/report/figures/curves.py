@@ -86,7 +86,7 @@ def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
 
 
 def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
-    """The metrics of `wanted` that validation records have, each once."""
+    """Returns those metrics of `wanted` that the validation records of any trial have, each once."""
     points = (point for record in comparison.records for point in record.logged.curve)
     recorded = {name for point in points if point["split"] == "valid" for name in point}
     return [name for name in dict.fromkeys(wanted) if name in recorded]
@@ -174,7 +174,9 @@ def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str
 
 
 def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
-    """Step to seconds, the mean over the trials of a row that have times."""
+    """Returns the seconds of training at each step, the mean over the trials of a row that have
+    times; {} without any.
+    """
     each = [seconds for record in row.records if (seconds := seconds_at(record, steps))]
     means = map(statistics.fmean, zip(*each, strict=True))
     return dict(zip(steps, means, strict=True)) if each else {}
@@ -207,7 +209,7 @@ def _line(row: Row, split: str, metric: str) -> Line:
 def _thinned(
     points: Mapping[float, tuple[float, float, float]],
 ) -> dict[float, tuple[float, float, float]]:
-    """At most `MOST` of the points, evenly chosen, the first and the last among them."""
+    """Returns at most `MOST` of the points, evenly chosen, the first and the last among them."""
     every = list(points.items())
     if len(every) <= MOST:
         return dict(every)

@@ -71,8 +71,8 @@ def _fitting(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
 
 
 def _parts(pictures: Mapping[str, Path]) -> tuple[Mapping[str, Path], Mapping[str, Path]]:
-    """Maps between two texts, and those of a text onto itself; the latter come first where there
-    are no others.
+    """Divides maps into those between two texts and self-attention maps; if all are self-attention
+    they are the first part.
     """
     between = {name: path for name, path in pictures.items() if _ASIDE not in name} or pictures
     return between, {name: path for name, path in pictures.items() if name not in between}

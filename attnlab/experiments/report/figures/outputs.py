@@ -47,7 +47,9 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure 
 
 
 def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
-    """The answers to each example by its index; variants with other test data have other examples."""
+    """Groups the answers (by row index) to examples of one number by source and reference; variants
+    with other test data have other examples.
+    """
     examples: dict[tuple[str, str], dict[int, Answer]] = {}
     for place, answer in given.items():
         examples.setdefault((answer.source, answer.reference), {})[place] = answer
@@ -71,6 +73,9 @@ def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> st
 
 
 def _answer(text: str, places: Sequence[int], reference: str, looks: Sequence[Look]) -> str:
+    """Returns a table row as HTML with an answer, marked against the reference and as right if
+    equal, and the variants that gave it.
+    """
     names = " ".join(_who(looks[place]) for place in places)
     right = ' <b class="right">right</b>' if reference and text == reference else ""
     answer = f'<td data-label="answer">{marked(text, reference)}{right}</td>'

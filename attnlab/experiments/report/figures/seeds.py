@@ -48,6 +48,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
 
 
 def _axis(scale: Scale) -> str:
+    """Returns an SVG element with the numbers of the axis of the strips."""
     names = "".join(
         f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
     )

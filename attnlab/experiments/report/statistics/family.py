@@ -101,7 +101,8 @@ class Decision:
 
 
 def conjunction(outcomes: Collection[str]) -> str:
-    """The outcome of a claim that all of several contrasts hold.
+    """Returns the outcome of a claim that all of several contrasts hold: not supported if any is,
+    else undecided if any is, else supported.
 
     Supported if each is at alpha: "all hold" is wrong only if the test of a contrast that does not
       hold is wrong, which has probability at most alpha (an intersection-union test, Berger 1982).
@@ -128,6 +129,9 @@ class Family:
     alpha: float = ALPHA
 
     def __post_init__(self) -> None:
+        """Checks that `mode` is "max" or "min" and that all values are finite; raises ValueError
+        otherwise.
+        """
         if self.mode not in ("max", "min"):
             raise ValueError(f"mode {self.mode!r} is neither max nor min")
         if not all(all(map(math.isfinite, runs.values())) for runs in self.values.values()):
@@ -255,7 +259,9 @@ class Family:
         return [self.model.runs[self.model.names.index(name)] for name in names]
 
     def _loading(self, name: str, baseline: str) -> float:
-        """The correlation of a difference with the baseline's mean."""
+        """Returns the correlation of the difference of `name` and the baseline with the baseline's
+        mean, from their variances of a run.
+        """
         runs = zip((name, baseline), self._runs(name, baseline), strict=True)
         other, base = ((self.model.run_variance(variant) or 0.0) / n for variant, n in runs)
         return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
@@ -293,13 +299,17 @@ class Family:
         )
 
     def _clip(self, interval: Interval, weights: Mapping[str, float]) -> Interval:
-        """Cut an interval to the possible range of the sum, for weights that sum to 0."""
+        """Returns the interval of a weighted sum cut to the sum's possible range, if the weights
+        sum to 0; unchanged otherwise.
+        """
         if not math.isclose(sum(weights.values()), 0.0, abs_tol=1e-12):
             return interval
         return self.scale.clip(interval, sum(weight for weight in weights.values() if weight > 0))
 
     def _rounding(self, weights: Iterable[float], at_least: float) -> float:
-        """The largest distance of a weighted sum from a bound that is a tie."""
+        """Returns the largest distance of a weighted sum from the bound `at_least` that counts as a
+        tie.
+        """
         return max(1.0, sum(map(abs, weights))) * max(
             self.model.rounding, self.scale.rounding([at_least])
         )

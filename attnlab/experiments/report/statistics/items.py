@@ -108,8 +108,8 @@ def _chunks(resamples: int, items: int) -> list[int]:
 
 
 def _weighted(weights: Any, stats: Any) -> Any:
-    """Sums over items: [resamples, items] by [seeds, items, statistics] to [resamples, seeds,
-    statistics].
+    """Returns weighted sums over items [resamples, seeds, statistics], from `weights` [resamples,
+    items] and `stats` [seeds, items, statistics].
     """
     import numpy as np
 
@@ -117,7 +117,9 @@ def _weighted(weights: Any, stats: Any) -> Any:
 
 
 def _scores(sums: Any, score: Score, items: int) -> Any:
-    """The mean over seeds of the scores of [resamples, seeds, statistics]."""
+    """Returns the mean over seeds of the scores [resamples], from sums [resamples, seeds,
+    statistics].
+    """
     import numpy as np
 
     return np.array([[score(total, items) for total in seeds] for seeds in sums]).mean(-1)

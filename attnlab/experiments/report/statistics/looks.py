@@ -16,7 +16,7 @@ _GRID = 801
 
 
 def _spending(share: float, alpha: float) -> float:
-    """How much of alpha is spent when that share of all planned looks has been taken."""
+    """Returns how much of alpha is spent after this share of all planned looks (O'Brien-Fleming)."""
     from scipy import special
 
     # alpha / 2 to either side
@@ -24,8 +24,8 @@ def _spending(share: float, alpha: float) -> float:
 
 
 def spent(look: int, looks: int, alpha: float = 0.05) -> float:
-    """The level to test at (two-sided) at one of several equally spaced looks, so that all of them
-    together err with probability alpha.
+    """Returns the two-sided level of look number `look` of `looks` equally spaced ones, so that
+    together they err with probability alpha; ValueError for a look not planned.
 
     Args:
       look: which, from 1; the first has as many seeds as each later one adds.
@@ -62,7 +62,9 @@ def _levels(looks: int, alpha: float) -> tuple[float, ...]:
 
 
 def _excess(bound: float, grid: Any, density: Any, look: int, budget: float) -> float:
-    """How much more than `budget` crosses `bound` at this look."""
+    """Returns by how much the probability to cross +-`bound` first at this look exceeds `budget`,
+    from the density of the sum before its step.
+    """
     from scipy import special
 
     edge = bound * math.sqrt(look)

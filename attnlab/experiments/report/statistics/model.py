@@ -54,7 +54,7 @@ class Estimate:
 
     @property
     def error(self) -> float | None:
-        """The standard error; None if there is none, or where it is 0 because all seeds
+        """Returns the standard error; None if the variance is unknown, or 0 because all seeds
         agree.
         """
         return math.sqrt(self.variance) if self.variance else None
@@ -279,7 +279,8 @@ def _freedom(covariance: Any) -> float:
 
 
 def _floored(variance: float, counted: bool) -> float:
-    """A variance in units of test sampling, at least 1 where examples are counted.
+    """Returns a variance in units of test sampling, raised to at least 1 where examples are
+    counted.
 
     It keeps its degrees of freedom there: it is 1 plus what the seeds add, and of this sum only the
     estimate varies (Satterthwaite 1946). A statistic that is divided by the larger of the two is never

@@ -65,8 +65,8 @@ class Scale:
         return (plain * runs * self.count + 0.5) / (runs * self.count + 1)
 
     def unit(self, mean: float, runs: int) -> float:
-        """The unit in which variances of runs are compared: that of drawing `count` test examples;
-        1 where nothing is counted.
+        """Returns the unit in which variances of runs with this mean are compared: the variance of
+        drawing `count` test examples; 1 where nothing is counted.
         """
         if self.count is None:
             return 1.0
@@ -95,8 +95,8 @@ class Scale:
         return self.low + self.width * low, self.low + self.width * high
 
     def clip(self, interval: Interval, reach: float) -> Interval:
-        """An interval of a weighted sum of means, cut to what the sum can be: `reach` is the sum of
-        the positive weights, for sums of 0.
+        """Returns an interval of a weighted sum of means, for weights that sum to 0, cut to what
+        the sum can be; `reach` is the sum of the positive weights.
         """
         if not self.bounded:
             return interval

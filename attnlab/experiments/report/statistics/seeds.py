@@ -21,8 +21,8 @@ def spread(values: Sequence[float]) -> float:
 
 
 def typical(deviations: Sequence[float]) -> float:
-    """The `spread` that two thirds of the other variants do not exceed; failed seeds in some of
-    them hardly change it; 0 without any.
+    """Returns the `spread` that two thirds of the other variants do not exceed, which failed seeds
+    in some of them hardly change; 0 without any.
     """
     return sorted(deviations)[2 * (len(deviations) - 1) // 3] if deviations else 0.0
 

@@ -15,14 +15,16 @@ RESAMPLES = 9999
 
 
 def quantile(freedom: float, p: float) -> float:
-    """Student's t at probability `p`; the normal's for infinitely many degrees of freedom."""
+    """Returns the quantile of Student's t at probability `p`; the normal's for infinitely many
+    degrees of freedom.
+    """
     from scipy import special
 
     return float(special.ndtri(p) if math.isinf(freedom) else special.stdtrit(freedom, p))
 
 
 def upper_tail(freedom: float, t: float) -> float:
-    """P(T > t) of Student's t, or of the normal for infinitely many degrees of freedom."""
+    """Returns P(T > t) of Student's t, or of the normal for infinitely many degrees of freedom."""
     from scipy import special
 
     return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))

@@ -107,7 +107,7 @@ class Store:
         self._client.log_batch(identity, tags=[self._tag(_DIGEST, run.digest)])
 
     def _find(self, out: Path, group: str) -> str:
-        """The id of the sweep's experiment, made if absent."""
+        """Returns the id of the sweep's experiment in MLflow, which is created if absent."""
         if experiment := self._client.get_experiment_by_name(group):
             return experiment.experiment_id
         artifacts = (out.resolve() / "mlruns").as_uri()

@@ -118,7 +118,7 @@ def _end(run: Tracked) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """How HParams holds a setting."""
+    """Returns the HParams type of a setting: "BOOL", "FLOAT64" or "STRING"."""
     if isinstance(value, bool):
         return "BOOL"
     return "FLOAT64" if isinstance(value, int | float) else "STRING"

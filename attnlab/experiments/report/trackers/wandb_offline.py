@@ -24,6 +24,7 @@ class Store:
     """
 
     def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
+        """Imports W&B (raises UserError if it is not installed) and makes the folder `out`."""
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would call home
         self._wandb: Any = needed("wandb", "wandb")
         self._out = folder(out)
