@@ -28,8 +28,9 @@ _ASKS_FOR_EARLIER = (
 def mechanism(
     name: str, *, direction: Direction | None = None, **fields: Any
 ) -> Callable[..., Attention]:
-    """A factory of the mechanism `name`: called with `width=`, the width of the context, it makes a
-    Flax (linen) module.
+    """Returns a factory of the mechanism `name`: called with `width=`, the width of the context, it
+    makes a Flax (linen) module that checks its arguments; raises `UserError` for fields that do not
+    fit each other or the direction.
 
     Args:
       name: one of `attnlab list mechanisms`, or "module:Class" for one of your own.
@@ -73,7 +74,9 @@ def mechanism(
 
 
 def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
-    """Whether a mechanism with these fields can do all that is needed."""
+    """Returns whether a mechanism with these fields meets every requirement of `need`; False where
+    its check raises `UserError`.
+    """
     try:
         need.check(made, "mechanism", fields)
     except UserError:
@@ -83,7 +86,9 @@ def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
 
 @functools.cache
 def _checked(made: Any) -> Any:
-    """A mechanism that looks at its arguments before it computes anything."""
+    """Returns a subclass of a mechanism's class, under the same name, whose methods check their
+    arguments (`UserError`) before they compute.
+    """
 
     class Checked(made):  # type: ignore[misc]
         """As its base."""
@@ -109,6 +114,9 @@ def _checked(made: Any) -> Any:
         def read(
             self, query: Any, memory: Any, view: Any = EVERYTHING, *more: Any, **others: Any
         ) -> Reading:
+            """Reads as the base does; raises `UserError` for a wrong query, view or memory, or
+            where `history` is missing and looks depend on earlier ones.
+            """
             check_sequence(query, "query")
             check_view(view)
             check_memory(memory)
@@ -125,6 +133,9 @@ def _checked(made: Any) -> Any:
             valid: Any = None,
             weights: bool = False,
         ) -> Reading:
+            """Checks the view, remembers the source and returns the reading of the query, with the
+            initial history where looks depend on earlier ones.
+            """
             check_view(view)
             memory = self.remember(source, valid)
             history = self.initial_history(memory)
@@ -136,7 +147,7 @@ def _checked(made: Any) -> Any:
 
 
 def check_sequence(array: Any, name: str) -> None:
-    """Raise `UserError` unless an argument is an array of floats [batch, tokens, width]."""
+    """Raises `UserError` unless an argument is an array of floats [batch, tokens, width]."""
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
         raise UserError(
             f"mechanism: {name} is {describe_value(array)}; expected an array of floats"
@@ -152,7 +163,9 @@ def check_sequence(array: Any, name: str) -> None:
 
 
 def check_valid(valid: Any, source: Any) -> None:
-    """Raise `UserError` unless `valid` is None or bool [batch, tokens] of a source."""
+    """Raises `UserError` unless `valid` is None or a bool array [batch, tokens] of the shape of a
+    source.
+    """
     if valid is not None and (
         getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != source.shape[:2]
     ):
@@ -163,7 +176,9 @@ def check_valid(valid: Any, source: Any) -> None:
 
 
 def check_memory(memory: Any) -> None:
-    """Raise `UserError` unless something may be a memory."""
+    """Raises `UserError` if something is an array or has no attributes, so that it cannot be a
+    memory.
+    """
     if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
         raise UserError(
             f"mechanism: memory is {describe_value(memory)}; it is what remember(source) returns"
@@ -171,7 +186,7 @@ def check_memory(memory: Any) -> None:
 
 
 def check_view(view: Any) -> None:
-    """Raise `UserError` unless something is a view."""
+    """Raises `UserError` unless something is an `attnlab.attention.view.View`."""
     if not isinstance(view, View):
         raise UserError(
             f"mechanism: view is {describe_value(view)}; expected an attnlab.attention.view.View: CAUSAL,"

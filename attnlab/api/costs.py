@@ -33,7 +33,8 @@ PARTS = ("temp_size_in_bytes", "output_size_in_bytes", "argument_size_in_bytes")
 
 
 def mixer(name: str, fields: Mapping[str, Any], direction: Direction, width: int) -> Mixer:
-    """The mixer of a name and fields.
+    """Makes the module of the mixer `name` with these fields and this width; raises `UserError` if
+    it lacks the direction or does no self-attention.
 
     Raises:
       UserError: no such name or field, a value of the wrong type, a direction that it does not
@@ -54,8 +55,9 @@ def mixer(name: str, fields: Mapping[str, Any], direction: Direction, width: int
 
 
 def passing(module: Mixer, direction: Direction, backward: bool) -> Callable[..., Any]:
-    """The function that is measured, of parameters, x [B,T,d] and g [B,T,d]: y [B,T,d] of the
-    mixer over whole texts, or, `backward`, the gradients of sum(y g) by parameters and x.
+    """Returns the function whose cost is measured, of parameters, x [B,T,d] and g [B,T,d]: it gives
+    y [B,T,d] of the mixer over whole texts, or, `backward`, the gradients of sum(y g) by parameters
+    and x.
     """
 
     def forward(params: Any, x: jax.Array) -> jax.Array:
@@ -85,7 +87,8 @@ class Cost(NamedTuple):
 
 
 def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "causal") -> Cost:
-    """What a mixer costs for `rows` texts of `length` tokens, by shapes alone: nothing is computed.
+    """Counts parameters, FLOPs of a forward pass and bytes of state of a mixer for `rows` texts of
+    `length` tokens, from shapes alone: nothing is computed.
 
     Raises:
       UserError: fields that do not fit each other.
@@ -98,7 +101,9 @@ def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "c
 
 
 def plain(module: Any) -> Any:
-    """A module, or the factory of one, with the plain kernel in every part of it that has a kernel."""
+    """Returns a copy of a module, or of a factory of one, in which it and all its parts that have a
+    kernel use the plain kernel.
+    """
     factory = isinstance(module, functools.partial | type)
     of, given = behind(module) if factory else type(module), getattr(module, "keywords", {})
     fields: dict[str, Any] = {}
@@ -112,9 +117,12 @@ def plain(module: Any) -> Any:
 
 
 def state_bytes(module: Mixer, room: int) -> int:
-    """See `Cost`, for a text of `room` tokens."""
+    """Returns the bytes of the decoding state of one text of `room` tokens; for a mixer without
+    such a state, those of its memory (0 if it has none).
+    """
 
     def state() -> Any:
+        """Returns the decoding state, or the memory, of one text; () for a mixer that has neither."""
         if module.capabilities.cache:
             given: tuple[Any, ...] = (1, room, jnp.float32)
             return module.init_with_output(jax.random.key(0), *given, method="begin")[0]
@@ -142,7 +150,8 @@ def measured(
     backward: bool = True,
     memory: float = 8e9,
 ) -> Point:
-    """Everything about one mixer at one length.
+    """Measures one mixer at one length: counted and compiled FLOPs, bytes, compile time, and
+    seconds of a run unless its program takes more than `memory` bytes or its fields do not fit.
 
     Args:
       name: as it stands in the record.
@@ -189,7 +198,9 @@ def measured(
 
 
 def _least(run: Callable[[], Any]) -> float:
-    """The least seconds of some runs after a first one."""
+    """Calls `run` once to warm up, then at least `REPEATS` times and for `ENOUGH` seconds in sum,
+    and returns the least seconds of a call.
+    """
     jax.block_until_ready(run())
     gc.collect()
     taken: list[float] = []

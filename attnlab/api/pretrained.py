@@ -60,7 +60,8 @@ class Foreign(Stored):
 def load_pretrained(
     folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None
 ) -> Run:
-    """The model in a folder of `transformers`, ready to generate, to be looked into and scored.
+    """Loads the model in a folder of `transformers`, or of timm, as a run, with changed settings,
+    ready to generate, score and show its maps.
 
     Args:
       folder: with config.json, safetensors and tokenizer.json.
@@ -91,8 +92,8 @@ def save_pretrained(
     model_type: str | None = None,
     shard: int = folders.SHARD,
 ) -> list[Path]:
-    """Write a run as a folder that `transformers` loads: config, weights, tokenizer; of a ResNet as
-    one that timm loads.
+    """Writes the model of a run into a new folder that `transformers` loads (config, weights,
+    tokenizer), or timm for a ResNet, and returns the files.
 
     Args:
       run: of a system that is a setting of a known model, such as `decoder`.
@@ -139,7 +140,9 @@ def save_pretrained(
 def _save_image_model(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
-    """Writes a model of images: what it reads stands in its config, or in a file beside it."""
+    """Writes an image model's config and tensors, and how its images are prepared (in the config or
+    in a file beside it), into a folder; returns the files.
+    """
     learned, data = run.task.data.learned, run.config.data
     resize = data.get("resize") or learned.shape[:2]
     read = Pictures(
@@ -158,7 +161,7 @@ def _save_image_model(
 
 
 def _vocabulary(run: Run) -> Vocabulary:
-    """The one vocabulary of a run; `UserError` if it has two."""
+    """Returns the vocabulary of a run; raises `UserError` if source and target have one each."""
     learned = run.task.data.learned
     if learned.source is not learned.target:
         raise UserError(
@@ -169,8 +172,8 @@ def _vocabulary(run: Run) -> Vocabulary:
 
 
 def _origin(run: Run) -> dict[str, Any]:
-    """Of the config of the folder that a run began with, what no system of ours has: the longest
-    text, say; {} where it has gone.
+    """Reads the longest text and the padding id from the config of the folder that a run's weights
+    came from; {} if the run had none, or its config is gone.
     """
     folder = run.config.pretrained.folder
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
@@ -181,7 +184,9 @@ def _origin(run: Run) -> dict[str, Any]:
 
 
 def _type_of(run: Run) -> str | None:
-    """The model type of the folder that a run began with, as long as it can say its system."""
+    """Returns the model type of the folder that a run's weights came from; None without such a
+    folder, or if that type cannot express the run's system.
+    """
     folder = Path(run.config.pretrained.folder).expanduser()
     if not run.config.pretrained.folder or not (folder / folders.CONFIG).is_file():
         return None
@@ -194,8 +199,8 @@ def _type_of(run: Run) -> str | None:
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
-    """The special ids of a vocabulary, and its size, as keys of a config; of a model of `pairs` also what
-    its decoder reads first.
+    """Returns a vocabulary's special ids and size as keys of a `config.json`; of a model of `pairs`
+    also the id that its decoder reads first.
     """
     special = vocabulary.special
     begins: dict[str, Any] = {"bos_token_id": special.bos}
@@ -215,7 +220,9 @@ def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
 
 
 def _labels(run: Run) -> dict[str, Any]:
-    """The labels of a classifier, by number."""
+    """Returns the keys "id2label" and "label2id" of a classifier's `config.json`; {} for a task
+    without classes.
+    """
     names = run.task.data.learned.classes
     if not names:
         return {}
@@ -224,8 +231,8 @@ def _labels(run: Run) -> dict[str, Any]:
 
 
 def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
-    """Writes `tokenizer.json`, that of elsewhere as it stands, and which tokens are special; of a
-    model of `pairs` reserved ids are T5's sentinels, and one of ours ends every text.
+    """Writes `tokenizer.json` (an adopted one unchanged) and `tokenizer_config.json` with the
+    special tokens and chat template into a folder; returns both files.
     """
     ours = not isinstance(vocabulary, Adopted)
     content = vocabulary.to_json() if ours else vocabulary.content  # type: ignore[attr-defined]
@@ -256,7 +263,9 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
 
 
 def _ended(piece: str, index: int) -> dict[str, Any]:
-    """What of `tokenizer.json` puts an end behind every text."""
+    """Returns the post-processor of `tokenizer.json` that appends the token `piece`, of id `index`,
+    to every text.
+    """
     end = {"SpecialToken": {"id": piece, "type_id": 0}}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {

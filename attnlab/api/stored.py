@@ -60,7 +60,8 @@ class Stored:
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
     ) -> Stored:
-        """The trained run in a folder.
+        """Finds the trained run in a folder, with its ensemble, and its config with overrides
+        applied; raises if these change the model, or if vocabulary or the user's code has changed.
 
         Args:
           workdir: the folder.
@@ -159,8 +160,8 @@ class Stored:
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
-    """The origin of a run, checked; the code of its data source counts only if no override replaces
-    it.
+    """Returns a run's manifest with its user code as it is now; raises `Changed` where the
+    vocabulary or that code is no longer that of training, unless `accept`ed.
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
@@ -175,7 +176,7 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
 
 
 def _check_imports(code: provenance.Code) -> None:
-    """Raise `Changed` if a file was edited after this process imported it: the module in memory
+    """Raises `Changed` if a file was edited after this process imported it: the module in memory
     differs from the file.
 
     A module is compared with its file at the first call; a reloaded module is compared again.
@@ -201,7 +202,9 @@ def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
 
 
 def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
-    """The other runs of an ensemble besides `workdir`, and their manifests."""
+    """Reads the manifests of an ensemble's further runs, by folder; raises `UserError` for a folder
+    without a run or named twice (`workdir` counts).
+    """
     named = [workdir, *folders]
     manifests = {}
     for number, folder in enumerate(folders, start=1):

@@ -125,8 +125,8 @@ def beam_search(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Hypotheses:
-    """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see
-    `scoring`).
+    """Searches with `beam` hypotheses per sentence and returns the `n_best` best, by score = log P
+    / lp + cp (see `scoring`).
 
     PAD and BOS are never emitted. A hypothesis cut at the length limit counts only if its sentence
     has no finished one. If fewer than `n_best` have finished, the other places stay free (score
@@ -175,12 +175,15 @@ def beam_search(
 def _begin(
     state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
-    """Before the first step: only slot 0 is alive (otherwise all slots would hold the same
-    hypothesis), and the pool is empty.
+    """Returns the search before its first step: only slot 0 is alive (otherwise all slots would
+    hold the same hypothesis), and the pool is empty.
     """
     rows, beam, max_length = shape
 
     def past(width: int) -> _History:
+        """Returns an empty past of `width` hypotheses per sentence: PAD everywhere, and slots only
+        if weights are collected.
+        """
         empty = jnp.full((rows, width, max_length), terms.special.pad, jnp.int32)
         return _History(empty, None if weights is None else jnp.zeros_like(empty))
 
@@ -202,7 +205,8 @@ def _begin(
 def _run(
     step: StepFn, memory: Any, terms: _Terms, search: _Search
 ) -> tuple[_Pool, jax.Array | None]:
-    """Search to the end: the pool, and the weights its tokens were predicted with.
+    """Runs the search until all sentences are done and returns the pool, with the attention weights
+    its tokens were predicted with (None if not collected).
 
     A few sentences always take much longer than the rest. As soon as they fit in a quarter of the
     batch, they go on in one of that size, so that the done ones cost nothing more. Each size is a
@@ -236,7 +240,9 @@ def _run(
 
 
 def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
-    """One token for every live hypothesis."""
+    """Performs one step of the search: extends all live hypotheses by a token, moves those that
+    ended to the pool, and marks the sentences that are done.
+    """
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     candidates = _candidates(search, logits, terms)
@@ -271,8 +277,8 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
 
 
 def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
-    """The 2K best of the K*V continuations: they are among the 2K best of each hypothesis, so V is
-    ranked only once per row; more where texts have several ends.
+    """Returns the 2K best of the K*V continuations of each sentence, or (1 + E) K with E ids that
+    end texts; these are among the best of each hypothesis, so V is ranked only once per row.
     """
     rows, beam = search.log_probs.shape
     normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
@@ -294,7 +300,9 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
 
 
 def _covered(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array | None:
-    """Coverage [B,K,S] with the attention weights [N,S] of this step added."""
+    """Adds the attention weights [N,S] of this step to coverage [B,K,S]; None without coverage,
+    `UserError` if the system gives no weights.
+    """
     if coverage is None:
         return None
     if weights is None:
@@ -312,8 +320,8 @@ def _finish(
     coverage: jax.Array | None,
     terms: _Terms,
 ) -> _Pool:
-    """The best of the pool and of the candidates that are `ending` [B,2K]; where equal, those of
-    the pool stay first.
+    """Scores the candidates that are `ending` [B,2K] and returns the pool with the best of them and
+    of its own; where equal, those of the pool come first.
     """
     length = search.t + 1
     scores = candidates.log_probs / terms.penalty(length)
@@ -335,8 +343,8 @@ def _finish(
 
 
 def _alignment(search: _Search) -> jax.Array | None:
-    """The weights [B,P,L,S] with which the tokens of the pool were predicted, found by the slots
-    they came from.
+    """Gathers the attention weights [B,P,L,S] with which the tokens of the pool were predicted, by
+    the slots they came from; 0 after the end, None if not collected.
     """
     slots, lengths = search.pool.history.slots, search.pool.lengths
     if search.weights is None or slots is None:

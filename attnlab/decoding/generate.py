@@ -88,6 +88,9 @@ class Decoder:
         continues: bool = False,
         ended: Ended | None = None,
     ) -> None:
+        """Stores the settings and prepares the compiled programs of the search, its beginning, its
+        continuation and its end.
+        """
         self.settings, self.special, self._ended = settings, special, ended
         self._real = real or (lambda source: source != special.pad)
         programs = _Programs(bind, settings, alignment, special, continues, self._real)
@@ -99,7 +102,8 @@ class Decoder:
     def __call__(
         self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
     ) -> list[list[Decoded]]:
-        """The hypotheses of every sentence, best first, in the order of the sentences.
+        """Decodes all batches and returns the hypotheses of every sentence, best first, in the
+        order of the sentences.
 
         Args:
           params: what `bind` takes.
@@ -132,8 +136,8 @@ class Decoder:
         return [hypotheses[index] for index in range(count)]
 
     def stream(self, params: Any, source: np.ndarray, index: int = 0) -> Iterator[np.ndarray]:
-        """The tokens of one text so far, after every token; for greedy search and sampling with one
-        sample.
+        """Yields the tokens of one text so far, after every token; for greedy search and sampling
+        with one sample (`UserError` otherwise).
 
         The last value is the first hypothesis of `__call__` for a text with this index.
 
@@ -173,7 +177,9 @@ class Decoder:
     def _by_token(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Iterator[Run]:
-        """The run after every token, until all rows are done; what has `ended` is done."""
+        """Yields the run of greedy search or sampling after every token, until all rows are done; a
+        row is done too as soon as `ended` says so.
+        """
         run, memory = self._begin(params, source)
         done = np.zeros(len(run.done), bool)
         while not done.all():
@@ -201,8 +207,8 @@ class _Programs(NamedTuple):
     def search(
         self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
     ) -> Hypotheses:
-        """Encode [B,...], then the method of the settings, with room for the longest target that S
-        allows.
+        """Encodes a batch [B,...] and decodes it by the method of the settings (beam, greedy or
+        sample), with capacity for the longest target that S allows.
         """
         if self.settings.method != "beam":
             run, memory = self.begin(params, source)
@@ -228,7 +234,9 @@ class _Programs(NamedTuple):
         )
 
     def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
-        """The run before the first token, and the memory, of greedy search and sampling."""
+        """Encodes a batch and returns the run of greedy search or sampling before its first token,
+        and the memory.
+        """
         model, room = self.bind(params), self.settings.limit(self.real(source).shape[1])
         memory = model.encode(source)
         state = model.start(memory, room)
@@ -247,7 +255,9 @@ class _Programs(NamedTuple):
         indices: jax.Array,
         until: jax.Array | None = None,
     ) -> Run:
-        """The run after `until` tokens, or at its end."""
+        """Continues a run of greedy search or sampling until `until` tokens are written, or to its
+        end (None), and returns it.
+        """
         limits = jnp.repeat(length_limits(limits, len(source), run.tokens.shape[1]), self.each)
         return unroll(
             self.bind(params).step,
@@ -270,7 +280,9 @@ class _Programs(NamedTuple):
         return self.settings.n_best if self.settings.method == "sample" else 1
 
     def rules(self, source: jax.Array) -> Rules:
-        """The rules on the tokens after a source."""
+        """Returns the rules on next tokens that the settings say; the source counts as written text
+        if the output continues it.
+        """
         settings = self.settings
         return Rules(
             settings.min_length,
@@ -281,8 +293,9 @@ class _Programs(NamedTuple):
         )
 
     def choose(self, indices: jax.Array) -> Choose:
-        """The function that chooses a token. Every text has its own key, so samples do not depend
-        on the batch.
+        """Returns the function that chooses the next tokens: the most probable one (greedy), or a
+        draw with one key per text. The key depends on the index of the text alone, so samples do
+        not depend on the batch. Every text has its own key, so samples do not depend on the batch.
         """
         settings = self.settings
         if settings.method == "greedy":
@@ -299,7 +312,9 @@ class _Programs(NamedTuple):
 
 
 def _unpack(result: Hypotheses, row: int, source_length: int) -> list[Decoded]:
-    """The hypotheses of one sentence; free slots are dropped, but the first is always there."""
+    """Returns the hypotheses of one row of a batch as arrays without padding; empty slots are
+    dropped, but the first is always returned.
+    """
     lengths = np.asarray(result.lengths[row])
     maps = result.alignment
     return [

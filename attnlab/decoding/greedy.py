@@ -51,7 +51,8 @@ def begun(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Run:
-    """A run of N hypotheses before the first step.
+    """Returns a run of N hypotheses before the first step: BOS as last token, nothing written, no
+    row done.
 
     Args:
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
@@ -82,12 +83,15 @@ def unroll(
     until: jax.Array | int | None = None,
     special: Special = OURS,
 ) -> Run:
-    """A run continued by the tokens that `choose` gives, until every row is done, or until `until`
-    tokens are out; `limits` [N] within 1 ... L.
+    """Continues a run by the tokens that `choose` gives, until every row is done, or until `until`
+    tokens are written in all; `limits` [N] within 1 ... L are the most tokens of each row. L.
     """
     until = run.tokens.shape[1] if until is None else until
 
     def advance(run: Run) -> Run:
+        """Performs one step: chooses a token for every row (PAD for those done), adds its
+        log-probability, and marks rows that ended or reached their limit.
+        """
         raw_logits, state, weights = step(run.state, memory, run.last)
         logits = emittable(raw_logits, special)
         chosen = choose(rules(logits, run.tokens, run.t), run.t)
@@ -108,8 +112,8 @@ def unroll(
 
 
 def grouped(run: Run, rows: int, each: int, special: Special = OURS) -> Hypotheses:
-    """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the
-    rows.
+    """Returns the N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the
+    order of the rows, with log P as score.
     """
     emitted = run.tokens != special.pad
     shape = (rows, each, run.tokens.shape[1])

@@ -15,7 +15,8 @@ from attnlab.records.items import CHARACTERS
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """BLEU, chrF and exact match of a corpus of detokenised sentences, one reference for each.
+    """Computes BLEU, chrF and exact match of a corpus of detokenised sentences, with one reference
+    each, and the signatures of sacrebleu.
 
     BLEU is corpus BLEU-4 with the tokenizer "13a", exponential smoothing and without effective order
     (Post 2018). Numbers with different signatures do not belong in one column.
@@ -51,7 +52,9 @@ def corpus_scores(
 
 
 def _hits(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[bool]:
-    """Which hypotheses equal their references."""
+    """Returns which hypotheses equal their references, spaces at the ends (and case, with
+    `lowercase`) apart.
+    """
 
     def plain(text: str) -> str:
         return text.strip().lower() if lowercase else text.strip()
@@ -62,8 +65,8 @@ def _hits(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool)
 def sentence_counts(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, tuple[str, Any]]:
-    """The counts behind "bleu", "chrf" and "exact" of `corpus_scores`, for `attnlab.records.items`:
-    rule and rows, a row for every sentence.
+    """Counts for every sentence what "bleu", "chrf" and "exact" of `corpus_scores` are computed
+    from: by score, the rule of `attnlab.records.items` and a row per sentence.
 
     Args:
       hypotheses, references: one string for each sentence.
@@ -92,8 +95,8 @@ def sentence_counts(
 
 
 def _character_counts(hypothesis: str, reference: str) -> list[int]:
-    """For every order: n-grams (0 if the reference has none), n-grams of the reference, matches.
-    Blanks do not count.
+    """Counts for every order of chrF: character n-grams of the hypothesis (0 if the reference has
+    none), n-grams of the reference, matches. Blanks do not count.
     """
     counts, texts = [], ["".join(text.split()) for text in (hypothesis, reference)]
     for order in range(1, CHARACTERS + 1):
@@ -107,7 +110,7 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
 def error_rates(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[float, float]:
-    """Edits per token of the references, and the share of hypotheses that need any.
+    """Returns the edits per token of the references, and the share of hypotheses that need any.
 
     Args:
       hypotheses: the tokens of each answer.
@@ -138,8 +141,8 @@ def edits_of(answer: Sequence[str], references: Sequence[Sequence[str]]) -> tupl
 
 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """The fewest insertions, deletions and replacements that turn one sequence into the other
-    (Levenshtein 1966).
+    """Returns the fewest insertions, deletions and replacements that turn one sequence into the
+    other (Levenshtein 1966).
     """
     row = list(range(len(second) + 1))
     for i, left in enumerate(first, start=1):

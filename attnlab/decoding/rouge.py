@@ -35,7 +35,7 @@ def rows(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, list
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest sequence of words that both have in this order."""
+    """Returns the length of the longest common subsequence of two sequences of words."""
     best = np.zeros(len(second) + 1, np.int64)
     for word in first:
         after = best.copy()
@@ -46,7 +46,9 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
-    """ROUGE-n of two texts, given their words."""
+    """Computes ROUGE-n, 0 ... 100, of two texts given as words: F of the n-grams in common, each
+    counted as often as it occurs in both.
+    """
     counts = [
         Counter(zip(*(words[first:] for first in range(n)), strict=False))
         for words in (ours, theirs)

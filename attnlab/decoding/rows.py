@@ -47,11 +47,17 @@ class OnRows:
         return result if mesh is None else jax.block_until_ready(result)
 
     def _compiled(self, mesh: Mesh | None) -> Callable[..., Any]:
+        """Compiles the function for parameters over a mesh: they are gathered, and the rows of a
+        batch divided over the devices where they divide evenly; without a mesh, as `jax.jit` does.
+        """
         if mesh is None:
             return jax.jit(self._function, **self._options)
         whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, ROWS)
 
         def computed(params: Any, *given: Any) -> Any:
+            """Applies the function to gathered parameters and to arrays whose rows are divided over
+            the devices, if their number divides evenly.
+            """
             count = next(len(x) for x in jax.tree.leaves(given) if x.ndim)
             params = jax.lax.with_sharding_constraint(params, whole)
             if count % mesh.size == 0:
@@ -64,7 +70,7 @@ class OnRows:
 
 
 def mesh_of(params: Any) -> Mesh | None:
-    """The mesh that parameters are divided over; None if they are whole."""
+    """Returns the mesh that parameters are divided over; None if they are whole on each device."""
     shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(params))
     meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)]
     divided = meshes and meshes[0].shape.get("fsdp", 1) > 1
@@ -72,7 +78,7 @@ def mesh_of(params: Any) -> Mesh | None:
 
 
 def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
-    """So many of the batches, at equal distances; all for 0, or where there are fewer."""
+    """Returns `count` of the batches, at equal distances; all for 0, or where there are fewer."""
     if not count:
         return batches
     whole = list(batches)
@@ -84,8 +90,8 @@ def sums_of_rows(
     params: Any,
     batches: Iterable[tuple[np.ndarray, Batch]],
 ) -> dict[str, np.ndarray]:
-    """The sums of a task (`Task.sums`) for every example alone, [N], in the order of the N examples;
-    `batches` as `Task.in_order` gives them.
+    """Computes the sums of a task (`Task.sums`) for every example alone, arrays [N] by name in the
+    order of the N examples; `batches` as `Task.in_order` gives them.
     """
 
     def of_row(params: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,8 +105,9 @@ def sums_of_rows(
 def by_example(
     program: Callable[..., Any], params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
 ) -> Any:
-    """What a program gives for each row of some batches, arrays [N,...] on the host in the order of
-    the N examples; `batches` as `Task.in_order` gives them, at least one.
+    """Runs a program on each of some batches and returns its results for each row, arrays [N,...]
+    on the host in the order of the N examples; rows of padding are dropped; `batches` as
+    `Task.in_order` gives them, at least one.
     """
     parts = [(rows, jax.device_get(program(params, batch))) for rows, batch in batches]
     numbers = np.concatenate([rows for rows, _ in parts])
@@ -110,8 +117,8 @@ def by_example(
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest of every row of [N,V], descending, ties to the lowest index: equals
-    `lax.top_k`, but faster.
+    """Returns the k largest values of every row of [N,V] and their indices, descending, ties to the
+    lowest index: equals `lax.top_k`, but faster.
 
     The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank
     highest. Chunks are put back in order before the second ranking, so that ties fall to the lowest

@@ -49,8 +49,8 @@ class Rules:
     special: Special = OURS
 
     def __call__(self, logits: jax.Array, tokens: jax.Array, t: jax.Array) -> jax.Array:
-        """The logits [N,V] by which the token of step `t` (from 0) is chosen; the first `t` of
-        tokens [N,L] are written.
+        """Applies the rules to logits [N,V] from which the token of step `t` (from 0) is chosen,
+        forbidden ones -inf; the first `t` of tokens [N,L] are written.
         """
         ids = jnp.arange(logits.shape[1])
         unruled, end = logits, among(ids, self.special.ending)
@@ -82,7 +82,9 @@ class Rules:
         return dataclasses.replace(self, prompt=self.prompt[places])
 
     def _history(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Prompt and tokens [N,P+L] without a gap between them, and which of them are known."""
+        """Joins prompt and tokens to [N,P+L] without padding between them (it moves to the front),
+        and tells which entries are real tokens, bool [N,P+L].
+        """
         written = jnp.broadcast_to(jnp.arange(tokens.shape[1]) < t, tokens.shape)
         if self.prompt is None:
             return tokens, written
@@ -102,7 +104,9 @@ FREE = Rules()
 
 
 def penalised(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
-    """Makes the tokens in `history` [N,M] (where `real`) less likely in logits [N,V]."""
+    """Applies the repetition penalty r to logits z [N,V] of tokens that occur in `history` [N,M]
+    where `real`: z / r where z > 0, else z r.
+    """
     rows = jnp.arange(len(logits))[:, None]
     beyond = jnp.where(real, history, logits.shape[1])  # an index that is dropped
     occurred = jnp.zeros(logits.shape, bool).at[rows, beyond].set(True, mode="drop")
@@ -113,7 +117,8 @@ def penalised(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: f
 def without_repeats(
     logits: jax.Array, history: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
 ) -> jax.Array:
-    """Sets logits [N,V] that would complete an n-gram of `history` [N,M] a second time to -inf.
+    """Sets to -inf those logits [N,V] whose token would complete an n-gram that `history` [N,M]
+    already has.
 
     The real tokens are consecutive and end `room - t` columns before the end.
     """

@@ -25,8 +25,9 @@ def drawing(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """The function that draws the tokens of `n` samples of each of B sentences, with one key per step
-    and row, from the softmax of the logits that `filtered` leaves.
+    """Returns a function that draws tokens for `n` samples of each of B sentences from the softmax
+    of the logits that `filtered` leaves, with a key per step and row; greedy choice at temperature
+    0.
 
     Args:
       keys: [B], one for each sentence, so that its samples do not depend on the rest of the batch.
@@ -59,8 +60,8 @@ def filtered(
 
 
 def keep_largest(logits: jax.Array, k: int) -> jax.Array:
-    """Entries at least as large as the k-th largest of their row, the others -inf; ties keep all; k
-    = 0 or k >= V keeps the row.
+    """Sets all logits but those at least as large as the k-th largest of their row to -inf; ties
+    keep all; k = 0 or k >= V keeps the row.
     """
     if k == 0 or k >= logits.shape[1]:
         return logits
@@ -68,8 +69,8 @@ def keep_largest(logits: jax.Array, k: int) -> jax.Array:
 
 
 def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
-    """The smallest set of most probable tokens whose probability reaches p, the others -inf
-    (Holtzman et al. 2020).
+    """Sets all logits but those of the smallest set of most probable tokens whose probability
+    reaches p to -inf (Holtzman et al. 2020). 2020).
 
     A token stays if the probability of all before it in descending order is < p, so the first
     always does; ties go to the lowest id; p = 1 keeps the row.
@@ -86,8 +87,9 @@ def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
 
 
 def keep_likely(logits: jax.Array, share: float) -> jax.Array:
-    """Tokens with at least `share` of the probability of the most probable token of their row, the
-    others -inf (min-p, Nguyen et al. 2024); share = 0 keeps the row.
+    """Sets all logits but those of tokens with at least `share` of the probability of the most
+    probable token of their row to -inf (min-p, Nguyen et al. 2024); share = 0 keeps the row. 2024);
+    share = 0 keeps the row.
     """
     if share == 0.0:
         return logits

@@ -70,7 +70,9 @@ class Decoding(Node):
     max_extra: int = setting("see max_ratio", 10, within=whole(0, 2**20))
 
     def check(self) -> None:
-        """As many hypotheses as are wanted are followed, and every setting has an effect."""
+        """Raises `UserError` for an empty stop text, for more hypotheses than the method finds, and
+        for a repetition penalty in beam search.
+        """
         if "" in self.stop:
             raise UserError("config.decoding.stop: an empty text ends every answer; leave it out")
         if self.method == "beam" and self.n_best > self.beam:
@@ -109,8 +111,8 @@ class Decoding(Node):
         return self.batch * {"beam": self.beam, "sample": self.n_best}.get(self.method, 1)
 
     def check_room(self, source_length: int) -> None:
-        """Raise `UserError` if the sequences that are decoded together, from sources of this
-        length, have more than `TOKENS` places.
+        """Raises `UserError` if all sequences decoded together, from sources of this length, can
+        have more than `TOKENS` tokens in sum.
         """
         places = self.rows * self.limit(source_length)
         if places > TOKENS:
@@ -126,7 +128,8 @@ METHODS = settings_of(Decoding)["method"].choices
 
 
 def validate(settings: Decoding | Mapping[str, Any], *, weights: bool = True) -> Decoding:
-    """The settings, checked against a system; those missing in a mapping have their defaults.
+    """Returns the settings `decoding` as a node, read from a mapping with defaults; raises
+    `UserError` for wrong values, or for a coverage penalty where the system gives no weights.
 
     Args:
       settings: the node `decoding`.
