@@ -54,14 +54,14 @@ def systems_of(kind: str) -> tuple[str, ...]:
 
 
 def names_of(kind: str) -> Names:
-    """The table of a model type."""
+    """Returns the table of names (tensor to parameter) of a model type."""
     module = family(kind)
     table: Names = module.NAMES if hasattr(module, "NAMES") else module.names(kind)
     return table
 
 
 def parameters(folder: Path, params: Any) -> dict[str, Any]:
-    """The weights in a folder as the parameters of a system, NumPy float32.
+    """Reads the weights in a folder as the tree of parameters of a system, NumPy float32.
 
     Args:
       folder: as `transformers` writes it.
@@ -76,7 +76,7 @@ def parameters(folder: Path, params: Any) -> dict[str, Any]:
 
 
 def check(folder: Path, params: Any) -> None:
-    """Raise what `parameters` would; of the tensors nothing is kept."""
+    """Raises `UserError` where `parameters` would; each tensor is read and checked, none is kept."""
     names, shapes = _met(folder, params)
     where = folders.files(folder)
     for _ in folders.tensors({name: where[name] for name in names.check(where, shapes)}):
@@ -84,8 +84,8 @@ def check(folder: Path, params: Any) -> None:
 
 
 def labels(folder: Path) -> tuple[str, ...]:
-    """The labels of a classifier in a folder, in the order of its outputs; () if it does not name
-    them, or is a run of ours.
+    """Returns the labels of a classifier in a folder of `transformers`, in the order of its
+    outputs; () if its config does not name them, or there is none.
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
@@ -95,7 +95,9 @@ def labels(folder: Path) -> tuple[str, ...]:
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256 of the files of weights, in the order of their names."""
+    """Computes SHA-256 over the SHA-256 hashes of a folder's weight files, in the order of their
+    names.
+    """
     digest = hashlib.sha256()
     for file in sorted(set(folders.files(folder).values())):
         with file.open("rb") as source:
@@ -117,7 +119,7 @@ def _module_and_file(folder: Path) -> tuple[Any, ForeignConfig]:
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
-    """The model type that a config tells; in those of timm it is the architecture.
+    """Returns the model type that a config names, which for a model of timm is its architecture.
 
     Raises:
       UserError: none, or one that is not known here.
@@ -131,7 +133,7 @@ def kind_of(content: Mapping[str, Any], where: str) -> str:
 
 
 def system(folder: Path) -> dict[str, Any]:
-    """The config node `system` of the model in a folder.
+    """Returns the config node `system` of the model in a folder.
 
     Raises:
       UserError: no such folder, a model of a kind that is not known here, or one with a setting
@@ -143,7 +145,8 @@ def system(folder: Path) -> dict[str, Any]:
 
 
 def pictures(folder: Path) -> Pictures | None:
-    """What the model in a folder reads, if it is one of images.
+    """Returns how the model in a folder prepares its images, and its classes; None if it reads no
+    images.
 
     Raises:
       UserError: see `system`.
@@ -154,8 +157,8 @@ def pictures(folder: Path) -> Pictures | None:
 
 
 def run_config(folder: Path) -> dict[str, Any]:
-    """A config for the model in a folder, which says only what differs from the defaults: its
-    system, its tokenizer, its weights, and a schedule for tuning it.
+    """Returns a run's config for the model in a folder, apart from defaults: its system, task,
+    tokenizer (not for images), weights, decoding, and a schedule for tuning it.
 
     Raises:
       UserError: see `system`.
@@ -177,7 +180,9 @@ def run_config(folder: Path) -> dict[str, Any]:
 
 
 def _continuing(file: ForeignConfig) -> dict[str, Any]:
-    """Of a language model: what the config of a run says beside its system. GPT-2's positions end."""
+    """Returns task, data, batch and decoding for the run config of a language model; its training
+    texts are at most 128 tokens, or GPT-2's number of positions. GPT-2's positions end.
+    """
     longest = file.count("n_positions", 1024)
     return {
         "task": "language_modelling",

@@ -34,7 +34,9 @@ _THEIRS = {"self": "self_attn", "cross": "encoder_attn"}
 
 
 def _of_stack(stack: str) -> list[Name]:
-    """The lines of a stack."""
+    """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
+    "decoder", its positions and its norms.
+    """
     theirs, ours = f"model.{stack}.layers.{{i}}", f"{stack}_{{i}}"
     places = "positions_decoder" if stack == "decoder" else "positions"
     linear, norms = [], [(f"model.{stack}.layernorm_embedding", f"embed_norm_{stack}")]
@@ -100,7 +102,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config, and of its tensors where there are some."""
+    """Returns the config node `system` that a BART config describes; raises `UserError` for
+    settings that are not computed here.
+    """
     node = system_of(KEYS, file)
     if (other := file.count("decoder_ffn_dim", 4096)) != node["hidden"]:
         raise UserError(
@@ -115,7 +119,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the BART config of a complete node `system`; raises `UserError` without learned
+    positions. Settings that it cannot express are found by reading it back.
+    """
     check_learned(of)
     content: dict[str, Any] = {"model_type": "bart", "is_encoder_decoder": True}
     for key, value in content_of(KEYS, of).items():

@@ -101,7 +101,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` that a BERT config describes, with the head of its
+    architecture; raises `UserError` for settings that are not computed here.
+    """
     file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     file.only(problem_type="single_label_classification")
     file.only(classifier_dropout=file.content.get("hidden_dropout_prob", 0.1))
@@ -113,7 +115,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    """Returns task, data, batch and checkpoint measure for the run config of a BERT, by its
+    architecture; see `attnlab.weights.run_config`.
+    """
     task = _TASKS.get(_architecture(file), "masked_language_modelling")
     longest = min(128, file.count("max_position_embeddings", 512))
     longer = {"classification": "cut", "tagging": "refuse"}.get(task, "windows")
@@ -126,7 +130,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the BERT config of a complete node `system`; raises `UserError` without learned
+    positions or token types. Settings that it cannot express are found by reading it back.
+    """
     check_learned(of)
     if not of["types"]:
         raise UserError("it has types of tokens")
@@ -143,7 +149,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _architecture(file: ForeignConfig) -> str:
-    """Which of `HEADS` it is; a config that does not say has the head of the published models."""
+    """Returns the architecture, one of `HEADS`, that a config names, by default that of the
+    published models; raises `UserError` for any other.
+    """
     architectures = file.content.get("architectures") or [ARCHITECTURES["bert"]]
     if architectures not in ([head] for head in HEADS):
         raise UserError(

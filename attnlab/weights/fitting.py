@@ -65,7 +65,9 @@ class Fit:
     left_out: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """For a person, a line for each kind; parameters of several layers are named together."""
+        """Returns a line of text for each kind of fate that some parameters have, with their number
+        and paths; those of several layers are named together.
+        """
         groups = (
             ("kept", self.kept),
             ("pooled, heads of keys and values", self.pooled),
@@ -80,7 +82,8 @@ class Fit:
 
 
 def fit(source: Model, target: Model) -> Fit:
-    """What happens to each parameter of `source` and `target`.
+    """Decides for each parameter of `target` whether it is kept or pooled from `source` or drawn,
+    and lists those of `source` left out.
 
     Parameters with an axis as long as a vocabulary of the source are not kept if the target has
     other vocabularies, since their rows stand for other pieces.
@@ -104,8 +107,8 @@ def fit(source: Model, target: Model) -> Fit:
 def fitted(
     parameters: Mapping[str, Any], drawn: Mapping[str, Any], source: Model, target: Model
 ) -> dict[str, Any]:
-    """The first parameters of the target: `parameters` of the source where they fit, else `drawn`,
-    which may have those alone; all by path.
+    """Returns the first parameters of the target by path: those of the source (float32) where they
+    are kept, averaged over heads where pooled, else those of `drawn`, which may have these alone.
     """
     plan, values = fit(source, target), {}
     means, new = set(plan.pooled), set(plan.drawn)
@@ -120,8 +123,8 @@ def fitted(
 
 
 def pooled(parameter: np.ndarray, heads: Heads) -> np.ndarray:
-    """A projection [..., K * D], or its bias, to that of `heads.keys` heads: means of
-    neighbours.
+    """Averages neighbouring heads of a projection [..., K * D], or its bias, so that `heads.keys`
+    heads remain.
     """
     *lead, size = parameter.shape
     apart = parameter.reshape(*lead, heads.keys, size // heads.keys // heads.width, heads.width)
@@ -129,8 +132,9 @@ def pooled(parameter: np.ndarray, heads: Heads) -> np.ndarray:
 
 
 def together(paths: Iterable[str]) -> list[str]:
-    """Paths that differ only in a number are one, "layer_{0-3}/attention/out/kernel"; those of one
-    module that differ only in the last part too, "top/{scale,bias}".
+    """Shortens a list of paths: those that differ only in a number become one,
+    "layer_{0-3}/attention/out/kernel"; those of one module that differ only in the last part too,
+    "top/{scale,bias}".
     """
     numbers: dict[str, list[int]] = {}
     for path in paths:
@@ -149,7 +153,7 @@ def together(paths: Iterable[str]) -> list[str]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """ "3", "{0-3}" or "{0,2,5-7}"."""
+    """Writes numbers as a text of ranges, such as "3", "{0-3}" or "{0,2,5-7}"."""
     runs = []
     for _, run in itertools.groupby(
         enumerate(sorted(numbers)), key=lambda numbered: numbered[1] - numbered[0]
@@ -166,7 +170,9 @@ def _module(path: str) -> str:
 
 
 def _pools(path: str, source: Model, target: Model) -> bool:
-    """Whether the heads of a projection of keys or values can be averaged to those of the target."""
+    """Returns whether the key or value heads of a projection can be averaged to those of the
+    target: same width and queries, and a divisor as many heads.
+    """
     module = _module(path)
     before, after = source.heads.get(module), target.heads.get(module)
     if before is None or after is None or before.width != after.width:

@@ -50,7 +50,8 @@ _CONVERT = (
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    """What `config.json` says.
+    """Reads `config.json` of a folder; raises `UserError` if there is none, or the weights are
+    quantized or have an adapter.
 
     Raises:
       UserError: no such folder, or no such file in it, or one that is no JSON object, or weights
@@ -78,7 +79,7 @@ def settings(folder: Path) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """The name of every tensor of a folder, and the file that holds it; reads headers only.
+    """Returns the file of every tensor of a folder, by the tensor's name; reads headers only.
 
     Raises:
       UserError: there are no safetensors, an index names a file or tensor that is not there, a
@@ -118,7 +119,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of these names, each from its file, one at a time.
+    """Yields name and array of these tensors, each read from its file, one at a time.
 
     Raises:
       UserError: a file cannot be read, or a tensor is not of finite numbers of type `FLOATS`.
@@ -136,7 +137,7 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def check_floats(where: Mapping[str, Path]) -> None:
-    """Raise `UserError` unless the numbers of all tensors are of a type of `FLOATS`; reads headers
+    """Raises `UserError` unless the numbers of all tensors are of a type of `FLOATS`; reads headers
     only.
     """
     for name, (_, kind) in headers(where).items():
@@ -148,7 +149,9 @@ def check_floats(where: Mapping[str, Path]) -> None:
 
 
 def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
-    """A tensor as `dtype`; `UserError` if it is not finite, or would not be so in that type."""
+    """Returns a tensor as `dtype`; raises `UserError` if a number is not finite, or would not be so
+    in that type.
+    """
     with np.errstate(over="ignore"):
         converted: np.ndarray = tensor.astype(dtype, copy=False)
     if not np.isfinite(converted).all():
@@ -162,7 +165,9 @@ def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
 
 
 def headers(where: Mapping[str, Path]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """The shape and the type of numbers of each tensor, as the file calls it."""
+    """Reads the shape and the number type ("F32") of each tensor, by name, from the headers of the
+    files.
+    """
     by_name = {}
     for file in dict.fromkeys(where.values()):
         with _opened(file) as source:
@@ -175,8 +180,9 @@ def headers(where: Mapping[str, Path]) -> dict[str, tuple[tuple[int, ...], str]]
 def write(
     folder: Path, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shard: int = SHARD
 ) -> list[Path]:
-    """Write config and tensors into a folder, which is made; the files written, the config last, so
-    that a folder with a config is whole.
+    """Writes config and tensors into a folder, which is created, in files of at most `shard` bytes
+    with an index if several; returns the files, the config last, so that a folder with a config is
+    whole.
 
     Raises:
       UserError: the folder cannot be written.
@@ -227,7 +233,9 @@ def _names(file: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[Any]:
-    """A file of tensors; `UserError` where it is cut short or none."""
+    """Opens a safetensors file as a context; raises `UserError` if it is damaged or of another
+    format.
+    """
     try:
         source = safe_open(file, framework="np")
     except (SafetensorError, OSError) as error:

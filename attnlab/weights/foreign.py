@@ -49,7 +49,9 @@ class Key(NamedTuple):
     ours: Mapping[Any, Any] = {}
 
     def value_of(self, setting: Any) -> Any:
-        """The value of the key for a setting; for None, which is none, 1 or the default."""
+        """Returns the value of this key of a foreign config for a setting of ours; for None 1
+        (whole numbers) or the default.
+        """
         if not self.ours:
             usual = 1 if type(self.default) is int else self.default
             return usual if setting is None else setting
@@ -71,7 +73,9 @@ def system_of(keys: Keys, file: ForeignConfig) -> dict[str, Any]:
 
 
 def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config says of a complete node `system`, in the order of a table."""
+    """Returns the keys and values of a foreign config that a complete node `system` amounts to, in
+    the order of a table.
+    """
     content = {}
     for setting, key in keys.items():
         if isinstance(key, Key) and key.name not in content:
@@ -83,8 +87,8 @@ def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_layers(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """The complete nodes of a field of a system for its layers, one after another; see
-    `attnlab.layers.by_layer`.
+    """Returns for each layer, in order, the complete node of a field of a system, with patterns
+    over layers resolved; see `attnlab.layers.by_layer`.
     """
     nodes = []
     for layer in range(system["layers"]):
@@ -114,8 +118,8 @@ class ForeignConfig:
         self.content, self.where, self.folder = content, where, folder
 
     def number(self, key: str, default: float | None = None, absent: float | None = None) -> float:
-        """A number from 0; None counts as absent, unless `absent` is what stands for a key that is
-        not there.
+        """Reads a number from 0; None counts as absent, unless `absent` is the value of a key that
+        is not there.
         """
         value = float(self._of(key, (int, float), "a number", default, absent))
         if value < 0:
@@ -125,8 +129,8 @@ class ForeignConfig:
     def count(
         self, key: str, default: int | None = None, least: int = 1, absent: int | None = None
     ) -> int:
-        """A whole number from `least` to `MOST`, or to `LAYERS`; None counts as absent, unless
-        `absent` is what stands for a key that is not there.
+        """Reads a whole number from `least` to `MOST`, of layers to `LAYERS`, else raises
+        `UserError`; null means `default`, and so does a missing key unless `absent` is given.
         """
         value = int(self._of(key, (int,), "a whole number", default, absent))
         most = LAYERS if "layer" in key else MOST
@@ -144,14 +148,16 @@ class ForeignConfig:
         return str(self._of(key, (str,), "a text", default))
 
     def one_of(self, key: str, choices: Mapping[str, T], default: str | None = None) -> T:
-        """What a text stands for."""
+        """Returns what `choices` has for the text at a key; raises `UserError` for any other text."""
         name = self.text(key, default)
         if name not in choices:
             raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
         return choices[name]
 
     def at(self, key: Key) -> Any:
-        """The setting that a key says."""
+        """Reads the setting of ours that a key of a table says: checked by the type of the key's
+        default, then translated.
+        """
         if isinstance(key.default, str):
             return self.one_of(key.name, key.ours, key.default)
         read: Any = {bool: self.flag, int: self.count, float: self.number}[type(key.default)]
@@ -159,14 +165,16 @@ class ForeignConfig:
         return key.ours.get(value, value)
 
     def below(self, key: str) -> ForeignConfig:
-        """The object at a key; an empty one where there is none."""
+        """Returns the object at a key as a config; an empty one where there is none."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.refused(key, "an object")
         return ForeignConfig(value or {}, f"{self.where}: {key}")
 
     def numbers(self, key: str, count: int, default: float) -> tuple[float, ...]:
-        """So many numbers, or one for all; None counts as absent."""
+        """Reads a list of exactly `count` numbers, or one number that is repeated so often; null
+        and a missing key mean `default`.
+        """
         value = self.content.get(key)
         if not isinstance(value, list):
             return (float(self.number(key, default)),) * count
@@ -184,7 +192,9 @@ class ForeignConfig:
         return tuple(ForeignConfig({key: size}, self.where).count(key, default) for size in every)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Texts, no two of them alike; () where there are none."""
+        """Reads a list of texts, no two of them alike, else raises `UserError`; () where the key is
+        null or missing.
+        """
         texts = self.content.get(key)
         listed = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
         if texts is not None and (not listed or len({*texts}) < len(texts)):
@@ -192,8 +202,8 @@ class ForeignConfig:
         return tuple(texts or ())
 
     def labels(self) -> tuple[str, ...]:
-        """The classes of a classifier, in the order of its outputs; "LABEL_0" and so on if it does
-        not name them.
+        """Reads the classes of a classifier, in the order of its outputs; "LABEL_0" and so on if
+        the config does not name them.
         """
         node = self.content.get("id2label")
         if node is None or node == {}:
@@ -205,13 +215,15 @@ class ForeignConfig:
         return ForeignConfig(listed, self.where).names("id2label")
 
     def beside(self, name: str) -> ForeignConfig:
-        """Another file of the folder; an empty one where there is none."""
+        """Reads another JSON file of the folder as a config; an empty one where there is none."""
         if self.folder is None or not (self.folder / name).is_file():
             return ForeignConfig({}, name)
         return ForeignConfig(read_json(self.folder / name), str(self.folder / name))
 
     def differ(self, name: str, other: str) -> bool | None:
-        """Whether the folder has both tensors, and they are different; None without a folder."""
+        """Returns whether the folder has both tensors and they differ in any number; None without a
+        folder.
+        """
         if self.folder is None:
             return None
         where = folders.files(self.folder)
@@ -225,14 +237,16 @@ class ForeignConfig:
         return UserError(f"{self.where}: {key}={shown(self.content.get(key))}; expected {what}")
 
     def no_others(self, keys: Sequence[str]) -> None:
-        """Raise `UserError` for a key that is not known and is neither null nor false."""
+        """Raises `UserError` for a key that is not known and is neither null nor false."""
         for key in sorted({*self.content} - {*keys}):
             if self.content[key] not in (None, False):
                 near = nearest(key, keys)
                 raise self.refused(key, f"nothing, for the key is not known here; {near}")
 
     def only(self, **values: Any) -> None:
-        """Raise `UserError` where a key has another value than the one that is computed here."""
+        """Raises `UserError` where a key has another value than the given one, which alone is
+        computed here; null and a missing key are allowed.
+        """
         for key, value in values.items():
             if (actual := self.content.get(key, value)) not in (value, None):
                 raise UserError(
@@ -242,8 +256,8 @@ class ForeignConfig:
     def _of(
         self, key: str, kinds: tuple[type, ...], what: str, default: Any, absent: Any = None
     ) -> Any:
-        """The value of a key, `absent` where it is not there, `default` where that is None; `UserError`
-        for a value of another type, or where there is none.
+        """Returns the value of a key, `absent` if it is missing, `default` if that is null; raises
+        `UserError` for a value of another type, or where none remains.
         """
         value = self.content.get(key, absent)
         value = default if value is None else value

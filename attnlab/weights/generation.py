@@ -46,7 +46,8 @@ target_lookbehind max_matching_ngram_size disable_compile
 
 
 def decoding(file: ForeignConfig) -> dict[str, Any]:
-    """What the folder of a config says of `decoding`; {} where it says nothing.
+    """Reads `generation_config.json`, or older keys of `config.json`, as settings of `decoding`; {}
+    where there are none.
 
     Raises:
       UserError: a setting that no setting here means, by name.

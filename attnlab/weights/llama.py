@@ -94,7 +94,7 @@ _H, _L = "model.layers.{i}", "layer_{i}"
 
 
 def names(kind: str) -> Names:
-    """The table of a model type."""
+    """Returns the table of tensor names and parameter paths of a model type of the Llama family."""
     attention = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
     inside, after = "around_feed_forward/normalisation", "post_attention_layernorm"
     around = [
@@ -133,7 +133,9 @@ def names(kind: str) -> Names:
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` that a config of the Llama family describes, with windows
+    and rotary positions by layer; raises `UserError` for settings that are not computed here.
+    """
     kind = file.text("model_type")
     family = FAMILIES[kind]
     file.only(use_bidirectional_attention=False, pretraining_tp=1)
@@ -179,7 +181,10 @@ def _by_layer(full: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the config of a complete node `system` as a model type of the Llama family; raises
+    `UserError` without multihead attention and RoPE. Settings that it cannot express are found by
+    reading it back.
+    """
     family, every = FAMILIES[kind], of_layers(of, "attention")
     if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in every):
         raise UserError("it has multihead attention with rope positions")
@@ -222,7 +227,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _attention(
     file: ForeignConfig, family: Family, epsilon: float, positions: dict[str, Any]
 ) -> dict[str, Any]:
-    """The config node of attention with these positions."""
+    """Returns the config node of attention with these positions, its heads, biases, score (QK norm,
+    scale, soft cap) and dropout read from a config.
+    """
     width, heads = file.count("hidden_size"), file.count("num_attention_heads")
     name = "qk_rmsnorm" + "_plus_one" * family.gemma if family.qk_norm else "scaled_dot"
     score: dict[str, Any] = {"name": name}
@@ -269,7 +276,9 @@ def _activation(file: ForeignConfig, family: Family) -> str:
 
 
 def _window(file: ForeignConfig, family: Family) -> int:
-    """Keys that a query of a local layer sees, itself among them; 0 where no layer is local."""
+    """Returns how many keys a query of a local layer sees, itself among them; 0 where no layer is
+    local.
+    """
     if not family.windows or (
         family.windows == "late" and not file.flag("use_sliding_window", False)
     ):
@@ -278,7 +287,9 @@ def _window(file: ForeignConfig, family: Family) -> int:
 
 
 def _local(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]:
-    """Which layers are local."""
+    """Returns for each layer whether it is local, as `layer_types` says, or else the rule of its
+    family.
+    """
     kinds = file.content.get("layer_types")
     if kinds is not None:
         listed = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
@@ -300,7 +311,9 @@ def _locals(of: Mapping[str, Any]) -> list[bool]:
 
 
 def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
-    """The keys that say which layers are local."""
+    """Returns the keys of a config that say which layers are local, and the width of their window;
+    {} for a family without windows.
+    """
     if not family.windows:
         return {}
     seen = of_layers(of, "visibility")

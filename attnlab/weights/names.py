@@ -52,7 +52,9 @@ class Name:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
     def into(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """The parameters that a tensor holds."""
+        """Splits a tensor of a file into the parameters that it holds, transposed and without its
+        extra axis where this line says so.
+        """
         tensor = np.moveaxis(tensor, (0, 1), (-1, -2)) if self.transposed else tensor
         tensor = tensor[0] if self.row else tensor
         ends = np.cumsum([shape[-1] for shape in shapes])[:-1]
@@ -105,7 +107,8 @@ class Names:
     older: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def lines(self, shapes: Shapes) -> Iterator[Name]:
-        """The lines of a system whose parameters have these shapes, each with its layer's number.
+        """Yields the table lines that apply to a system whose parameters have these shapes, with
+        layer numbers filled in.
 
         Raises:
           UserError: parameters that the table has no name for.
@@ -131,7 +134,7 @@ class Names:
         yield from numbered
 
     def read(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, np.ndarray]:
-        """The parameters of a system from files, by path, float32.
+        """Reads the parameters of a system from files, by path, float32.
 
         Args:
           where: names of tensors and their files.
@@ -150,9 +153,9 @@ class Names:
         return parameters
 
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
-        """The lines of a system by the tensors of these files, once they are seen to have those and
-        no others, of a type that weights have; reads headers only. Arguments and errors are those
-        of `read`.
+        """Raises `UserError` unless the files have exactly the tensors of a system, in shape and
+        type; returns the table line of each tensor, by its name there. Reads only headers, and the
+        tensors that may be copies of others. Arguments and errors are those of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
         file_names = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
@@ -172,7 +175,7 @@ class Names:
         return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
-        """The tensors of a file, by name, of parameters by path.
+        """Converts parameters by path into the tensors of a file, by name, as `dtype`.
 
         Raises:
           UserError: parameters that the table has no name for, or that `dtype` cannot hold.
@@ -192,7 +195,9 @@ class Names:
         return name
 
     def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
-        """Raise `UserError` unless the files have exactly what is wanted."""
+        """Raises `UserError`, with the names, unless the files have exactly the tensors and shapes
+        of `wanted`; equal copies of tied tensors may be there too.
+        """
         shapes = {name: shape for name, (shape, _) in folder.headers(where).items()}
         folder.check_floats({name: file for name, file in where.items() if name in wanted})
         extra = sorted(set(shapes) - set(wanted))
@@ -226,7 +231,7 @@ class Names:
 
 
 def flat(params: Any) -> dict[str, Any]:
-    """A tree of parameters by path, "layer_0/attention/out/kernel"."""
+    """Flattens a tree of parameters into a dictionary by path, "layer_0/attention/out/kernel"."""
     leaves: dict[str, Any] = {}
     for key, value in params.items():
         below = flat(value) if isinstance(value, Mapping) else {"": value}
@@ -235,7 +240,7 @@ def flat(params: Any) -> dict[str, Any]:
 
 
 def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree of parameters by path."""
+    """Builds the tree of parameters from a dictionary by path; the inverse of `flat`."""
     tree: dict[str, Any] = {}
     for path, leaf in parameters.items():
         *above, last = path.split("/")
@@ -247,7 +252,9 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(path: str, shapes: Shapes) -> list[str]:
-    """The numbers that stand for `{i}` in a path of these parameters, in order; "" without."""
+    """Returns the layer numbers that `{i}` of a path has among these parameters, as texts in order;
+    [""] for a path without `{i}`.
+    """
     if "{i}" not in path:
         return [""]
     pattern = re.escape(path).replace(re.escape("{i}"), "([0-9]+)")

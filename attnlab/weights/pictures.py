@@ -68,8 +68,8 @@ class Pictures:
     resample: str = "bilinear"
 
     def check(self, where: str) -> Pictures:
-        """Itself; `UserError` where it has no deviation, or makes images of another size than the
-        model reads.
+        """Returns itself; raises `UserError` if a deviation is not above 0, or if resized images do
+        not contain the size that the model reads.
         """
         height, width, _ = self.shape
         if not all(0 < value < math.inf for value in self.deviation):
@@ -83,7 +83,9 @@ class Pictures:
         return self
 
     def run(self) -> dict[str, Any]:
-        """What the config of a run says of the task and its data."""
+        """Returns task, data, batch and checkpoint measure for the run config of a classifier of
+        such images.
+        """
         height, width, channels = self.shape
         data: dict[str, Any] = {"name": "image_folder", "side": height if height == width else 0}
         data |= {"resample": self.resample, "grey": channels == 1}
@@ -98,7 +100,9 @@ class Pictures:
 
 
 def processed(of: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
-    """What a `preprocessor_config.json` says of images of a shape that the model reads."""
+    """Reads a `preprocessor_config.json` as `Pictures` for a model that reads this shape; raises
+    `UserError` for steps that are not computed here.
+    """
     of.no_others((*READ.split(), *SILENT.split()))
     kind = of.text("image_processor_type", of.text("feature_extractor_type", "ViTImageProcessor"))
     named = _KIND.fullmatch(kind)
@@ -125,7 +129,9 @@ def processed(of: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str
 
 
 def timm_sizes(of: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
-    """What a `pretrained_cfg` says of resizing: to which size, by which filter."""
+    """Reads from a `pretrained_cfg` of timm the size that images are resized to (one side if the
+    middle is cut out) and the filter.
+    """
     of.only(label_offset=0)
     share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
     if not 0 < share <= 1:
@@ -139,7 +145,9 @@ def timm_sizes(of: ForeignConfig, height: int, width: int) -> tuple[tuple[int, .
 
 
 def _size(of: ForeignConfig, key: str, usual: int | None) -> tuple[int, ...]:
-    """Height and width, or the shorter side alone."""
+    """Reads a size from a key: height and width, or the shorter side alone; raises `UserError` for
+    another form.
+    """
     value, square = of.content.get(key), of.flag("default_to_square", True)
     if not isinstance(value, Mapping):
         sides = of.counts(key, 2, usual)

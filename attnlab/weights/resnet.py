@@ -28,7 +28,9 @@ WIDTH = 64  # channels of the first stage; torchvision has no other
 
 
 def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
-    """The lines of a convolution and the norm behind it."""
+    """Returns the table lines (tensor name, parameter path) of a convolution and the batch norm
+    behind it.
+    """
     parts = (
         ("weight", "scale"),
         ("bias", "bias"),
@@ -42,7 +44,9 @@ def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ..
 
 
 def _stage(stage: int) -> tuple[Name, ...]:
-    """The lines of a stage; a basic block has two of the three convolutions."""
+    """Returns the table lines of a stage's blocks with three convolutions each (a basic block uses
+    two) and the projection.
+    """
     theirs, ours = f"layer{stage + 1}.{{i}}", f"stage_{stage}_block_{{i}}"
     branch = [
         line
@@ -75,7 +79,9 @@ NAMES = Names(
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` of a ResNet whose config names its depth; raises `UserError`
+    for `model_args` or another pooling.
+    """
     if file.content.get("model_args"):
         raise file.refused("model_args", "none, for they are not known here")
     file.only(global_pool="avg")
@@ -94,7 +100,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def pictures(file: ForeignConfig) -> Pictures:
-    """What it reads, and its classes, as `pretrained_cfg` says; else as of ImageNet."""
+    """Reads from `pretrained_cfg` how images are prepared, by default as for ImageNet, and from the
+    config the classes; raises `UserError` where they do not match.
+    """
     of = file.below("pretrained_cfg")
     sides = of.counts("input_size", 3, 1) if of.content.get("input_size") else (3, _SIDE, _SIDE)
     channels, height, width = sides
@@ -111,7 +119,9 @@ def pictures(file: ForeignConfig) -> Pictures:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the config (architecture and width) of a complete node `system`; raises `UserError`
+    for another depth or stem. Settings that it cannot express are found by reading it back.
+    """
     if of["stem"] != "imagenet" or kind != f"resnet{of['depth']}":
         raise UserError(f"it has depth={kind.removeprefix('resnet')} and stem=imagenet")
     wide = {} if of["width"] == WIDTH else {"width": of["width"]}
@@ -119,7 +129,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def beside(read: Pictures) -> dict[str, dict[str, Any]]:
-    """What stands in the config for a run that reads such images."""
+    """Returns, by file name, the keys of `config.json` that describe how images are prepared, and
+    the classes.
+    """
     height, width, channels = read.shape
     preprocessing = {
         "input_size": [channels, height, width],
@@ -139,7 +151,9 @@ def _width(file: ForeignConfig) -> int:
 
 
 def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
-    """Of a tensor of the folder."""
+    """Reads the shape of a tensor of the folder from its header; raises `UserError` if the folder
+    has no such tensor.
+    """
     assert file.folder is not None
     where = folders.files(file.folder)
     if name not in where:

@@ -29,7 +29,9 @@ FIELDS = {  # of a scaling: ours, and the key of theirs
 
 
 def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
-    """The position scheme of the layers of a kind, "full_attention" or "sliding_attention"."""
+    """Reads from a config the node of rotary positions of the layers of a kind, "full_attention" or
+    "sliding_attention".
+    """
     given = file.below("rope_parameters")
     if kind in given.content:  # one for each kind
         return _scheme(given.below(kind), file)
@@ -44,8 +46,8 @@ def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
 
 
 def _scheme(given: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
-    """The position scheme that the keys of rotary positions describe; `UserError` for one that is not
-    computed here.
+    """Returns the node of rotary positions, with base and scaling, that these keys describe; raises
+    `UserError` for a scheme that is not computed here.
     """
     name = given.text("rope_type", given.text("type", "default"))
     given.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
@@ -68,7 +70,9 @@ def _scheme(given: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
 
 
 def written(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The keys of the two schemes of a model."""
+    """Returns the keys of a config for rotary positions (`rope_theta`, `rope_scaling`), in Gemma 3
+    also the base of local layers.
+    """
     scaling = positions["scaling"]
     fields = FIELDS.get(scaling["name"], {})
     keys: dict[str, Any] = {

@@ -71,7 +71,9 @@ FURTHER = {  # of a file, behind `sliding_window`
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` that a StarCoder 2 config describes, with rotary positions
+    and a window if it has one.
+    """
     node = system_of({**KEYS, **FURTHER}, file)
     usual = node["width"] // node["attention"]["heads"]
     node["attention"]["head_width"] = file.count("head_dim", usual)
@@ -81,7 +83,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the StarCoder 2 config of a complete node `system`; raises `UserError` without
+    multihead attention and RoPE. Settings that it cannot express are found by reading it back.
+    """
     attention, visibility = of_layers(of, "attention")[0], of_layers(of, "visibility")[0]
     if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
         raise UserError("it has multihead attention with rope positions")

@@ -32,7 +32,9 @@ _LINEAR = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
 
 
 def _of_stack(stack: str) -> list[Name]:
-    """The lines of a stack."""
+    """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
+    "decoder", its relative positions and its norms.
+    """
     lines = []
     theirs, ours = f"{stack}.block.{{i}}.layer", f"{stack}_{{i}}"
     for place, half in enumerate(_HALVES[stack]):
@@ -108,7 +110,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config, and of its tensors where there are some."""
+    """Returns the config node `system` that a T5 config describes; whether the output matrix is
+    tied is read from the tensors if there are some.
+    """
     file.only(is_encoder_decoder=True)
     scaled = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", True))
     untied = file.differ(HEAD, EMBEDDING)
@@ -128,7 +132,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
+    """Returns the T5 config of a complete node `system`; raises `UserError` without multihead
+    attention with T5 positions. Settings that it cannot express are found by reading it back.
+    """
     looks = of["encoder_attention"]
     if looks["name"] != "multihead" or looks["positions"]["name"] != "t5":
         raise UserError("it has multihead attention with the positions t5")
@@ -152,7 +158,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def tuned(longest: int) -> dict[str, Any]:
-    """That of a model of pairs of texts whose positions reach so far."""
+    """Returns task, data, batch and decoding for the run config of an encoder-decoder whose
+    positions reach `longest` tokens.
+    """
     length = max(2, min(128, longest // 2))
     return {
         "task": "text_to_text",

@@ -63,7 +63,9 @@ FURTHER = {  # of a file, behind `image_size`
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` that a ViT config describes; raises `UserError` for another
+    head, or patches that do not divide the image.
+    """
     architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
         raise UserError(
@@ -88,7 +90,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def pictures(file: ForeignConfig) -> Pictures:
-    """What it reads, and its classes."""
+    """Reads from `preprocessor_config.json` how images are prepared, by default at the size of the
+    model, and from the config the classes.
+    """
     height, width = file.counts("image_size", 2, 224)
     of = file.beside(_PREPROCESSOR)
     if not of.content:  # as of images of the size that it reads
@@ -97,7 +101,8 @@ def pictures(file: ForeignConfig) -> Pictures:
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows. `image_size` is one
+    """Returns the ViT config of a complete node `system`; raises `UserError` without learned
+    positions. Settings that it cannot express are found by reading it back. `image_size` is one
     with as many patches.
     """
     check_learned(of)
@@ -113,7 +118,9 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def beside(read: Pictures) -> dict[str, dict[str, Any]]:
-    """What stands in the config and in other files for a run that reads such images."""
+    """Returns, by file name, the keys of `config.json` and the content of
+    `preprocessor_config.json` that describe how images are prepared, and the classes.
+    """
     height, width, channels = read.shape
     names = ("height", "width") if len(read.resize) == 2 else ("shortest_edge",)
     processor = {

@@ -24,7 +24,8 @@ _QKVO = {"query", "key", "value", "out"}
 
 
 def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, Any]:
-    """The config of a system, without its vocabulary; the first of the model types that can say it.
+    """Returns the config of `transformers` for a system, without its vocabulary, of the first model
+    type whose config, read back, is this system; raises `UserError` if none is.
 
     Args:
       system: a config node, complete.
@@ -79,8 +80,8 @@ def with_defaults(system: Mapping[str, Any]) -> ConfigDict:
 
 
 def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting that parameters and results depend on by its dotted name, such that two nodes
-    that mean the same are equal.
+    """Returns the settings of a system that parameters and results depend on, by dotted name and
+    with defaults, such that two nodes that mean the same are equal.
     """
     node = to_dict(with_defaults(system))
     node.pop("initial", None)
@@ -99,7 +100,9 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attention(node: Mapping[str, Any], width: object) -> dict[str, Any]:
-    """The usual numbers of heads and widths as if nobody had said them."""
+    """Returns a node of attention with the usual number of key heads, head width and biases written
+    in one form (0, True or False).
+    """
     usual, heads = dict(node), node.get("heads", 1)
     if usual.get("key_heads") == heads:
         usual["key_heads"] = 0
