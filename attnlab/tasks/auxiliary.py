@@ -90,6 +90,9 @@ class Auxiliary:
         config: schemas.Classification | schemas.WritingSettings,
         length: int,
     ) -> None:
+        """Stores the weights of penalties and the settings of sampled choices, and which
+        collections a pass must make mutable; raises `UserError` for weights that fit no loss.
+        """
         weights = config.loss_weights
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
         offered = sorted({name for look in looks for losses in look for name in losses})
@@ -124,8 +127,8 @@ class Auxiliary:
     def follow(
         self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]
     ) -> dict[str, jax.Array]:
-        """The baseline after a batch whose rewards, and the rows that have them, were summed up to
-        `tracked`.
+        """Returns the baseline moved towards the mean rewards of a batch, given in `tracked` as
+        their sums and the number of rows.
         """
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)
@@ -145,7 +148,8 @@ class Auxiliary:
         second: jax.Array | None = None,
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """What is added to the summed loss, and sums to report, each under its own name.
+        """Returns the weighted penalties plus the loss of sampled choices, to be added to the
+        summed loss, and the single sums to report by name.
 
         Args:
           collected: what the pass put into `collections`.
@@ -191,8 +195,8 @@ class Auxiliary:
     def _penalties(
         self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]
     ) -> dict[str, jax.Array]:
-        """The losses of all looks by name, summed over real queries; a scan over time gives [B,T,1]
-        for [B,T].
+        """Sums each penalty that looks have handed out over all looks and real queries, by name; a
+        scan over time gives [B,T,1] for [B,T].
         """
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
@@ -207,8 +211,8 @@ class Auxiliary:
     def _choices(
         self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """log p and entropy [B,T] of what was chosen at each step; choices in a text that is read
-        all count at the first.
+        """Returns log p and entropy [B,T] of what attention sampled at each step, summed over
+        looks; choices in a text that is read all count at the first step.
         """
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
         flat = flax.traverse_util.flatten_dict(dict(samples))
@@ -227,8 +231,8 @@ class Auxiliary:
     def _reward(
         self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The summed term of the choices, and sums over rows of the rewards that the baseline is to
-        follow, with their number.
+        """Returns the summed loss term that trains the choices, and per step the sums of rewards
+        and numbers of rows that the baseline is updated with.
         """
         rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
         choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
@@ -260,7 +264,7 @@ def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
 
 
 def _hops(node: ConfigDict) -> int:
-    """The largest number of hops that anything below a config node is set to."""
+    """Returns the largest value of a setting `hops` anywhere in a config node; 0 if there is none."""
     hops = (
         value if key == "hops" and isinstance(value, int) else _hops(value)
         for key, value in node.items()
@@ -270,8 +274,8 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Raise `UserError` where there are several hops and no weight for the penalty that keeps them
-    apart, without which all may look at the same; a weight of None says that this is wanted.
+    """Raises `UserError` for several hops with a penalty weight of 0, without which all may look at
+    the same; a weight of None says that this is wanted.
     """
     if hops > 1 and weight is not None and not weight:
         raise UserError(

@@ -100,6 +100,9 @@ class Task(Shown, Generic[Config, Data, Model]):
     def __init__(
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
+        """Stores config, data, system and added losses, checks the `ratios` of the class, and
+        prepares the programs that score a batch (of one or of stacked models).
+        """
         self.config, self.data = config, data
         self.system, self.auxiliary = system, auxiliary
         models.check_ratios(type(self))
@@ -171,7 +174,8 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @classmethod
     def load(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """The task with its data read, see `read`.
+        """Reads the data of `splits`, treats examples that are too long, and returns the task built
+        on them; raises `UserError` for a run that lost its vocabulary.
 
         Raises:
           UserError: a bad config, unreadable data, examples longer than the system can score, a
@@ -207,7 +211,9 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @functools.cached_property
     def beginning(self) -> InitialWeights | None:
-        """The pretrained weights that training begins with, or None."""
+        """Returns the pretrained weights that training begins with, as `InitialWeights`; None if
+        the config names none.
+        """
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import InitialWeights
@@ -229,7 +235,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Fresh float32 parameters; for the output bias see `tokens.with_output_bias`."""
+        """Draws fresh float32 parameters of the system; their output bias is set from the training
+        targets where the task has such, see `tokens.with_output_bias`.
+        """
         params: Params = self.system.init(key, *self.init_inputs())["params"]
         if (targets := self.target_ids()) is None:
             return params
@@ -260,9 +268,10 @@ class Task(Shown, Generic[Config, Data, Model]):
         carried: Tree = None,
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """The "loss" of `summed` with label smoothing and dropout, and the other sums. Terms of
-        `auxiliary` are added to it, and are among the sums, with "cross_entropy", by their names.
-        `numbers` replace those of the config.
+        """Computes the summed training loss of a batch, with label smoothing, dropout and the terms
+        of `auxiliary`, and the other sums. With such terms the sums have each by its name, and
+        "cross_entropy". Terms of `auxiliary` are added to it, and are among the sums, with
+        "cross_entropy", by their names. `numbers` replace those of the config.
         """
         smoothing = self.smoothing(numbers)
         collections = [] if self.auxiliary is None else self.auxiliary.collections
@@ -292,8 +301,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         return None if self.auxiliary is None else self.auxiliary.follow(carried, tracked)
 
     def batches(self, multiple: int, seed: int | None = None) -> Batches:
-        """This process's batch of each step, counted from 0, in the order of the configured seed or
-        another one; its rows are divisible by `multiple` over all processes.
+        """Returns this process's training batches as a function of the step, in the order of a seed
+        (by default the configured one), after checking the columns of the first; rows over all
+        processes are divisible by `multiple`.
 
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
@@ -346,7 +356,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
-        """`evaluate` for each of several models, whose parameters have a leading axis."""
+        """Computes the scores of `evaluate` for each of several models, whose parameters have a
+        leading axis; a list of scores by name.
+        """
         sums = self.batch_sums(params, split, rows, stacked=True)
         return [
             self.averaged(self.totals(jax.tree.map(lambda x, i=i: x[i], sums), split, rows))

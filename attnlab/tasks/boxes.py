@@ -55,7 +55,9 @@ class Truth(NamedTuple):
 
 
 def overlaps(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """IoU and GIoU of boxes [...,4], broadcast: [...] each; 0 and -1 of two that have no area."""
+    """Computes IoU and GIoU of boxes [...,4], broadcast, [...] each; 0 and -1 for two boxes without
+    area.
+    """
     first, second = widened(first), widened(second)
     (low, high), (least, most) = _corners(first), _corners(second)
     inside = _area(jnp.maximum(low, least), jnp.minimum(high, most))
@@ -77,7 +79,8 @@ def matched(cost: jax.Array, real: jax.Array) -> jax.Array:
 def average_precisions(
     answered: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
 ) -> np.ndarray:
-    """AP of every class at every threshold of IoU, [C,thresholds]; nan for a class without objects.
+    """Computes the average precision of every class at every threshold of IoU, [C,thresholds]; nan
+    for a class without objects.
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken
@@ -108,8 +111,9 @@ def average_precisions(
 def _taken(
     boxes: np.ndarray, wanted: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray
 ) -> np.ndarray:
-    """Which answers of an image [N,4], best first, take an object of it, and which of the others
-    count for nothing: bool [N,2,thresholds].
+    """Decides for each answer of an image [N,4], best first, and each threshold whether it matches
+    a free object (a hit), else whether it lies in a crowd region and is ignored: bool
+    [N,2,thresholds].
     """
     taken = np.zeros((len(boxes), 2, len(thresholds)), bool)
     if not len(wanted):
@@ -126,8 +130,8 @@ def _taken(
 
 
 def _under_curve(right: np.ndarray, lost: np.ndarray, total: int) -> float:
-    """The mean over `RECALLS` of the largest precision at that recall or a higher one, where what
-    is `lost` counts for nothing.
+    """Computes average precision from hits by falling score: the mean over `RECALLS` of the largest
+    precision at that recall or higher; `lost` answers are ignored.
     """
     hits, wrong = np.cumsum(right), np.cumsum(~right & ~lost)
     precision, recall = hits / (hits + wrong + np.spacing(1)), hits / total
@@ -137,7 +141,9 @@ def _under_curve(right: np.ndarray, lost: np.ndarray, total: int) -> float:
 
 
 def _iou(boxes: np.ndarray, regions: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-    """IoU of boxes [...,4], in float64; of a crowd region, the share of `boxes` that lies in it."""
+    """Computes IoU of boxes and regions [...,4], broadcast, in float64; for a crowd region, the
+    share of the box inside it.
+    """
     sides = [(b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2) for b in (boxes, regions)]
     low, high = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
     inside = np.prod(np.maximum(high - low, 0.0), axis=-1)

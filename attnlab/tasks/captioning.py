@@ -57,7 +57,8 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 def build_system(
     config: schemas.Captioning, vocabulary: int, shape: Shape, pad_id: int = 0
 ) -> tuple[Captioner, Auxiliary]:
-    """The system of a config for images of a shape, and what is added to its loss.
+    """Builds the captioner of a config, checked for images of a shape, and the terms added to its
+    loss.
 
     Raises:
       UserError: as `attnlab.tasks.pairs.build_system`; images too small for the backbone, or a
@@ -136,8 +137,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     @classmethod
     def check(cls, config: schemas.Captioning) -> None:
-        """Build the system and the decoding settings with a stand-in vocabulary, for the size of
-        images where the source knows it, so that a bad config fails before data is read.
+        """Builds system and decoding settings with a stand-in vocabulary, if the source knows the
+        size of its images, so that a bad config raises `UserError` before data is read.
         """
         VocabularySettings.read(config.vocabulary)
         shape = getattr(CaptionData.of_config(config.data), "shape", None)
@@ -172,7 +173,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.auxiliary_inputs`; all places of an image are there."""
+        """Returns for `auxiliary` which caption tokens are real, their log-likelihoods, and the
+        places of real images, all of which count. See `Task.auxiliary_inputs`.
+        """
         target = jnp.asarray(batch["target"])
         real = self.real(target)
         places = jnp.broadcast_to(real.any(axis=1)[:, None], (len(target), self.places))
@@ -209,7 +212,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def counted(
         self, params: Params, split: str, outputs: Sequence[str]
     ) -> dict[str, tuple[str, Any]]:
-        """Rule and rows of every score, those of names and of where it looks among them."""
+        """Returns for every score, those of named objects and of localisation included, the rule
+        and a row per caption from which it is resampled.
+        """
         rows = {**self._named(split, outputs), **self._localised(params, split)}
         measured = {
             name: ("ratio", values)
@@ -219,8 +224,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return {**super().counted(params, split, outputs), **measured}
 
     def _named(self, split: str, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Twice the words that name objects in both the caption and what was written, and their
-        number in the two together, [N,2]: F1, were they sets.
+        """Counts for each caption the words that name objects: twice those in both the reference
+        and the written text, and the number in the two together, [N,2]: F1, were they sets; {} if
+        the source names none.
         """
         shown = self.data.beside[split]
         if shown is None:
@@ -243,8 +249,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return None if shown is None or (counts != lengths).any() else named(captions, shown)
 
     def _localised(self, params: Params, split: str) -> dict[str, np.ndarray]:
-        """Sums of localisation and pointing and of their chances, each with the number of words,
-        [N,2]; {} where they are not known.
+        """Computes localisation, pointing and the chance of each, as sums over the words of each
+        caption beside the number of words, [N,2]; {} where objects are not known or the system has
+        no attention.
         """
         named_words = self._named_words(split)
         if named_words is None or not self.system.needs:
@@ -260,7 +267,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
 
     @functools.cached_property
     def _weights(self) -> Any:
-        """The program of the weights of each word, [B,T,L]."""
+        """Returns the compiled program that gives the attention weights [B,T,L] of each word in
+        teacher-forced captions.
+        """
 
         @self.jit
         def weights(params: Params, batch: Batch) -> jax.Array:
@@ -283,7 +292,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return []
 
     def decoder(self, alignment: bool) -> Decoder:
-        """See `WritingTask.decoder`; every place of an image counts as one token."""
+        """Returns a decoder that writes captions of images, which it normalises; every place of an
+        image counts as one token. See `WritingTask.decoder`.
+        """
         return translating(
             self.system,
             self._settings,
@@ -305,8 +316,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return ImageExample(source, read_images([source], self.data.learned.shape)[0], target)
 
     def model_inputs(self, example: ImageExample) -> tuple[list[Any], Sides]:
-        """The normalised image and the ids of the caption, and what maps lie between: "image", the
-        places row by row, "target" (what a step predicts), "target_in" (what it reads).
+        """Returns the normalised image and the ids of the caption as inputs, and labels of the
+        sides of maps: "image", the places row by row, "target" (what a step predicts), "target_in"
+        (what it reads).
         """
         target = self.data.vocabulary.packed([example.label or ""])[0][None]
         target_in = np.asarray(self.shifted(target))

@@ -21,8 +21,8 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Sums:
-    """Sums over the rows of a batch, of logits [B,C] and label [B]: "loss", "known" (rows with a
-    label of training), "rows", "correct".
+    """Computes sums over the rows of a batch, from logits [B,C] and label [B]: "loss", "known"
+    (rows with a label of training), "rows", "correct".
     """
     logits = logits.astype(jnp.float32)
     real, trained = label > 0, (label > 0) & (label <= logits.shape[-1])
@@ -38,8 +38,8 @@ def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Su
 def choice_rows(
     logits: np.ndarray, classes: np.ndarray, trained: np.ndarray
 ) -> dict[str, tuple[str, np.ndarray]]:
-    """Rule and rows of "loss" and "accuracy", see `attnlab.records.items`, from logits [N,C] and the
-    right class [N], where it is one of training (`trained`).
+    """Returns for "loss" and "accuracy" the rule of `attnlab.records.items` and a row per example,
+    from logits [N,C] and the right class [N]; only classes of training (`trained`) have a loss.
     """
     logits = logits.astype(np.float64)
     wanted = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]
@@ -52,8 +52,8 @@ def choice_rows(
 
 
 def confusion(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> Scores:
-    """How often each label (row; `names` and then others) got each answer (column; of `names`), from
-    the label and the answer of every example.
+    """Counts how often each label (row; `names` and then others) got each answer (column; of
+    `names`), from the label and the answer of every example.
     """
     counts = Counter(pairs)
     labels = (*names, *sorted({label for label, _ in counts} - {*names}))

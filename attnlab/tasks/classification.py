@@ -44,7 +44,7 @@ def build_system(
     sentences: int,
     special: Special = OURS,
 ) -> tuple[Classifier, Auxiliary]:
-    """The system of a config, and what is added to its loss.
+    """Builds the classifier of a config for this number of texts, and the terms added to its loss.
 
     Raises:
       UserError: another kind of system, one that cannot read so many texts, a mechanism that cannot
@@ -102,8 +102,9 @@ class Classification(TextTask):
         return {}
 
     def check_pretrained(self) -> dict[str, str]:
-        """See `InitialWeights.check`; a folder taken as a whole must also number the labels
-        as the data does.
+        """Checks the pretrained weights as `InitialWeights.check` does and returns their
+        fingerprint; raises `UserError` too if a folder taken as a whole has other labels than the
+        data.
         """
         summary = super().check_pretrained()
         if summary and self.config.pretrained.take == "all" and self.beginning:
@@ -122,7 +123,9 @@ class Classification(TextTask):
     weight = Task.weight  # by labels, where a task of texts goes by its texts
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """A class is a target of length 1."""
+        """Returns for `auxiliary` which tokens of the texts are real and the log-likelihood of the
+        class, which counts as a target of length 1.
+        """
         source, second = (
             jnp.asarray(batch[side]) != self.special.pad if side in batch else None
             for side in ("source", "target")
@@ -139,8 +142,8 @@ class Classification(TextTask):
         }
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
-        of every example.
+        """Computes "confusion", how often each label (row) got each answer (column), and a line
+        "label TAB answer" for every example.
         """
         labels = [label for _, label in self.data.rows[split]]
         answers = [best.text for best in self.answered(params, self.of_split(split))]
@@ -149,8 +152,8 @@ class Classification(TextTask):
         return {"confusion": table}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """A row for every example: its loss (none for a label not known), whether it is right, and
-        its label and answer by class.
+        """Returns a row for every example, from which scores are resampled: its loss (none for a
+        label not known), whether it is right, and label and answer by class.
         """
         examples, classes = self.of_split(split), len(self.data.learned.classes)
         logits = self.outputs_of(params, examples)
@@ -163,8 +166,8 @@ class Classification(TextTask):
         return Items.of({**choices, "macro_f1": ("macro_f1", hits)})
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
-        those that were read.
+        """Computes sums over the rows of a batch, from logits [B,C]: "loss", "rows", "correct"; and
+        "tokens", those that were read.
         """
         sums = choice_sums(outputs, jnp.asarray(batch["label"]), smoothing)
         del sums["known"]
@@ -173,8 +176,8 @@ class Classification(TextTask):
     def sums(
         self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
     ) -> Sums:
-        """The sums of `summed`, and how often each class got each answer, "confusion" [C+1,C+1],
-        the labels not known last.
+        """Computes the sums of `summed` and how often each class (row) got each answer (column),
+        "confusion" [C+1,C+1], labels not known last.
         """
         logits, label = self.apply(params, batch, rngs=rngs), jnp.asarray(batch["label"])
         one_hot = functools.partial(

@@ -61,8 +61,8 @@ def check_room(
     read: jax.ShapeDtypeStruct | None = None,
     places: int | None = None,
 ) -> None:
-    """Check that what decoding keeps has room, in the system and on a device: what has an end must
-    reach as far as decoding may go.
+    """Raises `UserError` unless the longest text that decoding may write fits the positions of the
+    system, and the decoding state the memory of a device; only shapes are computed.
 
     Args:
       system: without parameters.
@@ -79,6 +79,9 @@ def check_room(
     longest = decoding.limit(places)
 
     def begun(key: jax.Array, source: jax.Array) -> Tree:
+        """Returns the state of decoding, or the output of a full pass, for one text of the longest
+        length.
+        """
         params = system.init(key, source, jnp.ones((1, 2), jnp.int32))
         memory = system.apply(params, source, method="encode")
         if decoding.full_passes:
@@ -103,7 +106,8 @@ def translating(
     prepared: Callable[[jax.Array], jax.Array] = lambda source: source,
     real: Callable[[Any], Any] | None = None,
 ) -> Decoder:
-    """A decoder of a system that writes a text.
+    """Returns a decoder that encodes a source and writes its target with `system`, in steps or by
+    full passes as the settings say.
 
     Args:
       system: without parameters.
@@ -117,6 +121,7 @@ def translating(
     watched = [MAPS] if alignment or (settings.coverage and attends) else []
 
     def bind(params: Any) -> Functions:
+        """Returns encode, start and step of the system with these parameters, for `Decoder`."""
         call = functools.partial(system.apply, {"params": params})
 
         def seen(*given: Any, method: str) -> tuple[Any, jax.Array | None]:
@@ -148,8 +153,8 @@ def translating(
 def continuing(
     system: LanguageModel, settings: Decoding, special: Special = OURS, ended: Ended | None = None
 ) -> Decoder:
-    """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
-    included.
+    """Returns a decoder that continues texts with a language model; its "source" [B,S] is the
+    beginning to be continued, with what precedes the first token.
 
     All of it but the last token is read first, `settings.prefill` tokens at once, or only written
     down for full passes; that one is fed in the first step, in place of the BOS that decoding
@@ -157,6 +162,9 @@ def continuing(
     """
 
     def bind(params: Any) -> Functions:
+        """Returns encode, start and step of the language model with these parameters, for
+        `Decoder`; encode reads the beginning but its last token.
+        """
         call = functools.partial(system.apply, {"params": params})
         begin: Call
         following: Call
@@ -187,7 +195,9 @@ def continuing(
 
 
 def _read(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -> Tree:
-    """The state of a language model after beginnings [B,S], with room for what follows."""
+    """Reads beginnings [B,S] with a language model, in pieces of `settings.prefill` tokens, and
+    returns the state, with capacity for what follows.
+    """
     rows, width = tokens.shape
     room = width + settings.limit(width)
     state, piece = call(rows, room, method="start"), settings.prefill
@@ -217,8 +227,9 @@ def _blank(special: Special, memory: Any, length: int) -> Written:
 def _again(
     system: LanguageModel, call: Call, state: Written, tokens: jax.Array
 ) -> tuple[jax.Array, Written]:
-    """The logits [N,V] behind the texts and one more token [N], by a pass over all of them; the
-    logits of the others are not computed where a system can leave them out.
+    """Appends a token [N] to each text and returns the next logits [N,V], by a pass over the whole
+    texts, and the longer texts; only the last logits are computed where a system can leave out the
+    others.
     """
     state = state.then(tokens)
     if not system.in_two:

@@ -74,6 +74,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     target_column = "labels"
 
     def __init__(self, config: schemas.Detection, data: BoxedData) -> None:
+        """Builds the task and the program of answers; raises `UserError` if an image has more
+        objects than the system has queries.
+        """
         super().__init__(config, data)
         for split in data.splits:
             if (most := data.most(split)) > self.system.queries:
@@ -85,7 +88,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     @classmethod
     def check(cls, config: schemas.Detection) -> None:
-        """See `ImageTask.check`; average precision is of all images."""
+        """Builds the system to check a config, as `ImageTask.check`, and raises `UserError` where
+        only a part of the images is scored in training: average precision needs all.
+        """
         super().check(config)
         if rows := config.training.evaluate_rows:
             raise UserError(
@@ -100,9 +105,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return jnp.asarray(batch["real"]) > 0
 
     def summed(self, outputs: Detected, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the objects of a batch: "loss", of all layers; "objects", "iou" and "correct"
-        (matched queries whose class is the likeliest), of the last layer; and "rows" and "tokens",
-        the images.
+        """Computes sums over the objects of a batch: "loss", of all layers; "objects", "iou" and
+        "correct" (matched queries whose class is the likeliest), of the last layer; and "rows" and
+        "tokens", the images.
         """
         labels, boxes = jnp.asarray(batch["labels"]), jnp.asarray(batch["boxes"])
         layers = jax.vmap(self._of_layer, in_axes=(0, 0, None, None, None, None))
@@ -126,8 +131,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         rows: jax.Array,
         smoothing: Smoothing,
     ) -> Sums:
-        """The sums of one layer, of logits [B,N,C+1] and boxes [B,N,4], with labels [B,M] and boxes
-        [B,M,4] of the objects.
+        """Matches the answers of one layer to the objects and computes the sums "loss", "iou" and
+        "correct", from logits [B,N,C+1] and boxes [B,N,4], labels [B,M] and boxes [B,M,4] of the
+        objects.
         """
         weights, logits = self.config.objective, logits.astype(jnp.float32)
         real, classes = labels > 0, logits.shape[-1] - 1
@@ -156,8 +162,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     def sums(
         self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
     ) -> Sums:
-        """The sums of `summed`, and what was found in each image: "boxes" [B,N,4], "classes" and
-        "scores" [B,N], which `totals` takes out.
+        """Computes the sums of `summed`, and under "found" the answers to each image: "boxes"
+        [B,N,4], "classes" and "scores" [B,N], which `totals` takes out.
         """
         outputs = self.apply(params, batch, rngs=rngs)
         boxes, classes, scores = _answered(outputs)
@@ -167,7 +173,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     # --- scores ---
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
-        """See `Task.totals`; and "precisions", see `boxes.average_precisions`."""
+        """Adds up the sums over all batches, see `Task.totals`, and computes "precisions" from all
+        answers, see `boxes.average_precisions`.
+        """
         parts = [batch["found"] for batch in sums]
         real = np.concatenate([np.asarray(part["real"]) for part in parts]).astype(bool)
         columns = [
@@ -185,8 +193,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return {"loss": scores["loss"], "ap": ap, "ap50": ap50, "iou": scores["iou"]}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """ "by_class", AP and AP50 of each class that has objects, and the answers to every image,
-        as `answers` writes them.
+        """Computes "by_class", AP and AP50 of each class that has objects, and a line for each
+        image with its answers, as `answers` writes them.
         """
         detections, names = self.detections(params, self.of_split(split)), self.data.learned.classes
         precisions = self._precisions(detections, split)
@@ -213,7 +221,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     @staticmethod
     def asked(images: np.ndarray) -> Examples:
-        """Examples of images of which no object is known."""
+        """Makes examples of images [N,H,W,C] without any object, for images to be answered."""
         count = len(images)
         return Examples(
             image=images,
@@ -231,7 +239,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
     def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
-        """The box of each object that `answers` names, with its score."""
+        """Returns one map over an image, "answer", with a row for each object that `answers` names:
+        its score inside of its box, else 0; {} if there is none.
+        """
         (detected,) = self.detections(params, self.asked(image[None]))
         height, width = image.shape[:2]
         rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
@@ -245,8 +255,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         )
 
     def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
-        """Of the objects with a score of at least 0.5, the likeliest first: class, score, and first
-        row, first column, height and width in pixels.
+        """Yields the found objects with a score of at least 0.5, the likeliest first: class, score,
+        and first row, first column, height and width in pixels.
         """
         sides = np.tile(np.array(self.data.learned.shape[:2]), 2)
         for at in np.argsort(-detected.scores, kind="stable"):
@@ -256,7 +266,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
                 yield self.data.learned.classes[detected.classes[at]], score, box * sides
 
     def _written(self, detected: Answers) -> str:
-        """The objects of an image that `_shown` gives as one text; "nothing" where there is none."""
+        """Writes the objects of an image that `_shown` gives as one text with class, score and box
+        of each; "nothing" if there is none.
+        """
         objects = [
             f"{name} {score:.3f} {' '.join(f'{side:.1f}' for side in box)}"
             for name, score, box in self._shown(detected)

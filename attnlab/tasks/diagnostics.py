@@ -48,7 +48,7 @@ from attnlab.training.step import Batch, Params, Sums
 def build_system(
     config: schemas.Diagnostics, vocabulary: int, special: Special = OURS
 ) -> LanguageModel:
-    """The system of a config.
+    """Builds the language model of a config; raises `UserError` where it does not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, rows
@@ -118,8 +118,9 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return ids[ids != self.special.pad], self.data.vocabulary.size
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the questions of a batch, of logits [B,T,V]: "loss", "asked", "correct"; over
-        its texts: "rows" with a question, "exact"; and "tokens", those that were read.
+        """Computes sums over the questions of a batch, from logits [B,T,V]: "loss", "asked",
+        "correct"; over its texts: "rows" with a question, "exact"; and "tokens", those that were
+        read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
         wanted = target != self.special.pad
@@ -141,8 +142,8 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return {"questions": self.data.questions(split)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """The accuracies of guesses, and the accuracy by group where the source has groups; and
-        "text TAB answers TAB what the system said" of every text.
+        """Computes the accuracies of guesses, and accuracy by group where the source has groups,
+        and a line "text TAB answers TAB what the system said" for every text.
         """
         rows, lines = self.data.rows[split], list[str]()
         right, every = collections.Counter[int](), collections.Counter[int]()
@@ -168,7 +169,9 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
-        """What the system says at the words of each example that ask."""
+        """Returns the system's likeliest answer, as text, at each word of each example that asks
+        for one.
+        """
         decode, tokens = self.data.vocabulary.decode, self.data.vocabulary.tokens
         # A special id is no text; it is shown as it is.
         return [

@@ -18,7 +18,8 @@ from attnlab.tasks.protocol import Params
 def together(
     named: Sequence[tuple[str, Task[Any, Any, Any], Params]],
 ) -> tuple[PairTask[Any], Params]:
-    """One task of several, and its parameters.
+    """Joins trained runs that translate into one task, whose system averages all members, and
+    returns it with its parameters.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
     are a mapping of "members_0", "members_1", ... to those of the tasks.

@@ -43,8 +43,8 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def _pretrained(config: schemas.ImageClassification) -> Learned | None:
-    """What the folder of weights that training begins with knows of images; None for none, and for
-    one that has gone.
+    """Returns classes, shape, mean and deviation of the images of the model whose weights training
+    begins with; None without such a model, or if its folder is gone or tells none.
     """
     folder = config.pretrained.path
     if folder is None or not folder.exists():
@@ -92,8 +92,8 @@ class ImageClassification(
     def built(
         cls, config: schemas.ImageClassification, classes: int, shape: Shape | None
     ) -> tuple[ImageClassifier, Decisions | None]:
-        """The system of a config, for images of this shape where that is known, and what trains its
-        decisions if it takes any.
+        """Builds the system of a config, checked for images of this shape where that is known, and
+        the loss that trains its sampled decisions (None if it takes none).
 
         Raises:
           UserError: another kind of system, images too small for it, attention that samples or has
@@ -112,8 +112,9 @@ class ImageClassification(
     def read(
         cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
     ) -> ImageData:
-        """See `Task.read`. A run that begins with the weights of another model normalises images as
-        that does; if it takes all of them, its classes are those of that model.
+        """Reads the data of `splits`, see `Task.read`. A run that begins with the weights of
+        another model normalises images as that does; if it takes all of them, its classes are those
+        of that model.
 
         Raises:
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
@@ -144,16 +145,16 @@ class ImageClassification(
         return super().loss(params, {**batch, "image": images}, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the images of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
-        what is read: an image is one.
+        """Computes sums over the images of a batch, from logits [B,C]: "loss", "rows", "correct";
+        and "tokens", what is read: an image is one.
         """
         sums = choice_sums(outputs, jnp.asarray(batch["label"]), smoothing)
         sums["tokens"] = sums.pop("known")
         return sums
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """See `Task.auxiliary_inputs`: the reward of each image, as `config.decisions` says, and which are
-        real.
+        """Returns for `auxiliary` the reward of each image, right or not, or its log-likelihood, as
+        `config.decisions` says, and which rows are real. See `Task.auxiliary_inputs`.
         """
         label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
         if self.config.decisions.reward == "right":
@@ -165,8 +166,8 @@ class ImageClassification(
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
-        of every image.
+        """Computes "confusion", how often each label (row) got each answer (column), and a line
+        "label TAB answer" for every image.
         """
         names = self.data.learned.classes
         answers = self.outputs_of(params, self.of_split(split)).argmax(axis=1)

@@ -43,7 +43,8 @@ Built = TypeVar("Built", bound=System)
 def build_system(
     config: schemas.Settings, base: type[Built], classes: int, shape: Shape | None
 ) -> Built:
-    """The system of a config, of the kind `base`, for images of this shape where that is known.
+    """Builds the system of a config, which must be of the kind `base`, checked for images of this
+    shape where that is known.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a
@@ -125,7 +126,7 @@ class ImageTask(Task[Config, OfImages, Model]):
         return augmentation.call(augmented, of_step, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """The batches of training, whose images have one size; raises `UserError` where
+        """Returns the batches of training, all of one size of images; raises `UserError` where
         `augmentation.anywhere` would move none of the first images.
         """
         examples = self.of_split("train")
@@ -182,7 +183,8 @@ class ImageTask(Task[Config, OfImages, Model]):
         return self.of_split(split)["image"].block(np.arange(min(number, self.size(split))), 1)
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
-        """Images from files, each with what the system answers.
+        """Reads images from the named files and returns each as an example labelled with the
+        system's best answer; raises `UserError` for a second text.
 
         Raises:
           UserError: a second text, or a file that is no image.

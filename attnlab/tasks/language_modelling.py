@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 def build_system(
     config: schemas.LanguageModelling, vocabulary: int, pad_id: int = 0
 ) -> LanguageModel:
-    """The system of a config.
+    """Builds the language model of a config; raises `UserError` where it cannot read texts, or give
+    logits, as the config says.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit or samples, a loss without
@@ -120,6 +121,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     alone = "a language model reads one text"
 
     def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:
+        """Builds the system, leaves out the measures that the data cannot give, and prepares the
+        programs that score batches, with the state carried between them.
+        """
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
         self.penalties = {name: weight for name, weight in config.loss_weights.items() if weight}
@@ -143,8 +147,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     @classmethod
     def check(cls, config: schemas.LanguageModelling) -> None:
-        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
-        read.
+        """Builds the system with a stand-in vocabulary, so that a bad config raises `UserError`
+        before data is read; so do scores that need all rows, and texts too long to decode.
         """
         build_system(config, 8)
         if config.training.evaluate_rows and config.checkpoint.by == "bits_per_character":
@@ -172,8 +176,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         numbers: Numbers | None = None,
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
-        """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside
-        it, and what is remembered. `numbers` replace those of the config.
+        """Computes the summed cross-entropy, with label smoothing, dropout and weighted penalties,
+        and sums "tokens" and "correct", and the state to be remembered. `numbers` replace those of
+        the config.
         """
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
@@ -184,7 +189,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def ordered(
         self, seed: int, shared: Mapping[str, Any]
     ) -> Lanes | Turns | Apart | Blocks | Crops:
-        """The order of texts apart, or of packed rows, and crops are those of the seed."""
+        """Returns the batches of training as `batch.texts` says (whole texts, packed rows, crops or
+        lanes of a stream); the seed orders all but lanes.
+        """
         ids, options = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
@@ -202,8 +209,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
-        """Each batch is scored with the state that the one before has left; so a part of the split
-        is its first batches where there is one.
+        """Computes the sums of each scored batch, each from the state that the batch before has
+        left; where such a state is carried, a part of the split is its first batches.
         """
         score, state = self._score_all if stacked else self._score, self._before(self.at_once)
         if stacked:
@@ -227,7 +234,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         return {"characters": self.data.counts(split)["characters"]} if spelt else {}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """The scores of `measures` that the data can give; "loss" in nats per token, not smoothed."""
+        """Computes the scores of `measures` that the data can give, from the sums over a split;
+        "loss" in nats per token, not smoothed.
+        """
         scores = super().averaged(totals)
         if "characters" in totals:
             scores["bits_per_character"] = float(
@@ -251,8 +260,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A row for every text, its end counted; None of a single text. What is read before a text
-        of a stream is not drawn with it.
+        """Returns a row for every text, its end counted, from which scores are resampled; None for
+        a single text. What is read before a text of a stream is not drawn with it. What is read
+        before a text of a stream is not drawn with it.
         """
         from attnlab.records.items import Items
 
@@ -278,7 +288,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     # --- answers and maps ---
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """What is read of each text: what stands before the first token of all, and its ids."""
+        """Encodes texts to be continued: the ids of each, behind the id that precedes every text (a
+        prompt has its own).
+        """
         from attnlab.data.tokenizer import Prompt
 
         first = np.int32(first_of(self.config.batch.texts, self.special))
@@ -293,8 +305,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """Each line as it is, and what the system writes after it up to the end of the line, by the
-        method of `config.decoding`.
+        """Returns each line followed by what the system writes after it until it ends or a stop
+        text, by the method of `config.decoding`, with scores.
         """
         written, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [
@@ -309,7 +321,9 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
             yield self._continued(line, prompt, ids)
 
     def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
-        """A line, whose ids are a prompt without its first, and the text of the ids after it."""
+        """Returns a line (or the text of a prompt) with the text of the generated ids after it, cut
+        at the first stop text.
+        """
         from attnlab.data.tokenizer import Prompt
 
         context = prompt if isinstance(line, Prompt) else prompt[1:]
@@ -333,8 +347,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         return evaluation_batches(examples, size=self.at_once, buckets=widths(longest))
 
     def _in_turn(self, split: str, numbered: bool = False) -> Iterator[HostBatch]:
-        """A split in batches of `decoding.batch` rows, in the order in which they are to be read;
-        `numbered`: with "text" [B,T], from 1.
+        """Yields a split in batches of `decoding.batch` rows, in the order in which they must be
+        read; `numbered`: with "text" [B,T], the number of each token's text from 1.
         """
         ids, beside = self.data.ids[split], {}
         if split in self.data.recalled:

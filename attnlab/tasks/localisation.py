@@ -35,7 +35,9 @@ Named = Sequence[tuple[int, int]]
 
 
 def named(captions: Sequence[str], shown: Shown) -> list[Named]:
-    """The words of each caption that name an object."""
+    """Returns for each caption the positions of words that name an object, each with the object's
+    number.
+    """
     return [
         [
             (at, about)
@@ -52,7 +54,8 @@ def sums(
     objects: np.ndarray,
     grid: tuple[int, int],
 ) -> np.ndarray:
-    """For each of N captions the sums over its words of `SCORES`, and the number of words, [N,5].
+    """Computes for each of N captions the sums of `SCORES` over its words that name an object, and
+    the number of these, [N,5].
 
     Args:
       weights: number of a caption, and of its T words the weights [T,L]; every caption once.
@@ -85,8 +88,8 @@ def shares(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
 
 
 def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
-    """Of the maps [B,H,Tq,L] whose keys are an image's and whose queries are not, the look of the
-    question as a whole, [B,L].
+    """Returns the attention [B,L] of the question as a whole, of each map [B,H,Tq,L] from something
+    else to an image: the mean over heads and hops, or over heads in the first row.
     """
     seen = {name: look for name, look in maps.items() if look.columns == "image" != look.rows}
     return {
@@ -111,7 +114,8 @@ def localised(
     grid: tuple[int, int],
     shape: Sequence[int],
 ) -> dict[str, dict[str, float]]:
-    """`localisation` of every map, and `chance`, by kind of question; {} if no question has a box.
+    """Computes by kind of question the mean `localisation` of every map, the attention inside the
+    boxes, and its `chance`, the share of their pixels; {} if no question has a box.
 
     Args:
       looks: by the name of the map, [N,L].

@@ -63,9 +63,9 @@ def numbered(
 
 
 def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None:
-    """Tokens before the first place, and h and w, of so many keys of an image [H,W]: a grid that
-    divides it into squares, the last ones cut, or the same after a class token. None if no grid
-    has so many places.
+    """Finds the grid (h, w) of square patches of an image [H,W], the last ones cut, that has
+    `places` positions, maybe after one class token: returns (tokens before, h, w). None if no grid
+    has so many. None if no grid has so many places.
     """
     for before in (0, 1):
         for side in range(1, max(height, width) + 1):
@@ -76,8 +76,8 @@ def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None
 
 
 def attention_maps(task: AnyTask, params: Params, example: Example) -> dict[str, AttentionMap]:
-    """Every attention map [H,Tq,Tk] of an example by name, its rows and columns labelled: looks
-    without a position and sides that the task does not label are numbered.
+    """Returns every attention map [H,Tq,Tk] of an example by name, with labelled rows and columns;
+    those of a side that the task does not label, and hops, are numbered.
     """
     inputs, sides = task.model_inputs(example)
 
@@ -96,8 +96,8 @@ def attention_maps(task: AnyTask, params: Params, example: Example) -> dict[str,
 
 
 def maps_of(system: System, params: Params, read: Sequence[Any]) -> dict[str, AttentionMap]:
-    """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each,
-    between the sides that the system names.
+    """Runs a system on one row of inputs and returns every attention map by name, on the host,
+    [H,Tq,Tk] each, between the sides that the system names.
     """
     names: list[str] = []
 
@@ -113,7 +113,7 @@ def maps_of(system: System, params: Params, read: Sequence[Any]) -> dict[str, At
 
 
 def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
-    """The labels that are stored with the arrays of maps, by their names in the file; see
+    """Returns the labels that are stored with the arrays of maps, by their names in the file; see
     `Task.stored_labels`.
     """
     _, sides = task.model_inputs(example)
@@ -126,8 +126,8 @@ def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
 def overlays(
     task: AnyTask, params: Params, example: Example, maps: Mapping[str, AttentionMap]
 ) -> Overlays:
-    """What lies over the image of an example: those of its `attention_maps` whose keys are places,
-    and `Task.overlays`; nothing where there is no image.
+    """Returns what is drawn over the image of an example: those of its `attention_maps` whose keys
+    are places, and `Task.overlays`, with the gates; empty where there is no image.
     """
     image = getattr(example, "image", None)
     if image is None:
@@ -142,9 +142,9 @@ def over_image(
     maps: Mapping[str, AttentionMap],
     grid: tuple[int, int] | None = None,
 ) -> dict[str, AttentionMap]:
-    """The maps [heads,Tq,Tk] whose keys are places of the image, the mean over their heads, [R,h,w];
-    their grid is the one given where that has as many places, or follows from their number. Where
-    places look, the class token's row if there is one, and the mean over places.
+    """Lays the maps [heads,Tq,Tk] whose keys are places of the image out on a grid, mean over
+    heads, [R,h,w]; the grid is the given one if it has as many places, else inferred. Where places
+    look, the class token's row if there is one, and the mean over places.
     """
     over = {}
     for name, map_ in maps.items():
@@ -168,9 +168,10 @@ def over_image(
 
 
 def gates_of(system: System, params: Params, read: Sequence[Any], image: np.ndarray) -> Overlays:
-    """The gates of a pass over one image: those that differ from place to place, the mean over
-    channels; with them what else the system has left to be drawn (`System.overlaid`); and all gates as
-    arrays, [h,w,C] each with 1 for an axis that the gate does not depend on.
+    """Runs a system on one image and returns its gates: as maps over the image (mean over channels;
+    those alone that differ between places), with what else the system lets draw
+    (`System.overlaid`), and all as arrays, [h,w,C] each with 1 for an axis that the gate does not
+    depend on.
     """
 
     @OnRows
