@@ -295,7 +295,7 @@ class _Programs(NamedTuple):
     def choose(self, indices: jax.Array) -> Choose:
         """Returns the function that chooses the next tokens: the most probable one (greedy), or a
         draw with one key per text. The key depends on the index of the text alone, so samples do
-        not depend on the batch. Every text has its own key, so samples do not depend on the batch.
+        not depend on the batch.
         """
         settings = self.settings
         if settings.method == "greedy":

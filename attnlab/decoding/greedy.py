@@ -84,7 +84,7 @@ def unroll(
     special: Special = OURS,
 ) -> Run:
     """Continues a run by the tokens that `choose` gives, until every row is done, or until `until`
-    tokens are written in all; `limits` [N] within 1 ... L are the most tokens of each row. L.
+    tokens are written in all; `limits` [N], from 1 to L, are the most tokens of each row.
     """
     until = run.tokens.shape[1] if until is None else until
 

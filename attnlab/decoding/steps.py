@@ -36,8 +36,8 @@ def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:
-    """Repeats every leaf [B,...] to [B*times,...]: copies of row b have indices b*times ... b*times
-    + times - 1; rank 0 stays as it is. b*times + times - 1; rank 0 is left alone.
+    """Repeats every leaf [B,...] to [B*times,...], the copies of a row next to each other; rank 0
+    stays as it is.
 
     Raises:
       ValueError: a leaf whose leading axis is not `rows`.
@@ -91,8 +91,8 @@ def pick(tree: Tree, places: jax.Array) -> Tree:
 
 
 def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.Array:
-    """Returns the most tokens of each sentence, [rows] int32 within 1 ... `max_length`; None means
-    `max_length` for all. `max_length`; None means `max_length` for all.
+    """Returns the most tokens of each sentence, [rows] int32, clipped to 1 to `max_length`; None
+    means `max_length` for all.
     """
     if limits is None:
         return jnp.full(rows, max_length, jnp.int32)

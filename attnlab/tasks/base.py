@@ -269,9 +269,8 @@ class Task(Shown, Generic[Config, Data, Model]):
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, Sums]:
         """Computes the summed training loss of a batch, with label smoothing, dropout and the terms
-        of `auxiliary`, and the other sums. With such terms the sums have each by its name, and
-        "cross_entropy". Terms of `auxiliary` are added to it, and are among the sums, with
-        "cross_entropy", by their names. `numbers` replace those of the config.
+        of `auxiliary`, and the other sums. The terms are among these, with "cross_entropy", by
+        their names. `numbers` replace those of the config.
         """
         smoothing = self.smoothing(numbers)
         collections = [] if self.auxiliary is None else self.auxiliary.collections

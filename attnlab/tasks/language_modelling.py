@@ -261,8 +261,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """Returns a row for every text, its end counted, from which scores are resampled; None for
-        a single text. What is read before a text of a stream is not drawn with it. What is read
-        before a text of a stream is not drawn with it.
+        a single text. What is read before a text of a stream is not drawn with it.
         """
         from attnlab.records.items import Items
 

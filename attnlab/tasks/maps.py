@@ -64,8 +64,8 @@ def numbered(
 
 def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None:
     """Finds the grid (h, w) of square patches of an image [H,W], the last ones cut, that has
-    `places` positions, maybe after one class token: returns (tokens before, h, w). None if no grid
-    has so many. None if no grid has so many places.
+    `places` positions, maybe after one class token; returns (tokens before, h, w), or None if no
+    grid fits.
     """
     for before in (0, 1):
         for side in range(1, max(height, width) + 1):
@@ -168,10 +168,10 @@ def over_image(
 
 
 def gates_of(system: System, params: Params, read: Sequence[Any], image: np.ndarray) -> Overlays:
-    """Runs a system on one image and returns its gates: as maps over the image (mean over channels;
-    those alone that differ between places), with what else the system lets draw
-    (`System.overlaid`), and all as arrays, [h,w,C] each with 1 for an axis that the gate does not
-    depend on.
+    """Runs a system on one image and returns its gates as maps over the image, mean over channels,
+    and as arrays. Maps are of those gates alone that differ between places, with what else the
+    system has left to be drawn (`System.overlaid`); the arrays are of all gates, [h,w,C] each with
+    1 for an axis that the gate does not depend on.
     """
 
     @OnRows

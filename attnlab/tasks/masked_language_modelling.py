@@ -57,7 +57,8 @@ MASK = "[MASK]"  # what a person types for a token that is to be told
 def build_system(
     config: schemas.MaskedLanguageModelling, vocabulary: int, special: Special = OURS
 ) -> TokenClassifier:
-    """The system of a config; every id is an output.
+    """Builds the system of a config, whose outputs are all ids; raises `UserError` where it does
+    not fit, packed texts and pairs included.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, one
@@ -128,6 +129,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     extra_tokens: ClassVar[int] = 1
 
     def __init__(self, config: schemas.MaskedLanguageModelling, data: text.Texts) -> None:
+        """Builds the system, the masking and the program that fills masks; "next_sentence" is a
+        measure only where rows are pairs.
+        """
         self.special = data.vocabulary.special
         system = build_system(config, data.vocabulary.size, self.special)
         super().__init__(config, data, system)
@@ -157,8 +161,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     # --- training ---
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
-        """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
-        say which are; of pairs also those of their relation [B,2].
+        """Computes logits [B,P,V] at the hidden tokens of a batch, or [B,T,V] at all tokens where
+        it has no "places"; for pairs also those of their relation [B,2].
         """
         beside = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
         if "relation" in batch:
@@ -172,9 +176,10 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return logits if places is None else jnp.take_along_axis(logits, places[..., None], axis=1)
 
     def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the hidden tokens of a batch, of logits [B,P,V]: "loss", "hidden", "correct";
-        and "tokens", those that were read. Of pairs "loss" has both terms, "cross_entropy" that of
-        tokens alone; "pairs" is how many there are, "related" of how many the relation is right.
+        """Computes sums over the hidden tokens of a batch, from logits [B,P,V]: "loss", "hidden",
+        "correct"; and "tokens", those that were read. Of pairs "loss" has both terms,
+        "cross_entropy" that of tokens alone; "pairs" is how many there are, "related" of how many
+        the relation is right.
         """
         target = jnp.asarray(batch["target"])
         outputs, related = outputs if "relation" in batch else (outputs, None)
@@ -201,8 +206,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         }
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """The order of texts, or of packed rows, and what is hidden of them are those of the
-        seed.
+        """Returns the masked batches of training, of whole texts, packed rows or pairs; their order
+        and what is hidden follow from the seed.
         """
         ids, size = self.data.ids["train"], self.config.batch.size
         options: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
@@ -222,8 +227,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     # --- scores ---
 
     def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
-        """A split in batches, and the numbers of their rows, -1 where one is padding; what is
-        hidden depends on these alone.
+        """Yields the masked batches of a split with the numbers of their rows, -1 for padding; what
+        is hidden depends on these alone.
         """
         ids, size, longest = self.data.ids[split], self.at_once, self.config.batch.max_length - 1
         batches: Iterator[tuple[np.ndarray, HostBatch]]
@@ -245,7 +250,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
             yield np.where(real, rows, -1), whole | self.masking(whole["source"], (), rows)
 
     def counts(self, split: str) -> dict[str, int]:
-        """The number of hidden tokens, and of pairs."""
+        """Counts the hidden tokens of a split, and its pairs where rows are pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
         for rows, batch in self.split_batches(split):
             hidden += int((batch["target"] != pad).sum())
@@ -259,8 +264,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     # --- answers and maps ---
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """The ids of lines in which `MASK`, or the mask as the vocabulary writes it, stands for
-        hidden tokens.
+        """Encodes lines in which `MASK`, or the mask as the vocabulary writes it, marks hidden
+        tokens; raises `UserError` for one without a mask.
 
         Raises:
           UserError: a line in which nothing is hidden.
@@ -275,9 +280,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return Examples(source=Packed(rows, self.special.pad))
 
     def _cut(self, line: str) -> np.ndarray:
-        """The ids of a line with what begins and ends a text around them, hidden tokens as the
-        mask.
-        """
+        """Encodes a line, its masks as the mask's id, between BOS and EOS."""
         mask = self.data.vocabulary.tokens([self._mask])[0]
         parts = line.replace(mask, MASK).split(MASK)
         ids = self.data.vocabulary.encode_all(parts)
@@ -287,7 +290,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return np.concatenate(ends).astype(np.int32)
 
     def _likeliest(self, params: Params, source: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The likeliest text token at each place of ids [B,T], and its log probability."""
+        """Computes the most probable text token (no special one) at each position of ids [B,T], and
+        its log probability.
+        """
         logits = self.apply(params, {"source": source}).astype(jnp.float32)
         never = {*self.special.unsayable, *self.special.ending, *self.special.reserved}
         ids = jnp.array(sorted(token for token in never if token >= 0))  # padding may have none
@@ -297,8 +302,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """Each line with the likeliest token at every place that was hidden, told from the others
-        alone; its score is their log probability.
+        """Returns each line with every mask replaced by its most probable token, each predicted
+        independently; its score is the sum of their log probabilities.
         """
         responses: list[list[Response]] = [[] for _ in lines]
         longest = self.config.batch.max_length

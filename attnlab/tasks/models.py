@@ -42,8 +42,8 @@ BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can b
 
 
 def system_factory(config: schemas.Settings, base: type[System]) -> Any:
-    """The system of a config, its fields bound, once it is of the kind that the task can use and
-    its attention slots are checked.
+    """Returns the factory of the system of a config, its fields bound; raises `UserError` if it is
+    of another kind than `base`, or if a mechanism cannot do what its slot needs.
 
     Raises:
       UserError: another kind of system, a mechanism that cannot do what the system asks of it, or
@@ -70,9 +70,9 @@ def system_factory(config: schemas.Settings, base: type[System]) -> Any:
 def watched_pass(
     system: System, watched: Sequence[str], apply: Callable[..., Any]
 ) -> tuple[Tree, Mapping[str, Any], dict[str, Tree]]:
-    """What a system makes of a batch in training, what it leaves in the collections `watched`, and
-    "statistics" of the batch for the sums of the loss, where its norms have any; `apply` is called
-    with `mutable`, where there is something to leave.
+    """Runs `apply` on a batch and returns its outputs, what it left in the collections `watched`,
+    and "statistics" of batch norms if any; `apply` gets `mutable` only if there are collections to
+    collect.
     """
     aside = [*watched, *([STATISTICS] if system.over_batch else [])]
     if not aside:
@@ -87,8 +87,8 @@ def _is(component: Any, bases: tuple[type, ...]) -> bool:
 
 
 def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes: bool) -> None:
-    """Raise `UserError` unless the mechanisms of a system, and of the networks that are parts of
-    it, can do what is asked of them.
+    """Raises `UserError` unless every mechanism of a system, and of the networks that are its
+    parts, can do what its slot in each layer needs.
     """
     layered = any(map(varies, factory.keywords.values()))
     depths = [node.get(field, 1) for field in ("layers", "decoder_layers")]
@@ -111,7 +111,9 @@ def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes:
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:
-    """Raise `UserError` unless a mechanism can do what its slot asks of it."""
+    """Raises `UserError` unless a mechanism is a class of the right kind and can do what its slot
+    needs; an absent one passes.
+    """
     mechanism = factory.func
     if getattr(mechanism, "absent", False):
         return
@@ -134,8 +136,8 @@ def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:
 
 
 def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
-    """The parameters that a system has for such inputs, and the losses and samples that a pass
-    leaves aside, by shapes alone.
+    """Traces a system and returns the shapes of its parameters for such inputs, and of the losses
+    and samples that a pass collects, or raises `UserError` with the setting at fault.
 
     Raises:
       UserError: a mechanism reads something else than a `Reading` whose context is as wide as it
@@ -145,6 +147,9 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
     failed: list[tuple[str, ...]] = []
 
     def check(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        """Calls a method as `_checked_look` does and records the path of the module in which it
+        raised `UserError`.
+        """
         try:
             return _checked_look(method, args, kwargs, context)
         except UserError:
@@ -164,9 +169,9 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
 
 
 def _setting_at(system: System, path: Sequence[str]) -> str:
-    """The setting of a config that a module below a system comes from, "system.attention.score" for
-    layer_0/attention/score: of its path the names that are fields ("encoder_attention" is
-    encoder_0/self_attention, "positions" positions_source).
+    """Returns the setting of a config that a module inside a system comes from,
+    "system.attention.score" for layer_0/attention/score: of its path the names that are fields
+    ("encoder_attention" is encoder_0/self_attention, "positions" positions_source).
     """
     parts: Mapping[str, Any] = vars(system)
     fields = ["system"]
@@ -192,8 +197,8 @@ def longest_row(config: schemas.Settings) -> jax.ShapeDtypeStruct:
 
 
 def refuse_terms(config: schemas.Settings, made: Mapping[str, Tree]) -> None:
-    """`UserError` where attention samples or hands out a loss, which the task of the config does
-    not add to its own; `made` is what `shapes_of` gives.
+    """Raises `UserError` where attention samples or hands out a loss, which the task of the config
+    does not add to its own; `made` is what `shapes_of` gives.
     """
     for collection, what in (
         (SAMPLES, "samples what it looks at"),
@@ -207,9 +212,9 @@ def refuse_terms(config: schemas.Settings, made: Mapping[str, Tree]) -> None:
 
 
 def check_longest(task: Any, splits: Sequence[str]) -> None:
-    """`UserError` where the system cannot score the longest example of a split. With
-    `batch.longer=score` training leaves out what is longer than `batch.max_length`, scores do not:
-    without this a run would end at its first evaluation.
+    """Raises `UserError` where the system cannot score the longest example of a split that scores
+    leave whole (`batch.longer=score`). With `batch.longer=score` training leaves out what is longer
+    than `batch.max_length`, scores do not: without this a run would end at its first evaluation.
     """
     batch = task.config.batch
     scored_whole = getattr(batch, "longer", None) == "score"
@@ -242,7 +247,9 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
 
 
 def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
-    """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
+    """Raises `UserError` where `times` arrays of these shapes take more than `BYTES`; `what` names
+    them.
+    """
     size = times * sum(
         math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
     )
@@ -254,8 +261,8 @@ def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
 
 
 def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-    """The result of a method of a module; raises `UserError` where `read` of a mechanism gives another
-    thing than a `Reading` whose context is as wide as the mechanism.
+    """Calls a method of a module and returns its result; raises `UserError` where `read` of a
+    mechanism gives another thing than a `Reading` whose context is as wide as the mechanism.
     """
     result = method(*args, **kwargs)
     if not (isinstance(context.module, Attention) and context.method_name == "read"):
@@ -288,7 +295,7 @@ def _fitting(base: type[System]) -> str:
 
 
 def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
-    """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
+    """Returns the shapes of what a pass over ids leaves in the collections "losses" and "samples";
     parameters and ids may be shapes.
     """
     watched = [LOSSES, SAMPLES]
@@ -313,7 +320,8 @@ def built(
     *read: jax.ShapeDtypeStruct,
     **sizes: int,
 ) -> tuple[Any, Params]:
-    """The system of a config that reads tokens, and the shapes of its parameters.
+    """Builds the system of a config that reads tokens, and returns it with the shapes of its
+    parameters.
 
     Args:
       config: the whole.
@@ -334,8 +342,8 @@ def built(
 
 
 def check_statistics(config: schemas.Settings, part: Any, what: str, advice: str = "") -> None:
-    """Raise `UserError` where a system or a norm has statistics of batches (`over_batch`) and a batch
-    is read in microbatches; `what` names these statistics, `advice` ends the message.
+    """Raises `UserError` where a system or a norm has statistics of batches (`over_batch`) and a
+    batch is read in microbatches; `what` names these statistics, `advice` ends the message.
     """
     if part.over_batch and config.training.accumulate > 1:
         raise UserError(
@@ -345,8 +353,8 @@ def check_statistics(config: schemas.Settings, part: Any, what: str, advice: str
 
 
 def check_ratios(kind: Any) -> None:
-    """Raise `UserError` where a class of tasks declares a ratio that is none of its measures. A class
-    that declares other measures than its base need not repeat the ratios.
+    """Raises `UserError` where a class of tasks declares a ratio that is none of its measures. A
+    class that declares other measures than its base need not repeat the ratios.
     """
     by_name = {name: _owner(kind, name) for name in ("ratios", "measures")}
     if by_name["measures"] is None or not issubclass(by_name["ratios"], by_name["measures"]):
@@ -362,7 +370,8 @@ def _owner(kind: type, name: str) -> Any:
 
 
 def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[str, float]:
-    """The scores that are one sum over another, from the sums over a split, by name.
+    """Computes the scores that are one sum over another, by name, from the sums over a split;
+    raises `UserError` for a missing sum.
 
     Raises:
       UserError: a sum that is not there.

@@ -38,8 +38,8 @@ Vocabularies = tuple[Vocabulary, Vocabulary]
 def build_system(
     config: schemas.WritingSettings, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
 ) -> tuple[Seq2Seq, Auxiliary]:
-    """The system of a config, and what is added to its loss; every attention slot is checked
-    against what its mechanism declares.
+    """Builds the sequence-to-sequence system of a config, and the terms added to its loss; raises
+    `UserError` where a part of it does not fit.
 
     Raises:
       UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible
@@ -76,6 +76,9 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
     inputs = ("source", "target")
 
     def __init__(self, config: Writes, data: Corpus) -> None:
+        """Stores the two vocabularies and builds the system; raises `UserError` if the vocabularies
+        have different padding ids.
+        """
         self.vocabularies = data.learned.both
         source, self.special = (vocabulary.special for vocabulary in self.vocabularies)
         if source.pad != self.special.pad:
@@ -115,7 +118,9 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return self.system.apply({"params": params}, batch["source"], target_in, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """Which tokens are there on both sides, and the log-likelihood of those of the target."""
+        """Returns for `auxiliary` which tokens are real on both sides, and the log-likelihood of
+        each target token.
+        """
         target = jnp.asarray(batch["target"])
         return {
             "source": self.real(batch["source"]),
@@ -160,8 +165,8 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return TextExample(source, target)
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
-        """The ids of a pair, and the tokens: "source", "target" (what a step predicts), "target_in"
-        (what it reads).
+        """Encodes a pair as inputs, and returns with them its tokens as labels: "source", "target"
+        (what a step predicts), "target_in" (what it reads).
         """
         assert example.target is not None
         encoded = self.encoded([(example.source, example.target)])

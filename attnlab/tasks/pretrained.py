@@ -47,6 +47,9 @@ class InitialWeights:
     """
 
     def __init__(self, task: AnyTask) -> None:
+        """Stores the task, its settings `pretrained` and their folder, and whether all weights of a
+        foreign folder are taken unchanged.
+        """
         self.task, self.settings = task, task.config.pretrained
         assert self.settings.path is not None
         self.folder: Path = self.settings.path
@@ -54,8 +57,8 @@ class InitialWeights:
         self._as_it_is = self.settings.take == "all" and self._run is None
 
     def check(self) -> dict[str, str]:
-        """Whether the weights fit the system as `config.pretrained` asks; their fingerprint, {}
-        where the folder has gone.
+        """Raises `UserError` unless the weights fit the system as `config.pretrained` demands;
+        returns their fingerprint, or {} if the folder is gone.
 
         Raises:
           UserError: a folder of which nothing is known; weights that are missing, too many or of
@@ -85,8 +88,8 @@ class InitialWeights:
         return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
 
     def params(self, key: jax.Array, read: Reader) -> Params:
-        """The first parameters on the host, as `init` draws them where the weights do not give
-        them; `UserError` as `check`.
+        """Returns the first parameters on the host: those of the pretrained weights where they fit
+        (pooled over heads if needed), else drawn as `init` does.
 
         Args:
           key: of what is drawn; nothing else is.
@@ -137,7 +140,9 @@ class InitialWeights:
 
     @functools.cached_property
     def _drawn(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
-        """A program that draws what the weights do not give, and nothing else."""
+        """Returns a compiled program that draws from a key, by path, those parameters that the
+        weights do not give.
+        """
         paths = self._fit.drawn
 
         def drawn(key: jax.Array) -> dict[str, jax.Array]:
@@ -148,7 +153,9 @@ class InitialWeights:
 
     @functools.cached_property
     def _source(self) -> AnyTask:
-        """The task of the model that weights come from."""
+        """Loads the task, without data, of the model that the weights come from: a run of ours, or
+        the config read from a foreign folder.
+        """
 
         stored: Mapping[str, Any]
         if self._run:
@@ -163,10 +170,13 @@ class InitialWeights:
 
 
 def model_of(task: AnyTask) -> Model:
-    """The shapes and heads of the system of a task, and its vocabularies; nothing is computed."""
+    """Returns the shapes of a task's parameters, the heads of its multi-head mechanisms and its
+    vocabularies; nothing is computed.
+    """
     heads: dict[str, Heads] = {}
 
     def seen(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        """Records the heads of a multi-head mechanism by its path, and calls the method."""
         module = context.module
         if type(module) in (MultiHead, Gated):
             keys = module.key_heads or module.heads
@@ -186,7 +196,7 @@ def model_of(task: AnyTask) -> Model:
 
 
 def _fingerprint(run: Path) -> str:
-    """SHA-256 of the checkpoints of a run."""
+    """Computes SHA-256 over the names and contents of all checkpoint files of a run."""
     digest = hashlib.sha256()
     for file in sorted(path for path in (run / "checkpoints").rglob("*") if path.is_file()):
         digest.update(str(file.relative_to(run)).encode())

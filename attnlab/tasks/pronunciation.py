@@ -48,7 +48,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return len({word for word, _ in self.data.rows[split]})
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Error rates of the words of a split, and what was answered for each pair."""
+        """Computes phoneme and word error rates of a split, each word answered once and compared to
+        its nearest pronunciation, and the answer to each pair.
+        """
         truth = self._pronunciations(split)
         texts = [self.text(best[0]) for best in self.translate(params, list(truth))]
         answers = dict(zip(truth, texts, strict=True))
@@ -57,8 +59,8 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return scores, [answers[word] for word, _ in self.data.rows[split]]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """A row for every word: the tokens of all its pronunciations, teacher-forced, and its
-        edits.
+        """Returns a row for every word, from which scores are resampled: the sums over all its
+        pronunciations, teacher-forced, and its edits.
         """
         truth = self._pronunciations(split)
         numbers = {word: number for number, word in enumerate(truth)}
@@ -76,7 +78,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         )
 
     def _pronunciations(self, split: str) -> dict[str, list[list[str]]]:
-        """The pronunciations of every word of a split, in its order."""
+        """Returns the pronunciations of every word of a split, as lists of phonemes, in the order
+        of the words.
+        """
         truth: dict[str, list[list[str]]] = {}
         for word, phonemes in self.data.rows[split]:
             truth.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())

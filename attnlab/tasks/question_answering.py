@@ -119,8 +119,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     @classmethod
     def check(cls, config: schemas.QuestionAnswering) -> None:
-        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
-        read; so do windows that would leave gaps.
+        """Builds the system with a stand-in vocabulary, so that a bad config raises `UserError`
+        before data is read; so do windows that would leave gaps.
         """
         build_system(config, 8)
         width, reading = config.batch.max_length, config.passages
@@ -133,7 +133,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     @classmethod
     def data_options(cls, config: schemas.QuestionAnswering) -> dict[str, Any]:
-        """How passages are cut, and which answers count, as the config says."""
+        """Returns the options with which data is loaded: how passages are cut into windows, and
+        which answers count, as the config says.
+        """
         return {
             "unanswerable": config.passages.unanswerable,
             "windows": windows_of(config),
@@ -153,8 +155,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return jnp.where(inside[..., None], numbers.astype(jnp.float32), _NEVER)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the windows of a batch, of numbers [B,T,2]: "loss", "rows", "correct" (both
-        ends); and "tokens", those that were read. Labels are not smoothed.
+        """Computes sums over the windows of a batch, from start and end logits [B,T,2]: "loss",
+        "rows", "correct" (both ends); and "tokens", those that were read. Labels are not smoothed.
         """
         span = jnp.asarray(batch["span"])
         real, ends = self._real(batch), outputs.swapaxes(1, 2)  # [B,2,T]
@@ -182,7 +184,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return {"windows": len(self.of_split(split))}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """ "exact" and "f1", and "question TAB answer" of every question."""
+        """Computes "exact" and "f1" of SQuAD, means over questions, and a line "question TAB
+        answer" for every question.
+        """
         rows = self.data.rows[split]
         texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]
         right = [[text for text, _ in row.answers if normal(text)] or [""] for row in rows]
@@ -194,7 +198,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return scores, [" ".join(line.split("\n")) for line in lines]
 
     def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, ...]:
-        """The two ends [B] of the likeliest stretch, its score and that of "not here"."""
+        """Returns the first and last token [B] of the most probable stretch of each window, of at
+        most `MOST` tokens, its log probability and that of "not here".
+        """
         chances = jax.nn.log_softmax(self.apply(params, batch), axis=1)
         both = chances[:, :, None, 0] + chances[:, None, :, 1]
         length = both.shape[1]
@@ -208,7 +214,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     def _answered(
         self, params: Params, rows: Sequence[Question], examples: Examples
     ) -> list[tuple[str, float]]:
-        """The answer to each question, a stretch of its passage or "", and its score."""
+        """Returns the answer to each question with its score: the best stretch of its passage over
+        all windows, or "" where none is likelier.
+        """
         best: dict[int, tuple[str, float]] = {}
         nothing: dict[int, float] = {}
         units = passages.read(self.data.vocabulary, rows, self._reading.answers)
@@ -232,8 +240,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     # --- answers and maps ---
 
     def _typed(self, lines: Sequence[str]) -> list[Question]:
-        """The questions of typed lines, without answers; `UserError` for a line in which there are not
-        a question and a passage with a tab between.
+        """Splits typed lines into question and passage; raises `UserError` for a line without
+        exactly these two, a tab between them.
         """
         rows = []
         for line in lines:
@@ -281,7 +289,9 @@ def exact(answer: str, right: str) -> bool:
 
 
 def f1(answer: str, right: str) -> float:
-    """The harmonic mean of precision and recall of the words of an answer."""
+    """Computes the harmonic mean of precision and recall of the words of an answer, normalised
+    (`normal`); 1 or 0 if a text has no words.
+    """
     answered, wanted = normal(answer), normal(right)
     if not answered or not wanted:
         return float(answered == wanted)

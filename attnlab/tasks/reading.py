@@ -45,7 +45,8 @@ def of_tokens(
     at_once: int = 0,
     losses: Sequence[str] = (),
 ) -> tuple[Sums, Tree]:
-    """What a model makes of every token of a batch, and its state afterwards.
+    """Runs a language model on a batch and returns loss, correctness and the like at every token
+    [B,T], and its state afterwards.
 
     Args:
       system: its padding is that of the batch.
@@ -109,7 +110,9 @@ def of_tokens(
 def _judged(
     logits: jax.Array, target: jax.Array, smoothing: Smoothing
 ) -> tuple[jax.Array, jax.Array]:
-    """Logits [B,t,V] and target [B,t] to losses and to whether the likeliest is right, [B,t]."""
+    """Returns the loss of each token, and whether the most probable id is right, [B,t] each, from
+    logits [B,t,V] and target [B,t].
+    """
     logits = logits.astype(jnp.float32)
     losses = cross_entropy(logits, target, smoothing)
     # argmax, in a tenth of the time
@@ -124,7 +127,9 @@ def _in_pieces(
     smoothing: Smoothing,
     at_once: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """`_judged` of the logits that `head` makes of x [B,T,d], `at_once` tokens of a row at a time."""
+    """Computes `_judged` for the logits `head(x)` of x [B,T,d], `at_once` tokens of a row at a
+    time, so that all logits are never in memory at once.
+    """
     rows, length = target.shape
     pieces = -(-length // at_once)
     room = pieces * at_once - length
@@ -143,7 +148,8 @@ def _in_pieces(
 
 
 def check_packs(config: schemas.LanguageModelling, system: LanguageModel, params: Tree) -> None:
-    """Texts may share a row only if the system, with the parts it has, keeps them apart.
+    """Raises `UserError` unless the system, with the parts it has, keeps texts apart that share a
+    row.
 
     Raises:
       UserError: it does not.
@@ -158,7 +164,8 @@ def check_packs(config: schemas.LanguageModelling, system: LanguageModel, params
 
 
 def check_pieces(system: LanguageModel, at_once: int) -> None:
-    """Refuses logits in pieces where a system cannot give them.
+    """Raises `UserError` where logits are to be computed in pieces and the system cannot give its
+    hidden states.
 
     Raises:
       UserError: `at_once` is above 0, and the system has no hidden states.
@@ -189,7 +196,7 @@ def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
 
 
 def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
-    """The "loss" of some sums and their losses by weight; and the sums without it, with
+    """Returns the "loss" plus the weighted penalties of some sums, and the sums without it, with
     "cross_entropy" in its place if there are weights.
     """
     rest = {name: value for name, value in sums.items() if name != "loss"}
@@ -200,8 +207,9 @@ def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums
 
 
 def penalties(config: schemas.Settings, made: Mapping[str, Tree]) -> dict[str, float]:
-    """The weights of the losses that attention hands out, by name; those of None are left out.
-    `made` is what `shapes_of` gives.
+    """Returns the weights of the losses that attention hands out, by name, without those that are
+    None; raises `UserError` for a loss without a weight or a weight without a loss. `made` is what
+    `shapes_of` gives.
 
     Raises:
       UserError: attention samples, which is not trained here; a loss without a weight; a weight

@@ -145,7 +145,7 @@ class Settings(Node):
     parallel: training_settings.Parallel
 
     def check(self) -> None:
-        """A batch fits into the memory of a machine."""
+        """Raises `UserError` if a batch has more positions, rows x width, than `POSITIONS`."""
         if (tokens := self.batch.positions(self.training.accumulate)) > POSITIONS:
             raise UserError(
                 f"config.batch.{self.batch.described()} are {tokens:,} positions in a batch;"
@@ -314,8 +314,8 @@ WHOLE = tuple(
 
 
 def known_defaults() -> dict[str, Any]:
-    """The default of every setting of our own nodes by its full name, with no component and
-    nothing that must be set; imports no table.
+    """Returns the default of every setting of our own nodes by its full name, without components
+    and settings that must be set; imports no table.
     """
     defaults: dict[str, Any] = {}
     for whole in WHOLE:

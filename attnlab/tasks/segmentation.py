@@ -65,6 +65,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
     target_column = "mask"
 
     def __init__(self, config: schemas.Segmentation, data: SegmentedData) -> None:
+        """Builds the task and the programs that score each image alone and that answer with masks."""
         super().__init__(config, data)
         self._rows = self.jit(self._of_images)
         self._answers = self.jit(
@@ -89,8 +90,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return super().loss(params, batch, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the pixels of a batch, of logits [B,H,W,C]: "loss", "pixels", "correct"; and
-        "rows" and "tokens", the images.
+        """Computes sums over the pixels of a batch, from logits [B,H,W,C]: "loss", "pixels",
+        "correct"; and "rows" and "tokens", the images.
         """
         mask, logits = jnp.asarray(batch["mask"]).astype(jnp.int32), outputs.astype(jnp.float32)
         counted, rows = mask > 0, self.real(batch).sum()
@@ -125,8 +126,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"pixels": sum(int((batch["mask"] > 0).sum()) for _, batch in batches)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """ "confusion", how many pixels of each class (row) got each answer (column), and "mean IoU
-        TAB accuracy" of every image by itself.
+        """Computes "confusion", how many pixels of each class (row) got each answer (column), and a
+        line "mean IoU TAB accuracy" for every image alone.
         """
         each, names = self._by_image(params, split)["confusion"], self.data.learned.classes
         whole = each.sum(axis=0)
@@ -139,8 +140,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"confusion": table}, lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """A row for every image: its loss, its pixels that are right, and the overlaps of each
-        class; a mean over classes that are there is what the rule of macro F1 makes of them.
+        """Returns a row for every image, from which scores are resampled: its loss, its right
+        pixels, and the overlaps of each class; a mean over classes that are there is what the rule
+        of macro F1 makes of them.
         """
         by_image = self._by_image(params, split)
         each = by_image["confusion"]
@@ -154,7 +156,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return Items.of(rows)
 
     def _of_images(self, params: Params, batch: Batch) -> Sums:
-        """ "loss" [B] and "confusion" [B,C,C] of each image of a batch."""
+        """Computes "loss" [B], summed over pixels, and "confusion" [B,C,C] of each image of a
+        batch.
+        """
         logits = self.apply(params, batch).astype(jnp.float32)
         mask = jnp.asarray(batch["mask"]).astype(jnp.int32)
         losses = cross_entropy(logits, jnp.maximum(mask - 1, 0), 0.0)
@@ -191,8 +195,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """The classes that each image shows, with their shares of its pixels, the largest first;
-        sorted by nothing (0). `masks` gives the pixels.
+        """Returns for each image one text: the classes that it shows with their shares of its
+        pixels, the largest first; the score is 0. `masks` gives the pixels.
         """
         names, responses = self.data.learned.classes, []
         for mask in self.masks(params, examples):
@@ -208,8 +212,8 @@ def _by_size(mask: np.ndarray, classes: int) -> list[int]:
 
 
 def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:
-    """How many pixels of each class (row) got each answer (column): logits [B,H,W,C] and masks
-    [B,H,W], 0 where nothing counts, to int32 [B,C,C].
+    """Counts how many pixels of each class (row) got each answer (column): logits [B,H,W,C] and
+    masks [B,H,W], 0 where nothing counts, to int32 [B,C,C].
     """
     classes = logits.shape[-1]
     wanted, given = mask.astype(jnp.int32) - 1, logits.argmax(axis=-1)

@@ -60,6 +60,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     examples = "rows"
 
     def __init__(self, config: schemas.SpanCorruption, data: text.Texts) -> None:
+        """Builds the task and the corruption of spans, for rows that give sources of
+        `batch.max_length`; raises `UserError` for too few sentinels.
+        """
         super().__init__(config, data)  # type: ignore[arg-type]
         self.spans = config.corruption.call(Spans, self.special)
         self.raw = self.spans.raw(config.batch.max_length)
@@ -68,7 +71,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     @classmethod
     def check(cls, config: schemas.SpanCorruption) -> None:
-        """See `PairTask.check`; there must be sentinels enough."""
+        """Builds system and corruption with stand-in vocabularies, so that a bad config, with too
+        few sentinels say, raises `UserError` before data is read.
+        """
         settings = VocabularySettings.read(config.vocabulary)
         special = Special(reserved=tuple(range(settings.reserved)))
         spans = config.corruption.call(Spans, special)
@@ -84,7 +89,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return target_ids(self.data)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """The order of rows, and what is taken out of them, are those of the seed."""
+        """Returns the corrupted batches of training; the order of rows, and what is taken out of
+        them, follow from the seed.
+        """
         size = self.config.batch.size
         blocks = Blocks(
             self.data.ids["train"].ids,
@@ -99,8 +106,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
 
     @functools.cache  # noqa: B019 - the task lives as long as the run
     def of_split(self, split: str) -> Examples:
-        """The rows of a split, corrupted as they always are; those of fewer than two tokens are left
-        out.
+        """Returns the rows of a split as pairs, corrupted in the same way every time; rows of fewer
+        than two tokens are left out.
         """
         size, pad = self.at_once, self.special.pad
         blocks = Blocks(self.data.ids[split].ids, size=size, length=self.raw, special=self.special)
@@ -138,7 +145,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return Examples(source=source, target=target)
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """See `PairTask.examples_from_lines`.
+        """Encodes lines with sentinels as sources; raises `UserError` for a line without one. See
+        `PairTask.examples_from_lines`.
 
         Raises:
           UserError: a line from which nothing is taken out.
@@ -152,7 +160,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return super().examples_from_lines(lines)
 
     def spelt(self, ids: Iterable[int]) -> str:
-        """The text of ids up to the first EOS, sentinels as <extra_id_0> and so on."""
+        """Decodes ids up to the first EOS to text, sentinels as <extra_id_0> and so on."""
         parts: list[str] = []
         run: list[int] = []
         for index in [*map(int, ids), self.special.eos]:
@@ -168,7 +176,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return " ".join(part for part in parts if part)
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
-        """The first rows of a split."""
+        """Returns the first corrupted rows of a split, source and target as texts."""
         examples = self.of_split(split)
         sides = [examples.packed(side) for side in ("source", "target")]
         return [
@@ -182,7 +190,7 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return self.vocabularies[0]
 
     def _cut(self, line: str) -> np.ndarray:
-        """The ids of a line and an EOS.
+        """Encodes a line, in which <extra_id_0> is the first sentinel, and appends an EOS.
 
         Raises:
           UserError: a sentinel that the vocabulary does not have.

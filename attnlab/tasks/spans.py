@@ -35,7 +35,9 @@ def look_like_spans(tags: Iterable[str]) -> bool:
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """The spans of a sentence."""
+    """Returns the spans that the tags of a sentence mark: kind, first word and the word behind the
+    last.
+    """
     closed, open_kind, first = set[Span](), None, 0
     for at, tag in enumerate([*tags, _OUTSIDE]):
         letter, kind = _parted(tag)

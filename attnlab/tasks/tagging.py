@@ -67,7 +67,8 @@ class TaggedExample:
 def build_system(
     config: schemas.Tagging, vocabulary: int, tags: int, special: Special = OURS
 ) -> TokenClassifier:
-    """The system of a config.
+    """Builds the system of a config with an output for each tag; raises `UserError` where it does
+    not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
@@ -81,7 +82,7 @@ def build_system(
 
 
 def reads_trees(node: Any) -> bool:
-    """Whether a part of a config node is a position scheme that reads dependency trees."""
+    """Returns whether any part of a config node is a position scheme that reads dependency trees."""
     if not isinstance(node, Mapping | ConfigDict):
         return False
     for key, below in node.items():
@@ -134,6 +135,9 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     alone = "a tagger reads one sentence"
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
+        """Builds the system; raises `UserError` if its positions need dependency trees that the
+        data lacks, or if tags mix schemes; span scores are left out where tags mark no spans.
+        """
         self.special, self.tags = data.vocabulary.special, data.learned.classes
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
         super().__init__(config, data, system)
@@ -161,7 +165,9 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
                 )
 
     def _check_spans(self) -> None:
-        """`UserError` for a tag that is of no scheme of spans together with those of training."""
+        """Raises `UserError` for a tag of any split that fits no scheme of spans together with the
+        tags of training.
+        """
         for split, rows in self.data.rows.items():
             for tag in sorted({tag for sentence in rows for tag in sentence.tags}):
                 if scheme([*self.tags, tag]) is None:
@@ -187,7 +193,9 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return tags[tags > 0] - 1, len(self.tags)
 
     def apply(self, params: Params, batch: Batch, **options: Any) -> Tree:
-        """Logits [B,T,C] of a batch."""
+        """Computes logits [B,T,C] for the tokens of a batch, with distances in dependency trees as
+        an input where positions read them.
+        """
         source = jnp.asarray(batch["source"])
         beside: dict[str, Any] = {}
         if self._trees:
@@ -197,8 +205,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return logits
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the words of a batch, of logits [B,T,C]: "loss" (without tags that training
-        does not have), "words", "correct"; and "tokens", those that were read.
+        """Computes sums over the words of a batch, from logits [B,T,C]: "loss" (without tags that
+        training does not have), "words", "correct"; and "tokens", those that were read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
         known = (target > 0) & (target <= len(self.tags))
@@ -221,8 +229,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return {"words": sum(len(sentence.words) for sentence in self.data.rows[split])}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Precision, recall and F1 of spans where tags are of that form, and "word TAB tag TAB
-        answer" of every word, with blank lines between sentences.
+        """Computes precision, recall and F1 of spans, if tags mark spans, and a line "word TAB tag
+        TAB answer" for every word, with blank lines between sentences.
         """
         rows, lines, sums = self.data.rows[split], list[str](), np.zeros(3, np.int64)
         for sentence, tags in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
@@ -250,7 +258,9 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return self._encoded([self.example(line) for line in lines])
 
     def example(self, line: str) -> TaggedExample:
-        """See `OneTextTask.example`."""
+        """Splits a typed line into words; raises `UserError` if it is blank, or if the model reads
+        dependency trees. See `OneTextTask.example`.
+        """
         if self._trees:
             raise UserError(
                 "this model reads dependency trees, which a typed line does not have; 'evaluate'"
@@ -279,7 +289,9 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return self._encoded([example]).packed("source")[0]
 
     def model_inputs(self, example: TaggedExample) -> tuple[list[np.ndarray], Sides]:
-        """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
+        """Encodes a sentence as input, with distances in its dependency tree if the model reads
+        them, and returns with it its tokens as labels, "source".
+        """
         read, sides = super().model_inputs(example)
         if self._trees:
             (heads,) = self._encoded([example]).packed("heads")

@@ -54,7 +54,8 @@ SIDES = ("source", "target")
 
 
 def factory_of(config: schemas.Classification, sentences: int) -> Any:
-    """The system of a config, its fields bound, once it is known to read so many texts.
+    """Returns the factory of the classifier of a config, its fields bound; raises `UserError` if it
+    cannot read this number of texts a row.
 
     Raises:
       UserError: another kind of system, one that cannot read so many texts, or a mechanism that
@@ -131,6 +132,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         system: Classifier | None = None,
         auxiliary: Auxiliary | None = None,
     ) -> None:
+        """Stores the task's data and its system, which `build` makes if none is given; it reads one
+        text or two, as the data has.
+        """
         self.inputs = SIDES[: data.learned.sentences]
         self.special = data.vocabulary.special
         if system is None:
@@ -170,7 +174,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         sentences: int,
         special: Special = OURS,
     ) -> Classifier:
-        """The system of a config, with `numbers` outputs.
+        """Builds the system of a config, with `numbers` outputs; raises `UserError` if its
+        attention needs terms of the loss that this task does not add.
 
         Raises:
           UserError: what `factory_of` raises; attention that samples or has a loss, which this loss
@@ -234,8 +239,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     # --- scores ---
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A row for every example, of each measure that is the mean over examples of what `sums`
-        has under its name; else None.
+        """Returns a row for every example, from which scores are resampled, for those scores that
+        are the mean of a sum of the same name; None if there are none.
 
         A task with other scores that can be drawn says what they are made of; `outputs_of` gives
         the numbers that it answers with.
@@ -255,7 +260,7 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return Items.of(rows) if rows else None
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """No scores beyond `evaluate`, and "label TAB answer" of every example."""
+        """Returns no scores beyond `evaluate`, and a line "label TAB answer" for every example."""
         answers = self.answered(params, self.of_split(split))
         return {}, [
             f"{label}\t{answer.text}"
@@ -269,7 +274,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     # --- answers and maps ---
 
     def texts(self, line: str) -> tuple[str, ...]:
-        """The texts of a line; `UserError` for too few, too many, or one of nothing but blanks."""
+        """Splits a line at its tabs into the texts of an example; raises `UserError` for too few,
+        too many, or a blank one.
+        """
         texts = tuple(line.split("\t"))
         if len(texts) != self.data.learned.sentences or not all(map(str.strip, texts)):
             wanted = ("one text", "two texts with a tab between them")[
@@ -304,8 +311,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return [TextExample(*self.texts(line)) for line in lines]
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
-        """The ids of the texts; "source" and, of pairs, "target_in"; both in one row, after what
-        begins it, "joined".
+        """Encodes the texts of an example as inputs, and returns with them tokens as labels:
+        "source", of pairs "target_in", and "joined", both in one row behind BOS.
         """
         texts = tuple(text for text in example if text is not None)
         read = [ids.block(np.arange(1), len(ids[0])) for ids in self.encoded([texts]).sequences]

@@ -80,8 +80,8 @@ class TokenTask(Task[Config, Data, Model]):
         return self.real(ids)
 
     def ratio_rows(self, sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
-        """Rule and rows of the `ratios` and "perplexity", see `attnlab.records.items`, from the sums
-        [N] of each example.
+        """Returns for each of the `ratios` and "perplexity" the rule of `attnlab.records.items` and
+        a row per example, from the sums [N] of each example.
         """
         rows = {
             name: ("ratio", np.stack([sums[part], sums[whole]], axis=1))
@@ -121,7 +121,7 @@ class OneTextTask(TokenTask[Config, Data, Model]):
         return [ids[None]], {"source": self._vocabulary.tokens(ids)}
 
     def likeliest_ids(self, params: Params, examples: Examples) -> list[np.ndarray]:
-        """The likeliest id at every target of each example."""
+        """Returns for each example the most probable output at each of its target positions."""
         likeliest: dict[int, np.ndarray] = {}
         for rows, batch in self.in_order(examples):
             every = np.asarray(self._likeliest_ids(params, batch))
@@ -175,8 +175,8 @@ def target_ids(data: Texts) -> tuple[np.ndarray, int] | None:
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Smoothing) -> jax.Array:
-    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target
-    [...] to losses [...] in nats.
+    """Computes -sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32
+    and target [...] to losses [...] in nats, e the rate of smoothing.
 
     Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
     """
@@ -195,8 +195,8 @@ def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
 
 
 def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int) -> None:
-    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
-    shapes, do not have.
+    """Raises `UserError` where `training.output_bias` is "unigram" and these parameters, arrays or
+    their shapes, have no output bias with a number per token.
     """
     bias = flax.traverse_util.flatten_dict(params).get(OUTPUT_BIAS)
     if _of_frequencies(config) and (bias is None or bias.shape != (vocabulary,)):
@@ -210,8 +210,8 @@ def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int)
 def with_output_bias(
     config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
 ) -> Params:
-    """First parameters, their output bias as `training.output_bias` says, given the target tokens
-    of the training split.
+    """Returns first parameters with the output bias set to the log frequencies of the training's
+    target tokens, if `training.output_bias` is "unigram"; else as they are.
 
     "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
     it.

@@ -77,7 +77,8 @@ def build_system(
     shape: Shape | None,
     special: Special = OURS,
 ) -> VisualAnswerer:
-    """The system of a config, for images of this shape where that is known.
+    """Builds the system of a config, checked for images of this shape where that is known; raises
+    `UserError` where it does not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that cannot do what is asked of it, images too
@@ -173,15 +174,17 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return self.system.apply({"params": params}, images, questions, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the questions of a batch, of logits [B,C]: "loss", "known" (those with an answer
-        of training), "rows", "correct"; and "tokens", those that are read.
+        """Computes sums over the questions of a batch, from logits [B,C]: "loss", "known" (those
+        with an answer of training), "rows", "correct"; and "tokens", those that are read.
         """
         sums = choice_sums(outputs, jnp.asarray(batch["label"]).reshape(-1), smoothing)
         read = (jnp.asarray(batch["question"]) != self.special.pad).sum()
         return {**sums, "tokens": read}
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """See `Task.ordered`; with `batch.questions` Q above 1 a row is an image with Q questions."""
+        """Returns the batches of training in the order of the seed; with `batch.questions` Q above
+        1 a row is an image with Q questions. See `Task.ordered`.
+        """
         train, each = self.of_split("train"), self.config.batch.questions
         things = self.data.things
         if each > 1:
@@ -194,10 +197,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """The accuracies of guesses, the accuracy by group and by kind where the source has them,
-        with that of "question_only" beside it; "localisation" of each map over the image (see
-        `localisation`), by kind, where the source knows the places; "confusion", how often each answer
-        (row) was said to be which (column); and "question TAB answer TAB what was said".
+        """Computes the scores beyond `evaluate`: accuracies of guesses and by group, localisation
+        and confusion, and a line "question TAB answer TAB what was said" for each. Accuracies are
+        by group and by kind where the source has them, with that of "question_only" beside it;
+        "localisation" of each map over the image (see `localisation`), by kind, where the source
+        knows the places; "confusion", how often each answer (row) was said to be which (column).
         """
         rows, names = self.data.rows[split], self.data.learned.classes
         texts = [
@@ -217,7 +221,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return scores, list(lines)
 
     def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
-        """Of every map over the image, where each of N questions looks, [N,L]."""
+        """Computes, for every map over the image by name, the attention [N,L] of each of N
+        questions over the places of its image.
+        """
 
         @self.jit
         def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
@@ -229,7 +235,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return {name: weights.astype(np.float64) for name, weights in looks.items()}
 
     def _split_up(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
-        """Accuracies of the questions of each group, or kind."""
+        """Computes for each group (or kind, `by`) of questions the accuracy, that of guessing from
+        the question only, and the number of questions.
+        """
         right, guessed, every = Counter[str](), Counter[str](), Counter[str]()
         for row, text in zip(rows, texts, strict=True):
             name = getattr(row, by)
@@ -255,8 +263,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- answers and maps ---
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Lines of the name of an image file, a tab and a question; a file is read once and resized
-        to the images of training.
+        """Reads lines of the name of an image file, a tab and a question as examples; each file is
+        read once and resized to the images of training.
 
         Raises:
           UserError: a line in another form, a file that is no image, or images of training that have
@@ -285,7 +293,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
 
     def map_examples(self, split: str, number: int) -> list[VisualExample]:
-        """The first questions of a split, with their images."""
+        """Returns the first questions of a split, with their images and answers."""
         rows = self.data.rows[split][:number]
         images = self.of_split(split)["image"].block(np.arange(len(rows)), 1)
         return [
@@ -294,7 +302,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         ]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[VisualExample]:
-        """The name of an image file, and a question, as one word with a tab or as two."""
+        """Makes examples from the name of an image file and a question, typed as one word with a
+        tab or as two; reads and resizes the images.
+        """
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         asked = [self._of_line(line) for line in lines]
         images = read_images([name for name, _ in asked], self.data.learned.shape)
@@ -304,9 +314,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         ]
 
     def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], Sides]:
-        """The image and the question; maps lie between the places of the image, row by row as the
-        `grid` of its axis says, and the question, alone or "joined", the beginning of a text before
-        it.
+        """Returns the normalised image and the question's ids as inputs, and labels of the sides of
+        maps. These lie between the places of the image, row by row as the `grid` of its axis says,
+        and the question, alone or "joined", the beginning of a text before it.
         """
         (ids,) = self.data.vocabulary.packed([example.question])
         joined = np.concatenate([[self.special.bos], ids])

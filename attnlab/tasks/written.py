@@ -72,8 +72,8 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
     def summed(
         self, outputs: jax.Array, batch: Batch, smoothing: Smoothing, axis: int | None = None
     ) -> Sums:
-        """Sums over the target tokens of a batch, of logits [B,T,V]: "loss", "tokens", "correct";
-        with axis 1 of each row [B].
+        """Computes sums over the target tokens of a batch, from logits [B,T,V]: "loss", "tokens",
+        "correct"; with axis 1 for each row alone, [B].
         """
         target = jnp.asarray(batch["target"])
         real = self.real(target)
@@ -122,7 +122,9 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         raise NotImplementedError
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
-        """See `Task.examples_from_text`; with the system's own text where there is none."""
+        """Makes examples from typed sources and texts; where the text is missing, the system writes
+        it. See `Task.examples_from_text`.
+        """
         open_ended = [source for source, target in typed if target is None]
         examples = self.examples_from_lines(open_ended) if open_ended else None
         texts = iter([] if examples is None else self.written(params, examples))
@@ -153,7 +155,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         return validate(self.config.decoding, weights=bool(self.system.needs))
 
     def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
-        """The sums of `summed` for each of N examples, [N]."""
+        """Computes the sums of `summed` for each of N examples alone, arrays [N] by name."""
         batches = self.in_order(examples)
         if not batches:
             return {"loss": np.zeros(0)}
