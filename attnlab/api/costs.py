@@ -87,8 +87,8 @@ class Cost(NamedTuple):
 
 
 def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "causal") -> Cost:
-    """Counts parameters, FLOPs of a forward pass and bytes of state of a mixer for `rows` texts of
-    `length` tokens, from shapes alone: nothing is computed.
+    """Counts a mixer's parameters, FLOPs of a forward pass over `rows` texts of `length` tokens,
+    and bytes of state of one text, from shapes alone: nothing is computed.
 
     Raises:
       UserError: fields that do not fit each other.
@@ -150,8 +150,9 @@ def measured(
     backward: bool = True,
     memory: float = 8e9,
 ) -> Point:
-    """Measures one mixer at one length: counted and compiled FLOPs, bytes, compile time, and
-    seconds of a run unless its program takes more than `memory` bytes or its fields do not fit.
+    """Measures one mixer at one length and returns a point: counted and compiled FLOPs, bytes,
+    compile time, and least seconds of a run unless its program takes more than `memory` bytes or
+    its fields do not fit.
 
     Args:
       name: as it stands in the record.

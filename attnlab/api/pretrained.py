@@ -232,7 +232,8 @@ def _labels(run: Run) -> dict[str, Any]:
 
 def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     """Writes `tokenizer.json` (an adopted one unchanged) and `tokenizer_config.json` with the
-    special tokens and chat template into a folder; returns both files.
+    special tokens and chat template into a folder; returns both files. Of a model of `pairs`
+    reserved ids are T5's sentinels, and a tokenizer of ours ends every text.
     """
     ours = not isinstance(vocabulary, Adopted)
     content = vocabulary.to_json() if ours else vocabulary.content  # type: ignore[attr-defined]

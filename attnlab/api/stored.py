@@ -60,8 +60,9 @@ class Stored:
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
     ) -> Stored:
-        """Finds the trained run in a folder, with its ensemble, and its config with overrides
-        applied; raises if these change the model, or if vocabulary or the user's code has changed.
+        """Finds the trained run in a folder and its ensemble, with overrides (or a config file)
+        applied to its config; raises if there is no run, if the model would change, or if
+        vocabulary or the user's code has changed.
 
         Args:
           workdir: the folder.
@@ -161,7 +162,8 @@ class Stored:
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
     """Returns a run's manifest with its user code as it is now; raises `Changed` where the
-    vocabulary or that code is no longer that of training, unless `accept`ed.
+    vocabulary, or that code unless `accept`ed, is no longer that of training. The code of its data
+    source counts only if no override replaces it.
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None

@@ -195,7 +195,7 @@ class Run:
 
     def respond(self, texts: Sequence[str]) -> list[list[Response]]:
         """Returns for each text the `config.decoding.n_best` best answers, best first, each with
-        `text` and `score`; [] for a blank text.
+        `text` and `score`; [] for a blank text; raises `UserError` if given one text, no list.
         """
         if isinstance(texts, str):
             raise UserError(

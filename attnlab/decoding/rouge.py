@@ -46,8 +46,8 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _ngram_score(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
-    """Computes ROUGE-n, 0 ... 100, of two texts given as words: F of the n-grams in common, each
-    counted as often as it occurs in both.
+    """Computes ROUGE-n, from 0 to 100, of two texts given as words: F of the n-grams in common,
+    each counted as often as it occurs in both.
     """
     counts = [
         Counter(zip(*(words[first:] for first in range(n)), strict=False))

@@ -49,8 +49,9 @@ class Rules:
     special: Special = OURS
 
     def __call__(self, logits: jax.Array, tokens: jax.Array, t: jax.Array) -> jax.Array:
-        """Applies the rules to logits [N,V] from which the token of step `t` (from 0) is chosen,
-        forbidden ones -inf; the first `t` of tokens [N,L] are written.
+        """Applies the rules to logits [N,V] for the token of step `t` (from 0), given tokens [N,L]
+        of which the first `t` are written: forbidden ids get -inf, but an end stays possible where
+        nothing else is.
         """
         ids = jnp.arange(logits.shape[1])
         unruled, end = logits, among(ids, self.special.ending)

@@ -70,7 +70,7 @@ def keep_largest(logits: jax.Array, k: int) -> jax.Array:
 
 def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
     """Sets all logits but those of the smallest set of most probable tokens whose probability
-    reaches p to -inf (Holtzman et al. 2020). 2020).
+    reaches p to -inf (Holtzman et al., 2020).
 
     A token stays if the probability of all before it in descending order is < p, so the first
     always does; ties go to the lowest id; p = 1 keeps the row.
@@ -87,9 +87,8 @@ def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
 
 
 def keep_likely(logits: jax.Array, share: float) -> jax.Array:
-    """Sets all logits but those of tokens with at least `share` of the probability of the most
-    probable token of their row to -inf (min-p, Nguyen et al. 2024); share = 0 keeps the row. 2024);
-    share = 0 keeps the row.
+    """Sets the logits of tokens with less than `share` of the probability of the most probable one
+    of their row to -inf (min-p, Nguyen et al., 2024); share = 0 keeps the row.
     """
     if share == 0.0:
         return logits

@@ -90,8 +90,9 @@ class Auxiliary:
         config: schemas.Classification | schemas.WritingSettings,
         length: int,
     ) -> None:
-        """Stores the weights of penalties and the settings of sampled choices, and which
-        collections a pass must make mutable; raises `UserError` for weights that fit no loss.
+        """Stores the weights of penalties, the settings of sampled choices, and the collections
+        that a pass must make mutable; raises `UserError` for a weight without its loss, or hops
+        without a penalty.
         """
         weights = config.loss_weights
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()

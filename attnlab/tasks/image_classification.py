@@ -112,9 +112,8 @@ class ImageClassification(
     def read(
         cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
     ) -> ImageData:
-        """Reads the data of `splits`, see `Task.read`. A run that begins with the weights of
-        another model normalises images as that does; if it takes all of them, its classes are those
-        of that model.
+        """Reads the data of `splits`, with mean and deviation of the model whose weights training
+        begins with, if any, and its classes if all weights are taken. See `Task.read`.
 
         Raises:
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights

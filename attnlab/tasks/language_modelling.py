@@ -148,7 +148,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     @classmethod
     def check(cls, config: schemas.LanguageModelling) -> None:
         """Builds the system with a stand-in vocabulary, so that a bad config raises `UserError`
-        before data is read; so do scores that need all rows, and texts too long to decode.
+        before data is read; so do decoding that takes too much memory, and a checkpoint by bits per
+        character of a part of the rows.
         """
         build_system(config, 8)
         if config.training.evaluate_rows and config.checkpoint.by == "bits_per_character":
@@ -304,8 +305,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
-        """Returns each line followed by what the system writes after it until it ends or a stop
-        text, by the method of `config.decoding`, with scores.
+        """Returns each line followed by what the system writes after it, up to an end, a stop text
+        or the limit, by the method of `config.decoding`, with scores.
         """
         written, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [

@@ -114,8 +114,8 @@ def localised(
     grid: tuple[int, int],
     shape: Sequence[int],
 ) -> dict[str, dict[str, float]]:
-    """Computes by kind of question the mean `localisation` of every map, the attention inside the
-    boxes, and its `chance`, the share of their pixels; {} if no question has a box.
+    """Computes for every map, and as `chance`, by kind of question the mean share of attention
+    inside a question's boxes (`chance`: of pixels); {} if no question has a box.
 
     Args:
       looks: by the name of the map, [N,L].

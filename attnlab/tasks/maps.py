@@ -142,9 +142,9 @@ def over_image(
     maps: Mapping[str, AttentionMap],
     grid: tuple[int, int] | None = None,
 ) -> dict[str, AttentionMap]:
-    """Lays the maps [heads,Tq,Tk] whose keys are places of the image out on a grid, mean over
-    heads, [R,h,w]; the grid is the given one if it has as many places, else inferred. Where places
-    look, the class token's row if there is one, and the mean over places.
+    """Returns the maps [heads,Tq,Tk] whose keys are places of the image, averaged over heads and
+    laid out on a grid, [R,h,w]; the grid is the given one if it has as many places, else inferred.
+    Where places look, the class token's row if there is one, and the mean over places.
     """
     over = {}
     for name, map_ in maps.items():

@@ -212,9 +212,9 @@ def refuse_terms(config: schemas.Settings, made: Mapping[str, Tree]) -> None:
 
 
 def check_longest(task: Any, splits: Sequence[str]) -> None:
-    """Raises `UserError` where the system cannot score the longest example of a split that scores
-    leave whole (`batch.longer=score`). With `batch.longer=score` training leaves out what is longer
-    than `batch.max_length`, scores do not: without this a run would end at its first evaluation.
+    """Raises `UserError` where the system cannot score the longest example of a split, if scores
+    leave long ones whole (`batch.longer=score`). Training leaves out what is longer than
+    `batch.max_length`, scores then do not: without this a run would end at its first evaluation.
     """
     batch = task.config.batch
     scored_whole = getattr(batch, "longer", None) == "score"
@@ -321,7 +321,7 @@ def built(
     **sizes: int,
 ) -> tuple[Any, Params]:
     """Builds the system of a config that reads tokens, and returns it with the shapes of its
-    parameters.
+    parameters; raises `UserError` where it does not fit.
 
     Args:
       config: the whole.

@@ -290,7 +290,7 @@ def exact(answer: str, right: str) -> bool:
 
 def f1(answer: str, right: str) -> float:
     """Computes the harmonic mean of precision and recall of the words of an answer, normalised
-    (`normal`); 1 or 0 if a text has no words.
+    (`normal`); if a text has no words, 1 if both have none, else 0.
     """
     answered, wanted = normal(answer), normal(right)
     if not answered or not wanted:

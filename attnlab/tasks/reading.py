@@ -196,8 +196,8 @@ def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
 
 
 def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
-    """Returns the "loss" plus the weighted penalties of some sums, and the sums without it, with
-    "cross_entropy" in its place if there are weights.
+    """Returns the "loss" of `sums` plus their weighted penalties, and the other sums, with the
+    plain loss as "cross_entropy" if there are weights.
     """
     rest = {name: value for name, value in sums.items() if name != "loss"}
     if not weights:

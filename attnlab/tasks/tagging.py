@@ -136,7 +136,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
         """Builds the system; raises `UserError` if its positions need dependency trees that the
-        data lacks, or if tags mix schemes; span scores are left out where tags mark no spans.
+        data lacks, or if tags mix schemes of spans; without such a scheme there are no scores of
+        spans.
         """
         self.special, self.tags = data.vocabulary.special, data.learned.classes
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)

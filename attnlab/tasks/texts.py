@@ -260,7 +260,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return Items.of(rows) if rows else None
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns no scores beyond `evaluate`, and a line "label TAB answer" for every example."""
+        """Returns {}, for no scores beyond `evaluate`, and a line "label TAB answer" for every
+        example.
+        """
         answers = self.answered(params, self.of_split(split))
         return {}, [
             f"{label}\t{answer.text}"

@@ -180,8 +180,8 @@ def run_config(folder: Path) -> dict[str, Any]:
 
 
 def _continuing(file: ForeignConfig) -> dict[str, Any]:
-    """Returns task, data, batch and decoding for the run config of a language model; its training
-    texts are at most 128 tokens, or GPT-2's number of positions. GPT-2's positions end.
+    """Returns task, data, batch and decoding for the run config of a language model, with rows of
+    at most 128 tokens, fewer if GPT-2's positions end before.
     """
     longest = file.count("n_positions", 1024)
     return {

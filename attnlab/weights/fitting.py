@@ -171,7 +171,8 @@ def _module(path: str) -> str:
 
 def _pools(path: str, source: Model, target: Model) -> bool:
     """Returns whether the key or value heads of a projection can be averaged to those of the
-    target: same width and queries, and a divisor as many heads.
+    target: heads of one width, as many query heads, and a number of key heads that divides the
+    source's.
     """
     module = _module(path)
     before, after = source.heads.get(module), target.heads.get(module)

@@ -49,8 +49,8 @@ class Key(NamedTuple):
     ours: Mapping[Any, Any] = {}
 
     def value_of(self, setting: Any) -> Any:
-        """Returns the value of this key of a foreign config for a setting of ours; for None 1
-        (whole numbers) or the default.
+        """Returns the value that this key of a foreign config has for a setting of ours; for None 1
+        (a count) or the default, for a setting that it cannot express a default.
         """
         if not self.ours:
             usual = 1 if type(self.default) is int else self.default

@@ -100,8 +100,8 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attention(node: Mapping[str, Any], width: object) -> dict[str, Any]:
-    """Returns a node of attention with the usual number of key heads, head width and biases written
-    in one form (0, True or False).
+    """Returns a node of attention in which key heads and head width of the usual size are written
+    as 0, and biases of all or no projections as True or False.
     """
     usual, heads = dict(node), node.get("heads", 1)
     if usual.get("key_heads") == heads:
