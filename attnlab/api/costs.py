@@ -195,10 +195,10 @@ def measured(
     )
     if space > memory:
         return point._replace(why=f"its program takes {space / 1e9:.1f} GB")
-    return point._replace(seconds=_least(lambda: program(params, x, x)))
+    return point._replace(seconds=_least_seconds(lambda: program(params, x, x)))
 
 
-def _least(run: Callable[[], Any]) -> float:
+def _least_seconds(run: Callable[[], Any]) -> float:
     """Calls `run` once to warm up, then at least `REPEATS` times and for `ENOUGH` seconds in sum,
     and returns the least seconds of a call.
     """

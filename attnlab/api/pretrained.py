@@ -241,7 +241,9 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     if pairs and ours:
         for number, index in enumerate(reversed(reserved)):
             pieces[index] = f"<extra_id_{number}>"
-        content["post_processor"] = _ended(pieces[vocabulary.special.eos], vocabulary.special.eos)
+        content["post_processor"] = _end_of_text_processor(
+            pieces[vocabulary.special.eos], vocabulary.special.eos
+        )
     named: dict[str, Any] = {
         f"{name}_token": pieces[index]
         for name in ("eos", "pad", "unk", *(() if pairs else ("bos",)))
@@ -263,7 +265,7 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     return [folder / FILE, folder / "tokenizer_config.json"]
 
 
-def _ended(piece: str, index: int) -> dict[str, Any]:
+def _end_of_text_processor(piece: str, index: int) -> dict[str, Any]:
     """Returns the post-processor of `tokenizer.json` that appends the token `piece`, of id `index`,
     to every text.
     """

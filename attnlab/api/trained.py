@@ -313,11 +313,11 @@ class Run:
             still closed.
         """
         _check_split(split)
-        results, _ = scores(self._having(split), self.params, split)
+        results, _ = scores(self._with_split(split), self.params, split)
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 
-    def _having(self, split: str) -> Task[Any, Any, Any]:
+    def _with_split(self, split: str) -> Task[Any, Any, Any]:
         """Returns the task with the data of a split, which is read on first use and kept; raises
         `UserError` for a test split still closed.
         """

@@ -246,7 +246,7 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     candidates = _candidates(search, logits, terms)
-    coverage = _covered(search.coverage, weights)
+    coverage = _with_coverage(search.coverage, weights)
     ends = among(candidates.token, terms.special.ending)
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
     at_limit = search.t + 1 >= terms.limits
@@ -299,7 +299,7 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     return _Candidates(parent, token, log_probs, _History(tokens, slots))
 
 
-def _covered(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array | None:
+def _with_coverage(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array | None:
     """Adds the attention weights [N,S] of this step to coverage [B,K,S]; None without coverage,
     `UserError` if the system gives no weights.
     """

@@ -100,9 +100,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     def __init__(
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
-        """Stores config, data, system and added losses, checks the `ratios` of the class, and
-        prepares the programs that score a batch (of one or of stacked models).
-        """
+        """Stores its arguments, checks the class's `ratios`, and makes the scoring programs."""
         self.config, self.data = config, data
         self.system, self.auxiliary = system, auxiliary
         models.check_ratios(type(self))
@@ -174,8 +172,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @classmethod
     def load(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """Reads the data of `splits`, treats examples that are too long, and returns the task built
-        on them; raises `UserError` for a run that lost its vocabulary.
+        """Reads the data of `splits`, treats long examples by `batch.longer`, returns the task.
 
         Raises:
           UserError: a bad config, unreadable data, examples longer than the system can score, a
@@ -211,9 +208,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @functools.cached_property
     def beginning(self) -> InitialWeights | None:
-        """Returns the pretrained weights that training begins with, as `InitialWeights`; None if
-        the config names none.
-        """
+        """Returns the pretrained weights that training begins with; None if there are none."""
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import InitialWeights
@@ -235,9 +230,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.traced_init.out_info
 
     def init(self, key: jax.Array) -> Params:
-        """Draws fresh float32 parameters of the system; their output bias is set from the training
-        targets where the task has such, see `tokens.with_output_bias`.
-        """
+        """Draws float32 parameters, and sets the output bias by `tokens.with_output_bias`."""
         params: Params = self.system.init(key, *self.init_inputs())["params"]
         if (targets := self.target_ids()) is None:
             return params
@@ -301,8 +294,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     def batches(self, multiple: int, seed: int | None = None) -> Batches:
         """Returns this process's training batches as a function of the step, in the order of a seed
-        (by default the configured one), after checking the columns of the first; rows over all
-        processes are divisible by `multiple`.
+        (else the configured one); rows over all processes are divisible by `multiple`.
 
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
@@ -355,9 +347,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
-        """Computes the scores of `evaluate` for each of several models, whose parameters have a
-        leading axis; a list of scores by name.
-        """
+        """Computes `evaluate` of each of several models, stacked along a leading axis."""
         sums = self.batch_sums(params, split, rows, stacked=True)
         return [
             self.averaged(self.totals(jax.tree.map(lambda x, i=i: x[i], sums), split, rows))

@@ -99,7 +99,9 @@ def average_precisions(
             best = np.argsort(-answers.scores[mine], kind="stable")[:_MOST]
             scores.append(answers.scores[mine][best])
             taken.append(
-                _taken(answers.boxes[mine][best], objects.boxes[wanted], crowd, thresholds)
+                _hits_and_ignored(
+                    answers.boxes[mine][best], objects.boxes[wanted], crowd, thresholds
+                )
             )
         if total:
             order = np.argsort(-np.concatenate(scores), kind="stable")
@@ -108,7 +110,7 @@ def average_precisions(
     return result
 
 
-def _taken(
+def _hits_and_ignored(
     boxes: np.ndarray, wanted: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray
 ) -> np.ndarray:
     """Decides for each answer of an image [N,4], best first, and each threshold whether it matches

@@ -170,9 +170,9 @@ def continuing(
         following: Call
         if settings.full_passes:
             begin = functools.partial(_written, settings, special)
-            following = functools.partial(_again, system, call)
+            following = functools.partial(_step_by_full_pass, system, call)
         else:
-            begin = functools.partial(_read, call, settings, special)
+            begin = functools.partial(_state_after, call, settings, special)
             following = functools.partial(call, method="step")
 
         def encode(source: jax.Array) -> tuple[Any, jax.Array]:
@@ -194,7 +194,7 @@ def continuing(
     return Decoder(bind, settings, special=special, continues=True, ended=ended)
 
 
-def _read(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -> Tree:
+def _state_after(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -> Tree:
     """Reads beginnings [B,S] with a language model, in pieces of `settings.prefill` tokens, and
     returns the state, with capacity for what follows.
     """
@@ -224,7 +224,7 @@ def _blank(special: Special, memory: Any, length: int) -> Written:
     return Written(ids, jnp.zeros(rows, jnp.int32))
 
 
-def _again(
+def _step_by_full_pass(
     system: LanguageModel, call: Call, state: Written, tokens: jax.Array
 ) -> tuple[jax.Array, Written]:
     """Appends a token [N] to each text and returns the next logits [N,V], by a pass over the whole

@@ -110,7 +110,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         "tokens", the images.
         """
         labels, boxes = jnp.asarray(batch["labels"]), jnp.asarray(batch["boxes"])
-        layers = jax.vmap(self._of_layer, in_axes=(0, 0, None, None, None, None))
+        layers = jax.vmap(self._sums_of_layer, in_axes=(0, 0, None, None, None, None))
         by_layer = layers(*outputs, labels, boxes, self.real(batch), smoothing)
         rows = self.real(batch).sum()
         return {
@@ -122,7 +122,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
             "correct": by_layer["correct"][-1],
         }
 
-    def _of_layer(
+    def _sums_of_layer(
         self,
         logits: jax.Array,
         predicted: jax.Array,

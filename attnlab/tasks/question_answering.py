@@ -239,7 +239,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     # --- answers and maps ---
 
-    def _typed(self, lines: Sequence[str]) -> list[Question]:
+    def _questions_in(self, lines: Sequence[str]) -> list[Question]:
         """Splits typed lines into question and passage; raises `UserError` for a line without
         exactly these two, a tab between them.
         """
@@ -253,7 +253,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """A line has a question and a passage with a tab between them."""
-        rows, windows = self._typed(lines), windows_of(self.config)
+        rows, windows = self._questions_in(lines), windows_of(self.config)
         return passages.encode(self.data.vocabulary, rows, windows, self._reading.answers)
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
@@ -264,7 +264,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         self, params: Params, examples: Examples, lines: Sequence[str]
     ) -> list[list[Response]]:
         """The likeliest stretch of each passage, or `SILENCE`."""
-        answered = self._answered(params, self._typed(lines), examples)
+        answered = self._answered(params, self._questions_in(lines), examples)
         return [[Response(text or SILENCE, score)] for text, score in answered]
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
@@ -274,7 +274,10 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
         """Questions and passages as they are; raises `UserError` where one is missing."""
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
-        return [TextExample(question.question, question.passage) for question in self._typed(lines)]
+        return [
+            TextExample(question.question, question.passage)
+            for question in self._questions_in(lines)
+        ]
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """The row of a question and its passage, or of its first window, "source"."""

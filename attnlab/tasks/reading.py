@@ -97,7 +97,7 @@ def of_tokens(
         head: Any = functools.partial(system.apply, {"params": params}, method="logits")
         nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
     else:
-        nats, right = _judged(outputs, target, smoothing)
+        nats, right = _losses_and_hits(outputs, target, smoothing)
     nats, correct = jnp.where(real, nats, 0.0), right & real
     each = {"loss": nats, "tokens": real, "correct": correct, **seen}
     each |= {name: _handed_out(collected, name, real) for name in losses}
@@ -107,7 +107,7 @@ def of_tokens(
     return each, after
 
 
-def _judged(
+def _losses_and_hits(
     logits: jax.Array, target: jax.Array, smoothing: Smoothing
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the loss of each token, and whether the most probable id is right, [B,t] each, from
@@ -127,8 +127,8 @@ def _in_pieces(
     smoothing: Smoothing,
     at_once: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes `_judged` for the logits `head(x)` of x [B,T,d], `at_once` tokens of a row at a
-    time, so that all logits are never in memory at once.
+    """Computes `_losses_and_hits` for the logits `head(x)` of x [B,T,d], `at_once` tokens of a row
+    at a time, so that all logits are never in memory at once.
     """
     rows, length = target.shape
     pieces = -(-length // at_once)
@@ -140,7 +140,7 @@ def _in_pieces(
 
     @jax.checkpoint
     def judged(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        return _judged(head(piece[0]), piece[1], smoothing)
+        return _losses_and_hits(head(piece[0]), piece[1], smoothing)
 
     judgements = jax.lax.map(judged, (cut(x), cut(target)))
     losses, right = (part.swapaxes(0, 1).reshape(rows, -1)[:, :length] for part in judgements)

@@ -67,7 +67,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
     def __init__(self, config: schemas.Segmentation, data: SegmentedData) -> None:
         """Builds the task and the programs that score each image alone and that answer with masks."""
         super().__init__(config, data)
-        self._rows = self.jit(self._of_images)
+        self._rows = self.jit(self._sums_by_image)
         self._answers = self.jit(
             lambda params, batch: self.apply(params, batch).argmax(axis=-1).astype(jnp.uint8)
         )
@@ -155,7 +155,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         }
         return Items.of(rows)
 
-    def _of_images(self, params: Params, batch: Batch) -> Sums:
+    def _sums_by_image(self, params: Params, batch: Batch) -> Sums:
         """Computes "loss" [B], summed over pixels, and "confusion" [B,C,C] of each image of a
         batch.
         """
@@ -168,7 +168,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         }
 
     def _by_image(self, params: Params, split: str) -> dict[str, np.ndarray]:
-        """`_of_images` of all images of a split, in their order."""
+        """`_sums_by_image` of all images of a split, in their order."""
         sums = by_example(self._rows, params, self.split_batches(split))
         wide = {"loss": np.float64, "confusion": np.int64}
         return {name: sums[name].astype(kind) for name, kind in wide.items()}

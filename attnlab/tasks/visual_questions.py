@@ -210,17 +210,17 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         scores: Scores = self.data.prior.scores(rows)
         for by in ("group", "kind"):
             if any(getattr(row, by) for row in rows):
-                scores[f"by_{by}"] = self._split_up(rows, texts, by)
+                scores[f"by_{by}"] = self._accuracies_by(rows, texts, by)
         if self.system.needs and any(row.boxes for row in rows):
             shape = self.data.learned.shape
-            looks = self._looks(params, self.of_split(split))
+            looks = self._attention_of_questions(params, self.of_split(split))
             scores[LOCALISATION] = localised(looks, rows, self.grid, shape)
         pairs = ((row.answer, text) for row, text in zip(rows, texts, strict=True))
         scores["confusion"] = confusion(pairs, names)
         lines = (f"{row.text}\t{row.answer}\t{text}" for row, text in zip(rows, texts, strict=True))
         return scores, list(lines)
 
-    def _looks(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
+    def _attention_of_questions(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
         """Computes, for every map over the image by name, the attention [N,L] of each of N
         questions over the places of its image.
         """
@@ -234,7 +234,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         looks: dict[str, np.ndarray] = by_example(look, params, batches)
         return {name: weights.astype(np.float64) for name, weights in looks.items()}
 
-    def _split_up(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
+    def _accuracies_by(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
         """Computes for each group (or kind, `by`) of questions the accuracy, that of guessing from
         the question only, and the number of questions.
         """

@@ -33,7 +33,7 @@ _LOOKS = {"encoder": ("self",), "decoder": ("self", "cross")}
 _THEIRS = {"self": "self_attn", "cross": "encoder_attn"}
 
 
-def _of_stack(stack: str) -> list[Name]:
+def _lines_of_stack(stack: str) -> list[Name]:
     """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
     "decoder", its positions and its norms.
     """
@@ -59,8 +59,8 @@ NAMES = Names(
     (
         Name("final_logits_bias", "out/bias", row=True),
         Name(EMBEDDING, "embed_target/embedding"),
-        *_of_stack("encoder"),
-        *_of_stack("decoder"),
+        *_lines_of_stack("encoder"),
+        *_lines_of_stack("decoder"),
     ),
     prefix="model.",
     tied=dict.fromkeys(

@@ -141,7 +141,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     file.only(use_bidirectional_attention=False, pretraining_tp=1)
     epsilon = file.number("rms_norm_eps", 1e-6)
     layers, window = file.count("num_hidden_layers"), _window(file, family)
-    local = _local(file, family, layers) if window else (False,) * layers
+    local = _local_layers(file, family, layers) if window else (False,) * layers
     full = _attention(file, family, epsilon, rope.read(file, "full_attention"))
     node = {
         "name": "decoder",
@@ -209,7 +209,7 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "tie_word_embeddings": of["share"] == "output",
         "hidden_activation" if family.gemma else "hidden_act": activation,
         **rope.written(attention["positions"], turned, kind),
-        **_windows(of, family, local),
+        **_window_keys(of, family, local),
     }
     if family.biased is None:
         content["attention_bias"] = bool(attention["bias"])
@@ -286,7 +286,7 @@ def _window(file: ForeignConfig, family: Family) -> int:
     return file.count("sliding_window", 0, least=0, absent=4096)
 
 
-def _local(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]:
+def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]:
     """Returns for each layer whether it is local, as `layer_types` says, or else the rule of its
     family.
     """
@@ -310,7 +310,7 @@ def _locals(of: Mapping[str, Any]) -> list[bool]:
     return [node["name"] == "window" for node in of_layers(of, "visibility")]
 
 
-def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
+def _window_keys(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
     """Returns the keys of a config that say which layers are local, and the width of their window;
     {} for a family without windows.
     """

@@ -27,7 +27,7 @@ _SIDE = 224
 WIDTH = 64  # channels of the first stage; torchvision has no other
 
 
-def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
+def _lines_of_convolution(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
     """Returns the table lines (tensor name, parameter path) of a convolution and the batch norm
     behind it.
     """
@@ -43,7 +43,7 @@ def _convolved(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ..
     )
 
 
-def _stage(stage: int) -> tuple[Name, ...]:
+def _lines_of_stage(stage: int) -> tuple[Name, ...]:
     """Returns the table lines of a stage's blocks with three convolutions each (a basic block uses
     two) and the projection.
     """
@@ -51,14 +51,14 @@ def _stage(stage: int) -> tuple[Name, ...]:
     branch = [
         line
         for number in range(3)
-        for line in _convolved(
+        for line in _lines_of_convolution(
             f"{theirs}.conv{number + 1}",
             f"{theirs}.bn{number + 1}",
             f"{ours}/convolution_{number}",
             f"{ours}/normalisation_{number}",
         )
     ]
-    short = _convolved(
+    short = _lines_of_convolution(
         f"{theirs}.downsample.0",
         f"{theirs}.downsample.1",
         f"{ours}/projection",
@@ -69,8 +69,8 @@ def _stage(stage: int) -> tuple[Name, ...]:
 
 NAMES = Names(
     (
-        *_convolved("conv1", "bn1", "stem", "stem_normalisation"),
-        *(line for stage in range(4) for line in _stage(stage)),
+        *_lines_of_convolution("conv1", "bn1", "stem", "stem_normalisation"),
+        *(line for stage in range(4) for line in _lines_of_stage(stage)),
         *dense("fc", "out"),
     ),
     prefix="",

@@ -31,7 +31,7 @@ _OURS = {"SelfAttention": "self", "EncDecAttention": "cross"}
 _LINEAR = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
 
 
-def _of_stack(stack: str) -> list[Name]:
+def _lines_of_stack(stack: str) -> list[Name]:
     """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
     "decoder", its relative positions and its norms.
     """
@@ -73,8 +73,8 @@ def _of_stack(stack: str) -> list[Name]:
 NAMES = Names(
     (
         Name(EMBEDDING, "embed_target/embedding"),
-        *_of_stack("encoder"),
-        *_of_stack("decoder"),
+        *_lines_of_stack("encoder"),
+        *_lines_of_stack("decoder"),
         Name(HEAD, "out/kernel", transposed=True),
     ),
     prefix="",
