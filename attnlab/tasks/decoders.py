@@ -227,9 +227,8 @@ def _blank(special: Special, memory: Any, length: int) -> Written:
 def _step_by_full_pass(
     system: LanguageModel, call: Call, state: Written, tokens: jax.Array
 ) -> tuple[jax.Array, Written]:
-    """Appends a token [N] to each text and returns the next logits [N,V], by a pass over the whole
-    texts, and the longer texts; only the last logits are computed where a system can leave out the
-    others.
+    """Appends a token [N] to each text and returns the next logits [N,V], from a pass over the
+    whole texts, and the new texts; other logits are left out where a system can do so.
     """
     state = state.then(tokens)
     if not system.in_two:

@@ -19,7 +19,7 @@ def together(
     named: Sequence[tuple[str, Task[Any, Any, Any], Params]],
 ) -> tuple[PairTask[Any], Params]:
     """Joins trained runs that translate into one task, whose system averages all members, and
-    returns it with its parameters.
+    returns it with its parameters; raises `UserError` for other tasks or vocabularies.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
     are a mapping of "members_0", "members_1", ... to those of the tasks.

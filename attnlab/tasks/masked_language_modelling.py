@@ -57,8 +57,8 @@ MASK = "[MASK]"  # what a person types for a token that is to be told
 def build_system(
     config: schemas.MaskedLanguageModelling, vocabulary: int, special: Special = OURS
 ) -> TokenClassifier:
-    """Builds the system of a config, whose outputs are all ids; raises `UserError` where it does
-    not fit, packed texts and pairs included.
+    """Builds the system of a config, with an output for each id; raises `UserError` where it does
+    not fit, or cannot read packed texts or pairs as the config wants.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, one

@@ -190,7 +190,8 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return self.vocabularies[0]
 
     def _cut(self, line: str) -> np.ndarray:
-        """Encodes a line, in which <extra_id_0> is the first sentinel, and appends an EOS.
+        """Encodes a line, in which <extra_id_0> is the first sentinel, and appends an EOS; raises
+        `UserError` for a sentinel that the vocabulary lacks.
 
         Raises:
           UserError: a sentinel that the vocabulary does not have.

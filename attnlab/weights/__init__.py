@@ -119,7 +119,8 @@ def _module_and_file(folder: Path) -> tuple[Any, ForeignConfig]:
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
-    """Returns the model type that a config names, which for a model of timm is its architecture.
+    """Returns the model type that a config names, which for a model of timm is its architecture;
+    raises `UserError` for none, or one not known here.
 
     Raises:
       UserError: none, or one that is not known here.

@@ -65,8 +65,8 @@ class Fit:
     left_out: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Returns a line of text for each kind of fate that some parameters have, with their number
-        and paths; those of several layers are named together.
+        """Returns a line of text for each of kept, pooled, drawn and left out that has parameters,
+        with their number and paths; those of several layers are named together.
         """
         groups = (
             ("kept", self.kept),

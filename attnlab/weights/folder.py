@@ -79,7 +79,8 @@ def settings(folder: Path) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Returns the file of every tensor of a folder, by the tensor's name; reads headers only.
+    """Returns the file of every tensor of a folder, by the tensor's name, read from headers only;
+    raises `UserError` if the index and files disagree, or weights are missing or there twice.
 
     Raises:
       UserError: there are no safetensors, an index names a file or tensor that is not there, a
@@ -119,7 +120,8 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields name and array of these tensors, each read from its file, one at a time.
+    """Yields name and array of these tensors, each read from its file, one at a time; raises
+    `UserError` for numbers that are not finite or not of type `FLOATS`.
 
     Raises:
       UserError: a file cannot be read, or a tensor is not of finite numbers of type `FLOATS`.

@@ -108,7 +108,7 @@ class Names:
 
     def lines(self, shapes: Shapes) -> Iterator[Name]:
         """Yields the table lines that apply to a system whose parameters have these shapes, with
-        layer numbers filled in.
+        layer numbers filled in; raises `UserError` if a parameter has no line.
 
         Raises:
           UserError: parameters that the table has no name for.
@@ -134,7 +134,8 @@ class Names:
         yield from numbered
 
     def read(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, np.ndarray]:
-        """Reads the parameters of a system from files, by path, float32.
+        """Reads the parameters of a system from files, by path, float32; raises `UserError` unless
+        the files have exactly their tensors, all finite.
 
         Args:
           where: names of tensors and their files.
@@ -175,7 +176,8 @@ class Names:
         return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
-        """Converts parameters by path into the tensors of a file, by name, as `dtype`.
+        """Converts parameters by path into the tensors of a file, by name, as `dtype`; raises
+        `UserError` for one without a name, or beyond the range of `dtype`.
 
         Raises:
           UserError: parameters that the table has no name for, or that `dtype` cannot hold.

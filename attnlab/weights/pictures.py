@@ -130,7 +130,7 @@ def processed(of: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str
 
 def timm_sizes(of: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
     """Reads from a `pretrained_cfg` of timm the size that images are resized to (one side if the
-    middle is cut out) and the filter.
+    middle is cut out) and the filter; raises `UserError` for a crop that is not computed here.
     """
     of.only(label_offset=0)
     share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
