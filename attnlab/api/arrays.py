@@ -86,13 +86,9 @@ def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
 
 @functools.cache
 def _checked(made: Any) -> Any:
-    """Returns a subclass of a mechanism's class, under the same name, whose methods check their
-    arguments (`UserError`) before they compute.
-    """
+    """Returns a subclass of a mechanism, by the same name, whose methods check their arguments."""
 
     class Checked(made):  # type: ignore[misc]
-        """As its base."""
-
         def remember(self, source: Any, valid: Any = None, *more: Any, **others: Any) -> Any:
             check_sequence(source, "source")
             check_valid(valid, source)
@@ -114,9 +110,7 @@ def _checked(made: Any) -> Any:
         def read(
             self, query: Any, memory: Any, view: Any = EVERYTHING, *more: Any, **others: Any
         ) -> Reading:
-            """Reads as the base does; raises `UserError` for a wrong query, view or memory, or
-            where `history` is missing and looks depend on earlier ones.
-            """
+            """Reads as the base; raises `UserError` for wrong arguments or a missing `history`."""
             check_sequence(query, "query")
             check_view(view)
             check_memory(memory)
@@ -133,13 +127,11 @@ def _checked(made: Any) -> Any:
             valid: Any = None,
             weights: bool = False,
         ) -> Reading:
-            """Checks the view, remembers the source and returns the reading of the query, with the
-            initial history where looks depend on earlier ones.
-            """
+            """Checks the arguments, remembers the source, and reads with the initial history."""
             check_view(view)
             memory = self.remember(source, valid)
-            history = self.initial_history(memory)
-            return self.read(query, memory, view, weights=weights, history=history)
+            first = self.initial_history(memory)
+            return self.read(query, memory, view, weights=weights, history=first)
 
     Checked.__name__, Checked.__qualname__ = made.__name__, made.__qualname__
     Checked.__module__ = made.__module__

@@ -83,9 +83,7 @@ class Checkpoints:
         read_only: bool = False,
         warn: Callable[[str], None] = print_warning,
     ) -> None:
-        """Stores folder, options and the function for warnings, and opens nothing yet; raises
-        `UserError` for a `keep` below 1.
-        """
+        """Stores folder, options and `warn`; opens nothing yet. Raises `UserError` for `keep` < 1."""
         if keep < 1:
             raise UserError(f"checkpoint.keep={keep}: at least 1 step must be kept")
         self.directory = Path(directory).absolute()
@@ -100,9 +98,7 @@ class Checkpoints:
         self._checked_space = False
 
     def steps(self) -> list[int]:
-        """Returns the numbers of the committed steps in rising order. Half-written, moved-aside and
-        empty folders do not count.
-        """
+        """Returns the numbers of the committed steps in rising order; half-written ones do not count."""
         if not self.directory.is_dir():
             return []
         folders = (path for path in self.directory.iterdir() if path.is_dir())
@@ -111,9 +107,7 @@ class Checkpoints:
 
     @property
     def best(self) -> int | None:
-        """The best step, as recorded by the newest readable one; None if none was marked or it no
-        longer exists.
-        """
+        """Returns the best step as the newest readable one records it; None if there is none."""
         if not self._best_known:
             self._best, self._best_known = self._recorded_best(), True
         return self._best if self._best == self._saving or self._best in self.steps() else None
@@ -239,9 +233,7 @@ class Checkpoints:
         return None
 
     def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
-        """Reads the step of this number, or the best one; raises `UserError` if it is missing or
-        damaged.
-        """
+        """Reads the step of this number, or the best; raises `UserError` if missing or damaged."""
         wanted = self.best if step == "best" else step
         listed = ", ".join(map(str, self.steps())) or "none"
         if wanted is None or wanted not in self.steps():
@@ -272,9 +264,7 @@ class Checkpoints:
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
-        """Returns the number of the best step as recorded in the newest readable step; None where
-        no step can be read.
-        """
+        """Returns the best step as recorded in the newest readable one; None if none is readable."""
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
@@ -313,9 +303,7 @@ class Checkpoints:
         self._checked_space = True
 
     def _failed(self, step: int, error: Exception) -> None:
-        """Removes what a failed save left, then raises `UserError` if the disk is full or cannot be
-        written, else the error itself.
-        """
+        """Removes what a failed save left; raises `UserError` if the disk is why, else the error."""
         self._saving, self._raised = None, True
         self._sweep(_TEMPORARY)
         steps = self.steps()
@@ -345,9 +333,7 @@ class Checkpoints:
             message_from_0(order)
 
     def _move_aside(self, damaged: list[int]) -> None:
-        """Renames the folders of damaged steps to `damaged-<step>`, unless the checkpoints are
-        read-only.
-        """
+        """Renames folders of damaged steps to `damaged-<step>`, unless all is read-only."""
         if self.read_only or not damaged:
             return
         for step in damaged:
@@ -355,9 +341,7 @@ class Checkpoints:
         self._store().reload()
 
     def _rename(self, step: int, prefix: str) -> None:
-        """Remove a step from the list at once by renaming it; an older folder of the new name is
-        deleted.
-        """
+        """Removes a step from the list by renaming it; replaces an older folder of the new name."""
         target = self.directory / f"{prefix}-{step}"
         shutil.rmtree(target, ignore_errors=True)
         self._folder(step).rename(target)
@@ -380,9 +364,7 @@ class Followed(Checkpoints):
         """Process 0 does."""
 
     def save(self, step: int, tree: Tree, meta: Mapping[str, object], best: bool = False) -> bool:
-        """Writes this process's parts of `tree` if process 0 says that it saves the step; returns
-        whether it did.
-        """
+        """Writes this process's parts of `tree` if process 0 saves the step; returns whether it did."""
         writes: bool | None = message_from_0(None)
         if writes:
             self._store().reload()  # process 0 may have moved a step
@@ -390,9 +372,7 @@ class Followed(Checkpoints):
         return bool(writes)
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads this process's parts of each step that process 0 tries, and returns the one it
-        finds good; None if there is none.
-        """
+        """Reads this process's parts of the steps process 0 tries; returns the good one or None."""
         arrays: dict[str, Tree] = {}
         order: StepRecord | None
         while (order := message_from_0(None)) and "arrays" in order:

@@ -106,9 +106,7 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
 
 
 def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
-    """Traces a schedule and an optimizer on two small arrays; raises `UserError` if the rate is not
-    one number or the updates are not shaped as the parameters.
-    """
+    """Raises `UserError` if, traced, the rate is no number or updates have other shapes."""
     optimizer, schedule = tree["optimizer"], tree["schedule"]
     given = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
@@ -136,9 +134,7 @@ def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
 
 @contextlib.contextmanager
 def _naming(node: str, spec: Spec) -> Iterator[None]:
-    """A context in which an exception of a schedule or optimizer with a dotted path is turned into
-    a `UserError` that names it; ours only raise `UserError`.
-    """
+    """Turns exceptions of a user's schedule or optimizer into `UserError`s that name it."""
     try:
         yield
     except (UserError, KeyboardInterrupt):
@@ -236,8 +232,9 @@ def sgd(
 def adadelta(
     learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6
 ) -> optax.GradientTransformation:
-    """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's,
-    with a learning rate of 1.
+    """Returns Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g.
+
+    RNNsearch's, with a learning rate of 1.
     """
     _check("optimizer.rho", rho, "in [0, 1)")
     _check("optimizer.eps", eps, "above 0")
@@ -343,9 +340,7 @@ def _update(count: jax.typing.ArrayLike) -> jax.Array:
 def _after_warmup(
     count: jax.typing.ArrayLike, peak: float, warmup: int, decayed: jax.Array
 ) -> jax.Array:
-    """peak t / warmup up to update `warmup`, rounded as `optax.linear_schedule` does it, then
-    `decayed`.
-    """
+    """Returns peak t / warmup, rounded as optax does, up to update `warmup`; then `decayed`."""
     missing = 1.0 - _update(count) * (1.0 / jnp.maximum(warmup, 1.0))
     return jnp.where(missing > 0.0, peak - peak * missing, decayed)
 
@@ -357,9 +352,7 @@ def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    """Raises `UserError` for a peak, warm-up or floor out of range, or a warm-up longer than
-    `steps`.
-    """
+    """Raises `UserError` for a peak, warm-up or floor out of range, or warm-up above `steps`."""
     _check("schedule.peak", peak, "above 0")
     _check("schedule.warmup", warmup, "0 or above")
     if _is_plain(peak, floor) and not 0 <= floor <= peak:
@@ -377,9 +370,7 @@ def _check_moments(b1: float, b2: float, eps: float) -> None:
 
 
 def _fields_of(node: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Returns the entries of `values` that belong to the config node `node` ("node.field"), by the
-    field's name alone.
-    """
+    """Returns the entries of `values` named "node.field" for this node, by field."""
     return {
         name.removeprefix(f"{node}."): value
         for name, value in values.items()

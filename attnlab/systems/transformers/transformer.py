@@ -199,9 +199,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @nn.nowrap
     def notes(self) -> list[str]:
-        """Returns one line if `leaking`, on losses that then say nothing about decoding; else [].
-        See `System.notes`.
-        """
+        """Returns a line if `leaking`, on losses that say nothing about decoding then; else []."""
         note = (
             "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
             " of given targets say nothing of what it writes"
@@ -209,9 +207,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [note] if self.leaking else []
 
     def setup(self) -> None:
-        """Creates the target embedding, the output layer, both stacks of blocks, positions and
-        norms, as far as the fields ask for them.
-        """
+        """Creates the embedding, output layer, stacks of blocks, positions and norms asked for."""
         self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
             self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
@@ -245,9 +241,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self.share in ("input", "none")
 
     def read_through(self, x: jax.Array, valid: jax.Array) -> list[Any]:
-        """Runs x_0 [B,S,d], before dropout, through the encoder; returns the cross-attention's
-        memory for each layer of the decoder; `valid` [B,S]: which positions are real.
-        """
+        """Runs x_0 [B,S,d], `valid` [B,S], through the encoder; returns a memory for each layer."""
         x = self.drop(
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
         )
@@ -260,9 +254,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
-        """Computes the logits [B,T,V] of all positions of given targets [B,T] at once, under the
-        causal mask unless `leaking`. See `Writer.decode`.
-        """
+        """Computes logits [B,T,V] of given targets [B,T], causally unless `leaking`; `Writer.decode`."""
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
@@ -359,9 +351,7 @@ class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
     card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
 
     def setup(self) -> None:
-        """Creates the source embedding, unless one table serves both sides, and all of
-        `EncoderDecoder`; raises `UserError` if one table is shared but the vocabularies differ.
-        """
+        """Creates the source embedding and the rest; `UserError` if one table serves two vocabularies."""
         if self.one_table and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
             raise UserError(
@@ -395,9 +385,7 @@ class Bias(nn.Module):
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
-    """Returns, for `setup`, a factory of mechanisms that share one position scheme, and that
-    scheme; raises `UserError` for a mechanism without positions.
-    """
+    """Returns a factory of mechanisms with one position scheme, and it; `UserError` if none."""
     if "positions" not in getattr(behind(factory), "parts", {}):
         raise UserError(
             f"transformer: share_positions=true, but {getattr(behind(factory), '__name__', factory)} of {slot} has no"
