@@ -60,8 +60,9 @@ class Stored:
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
     ) -> Stored:
-        """Finds the trained run in a folder and its ensemble, with overrides (or a config file)
-        applied to its config; raises if there is no run, if the model would change, or if
+        """Finds the trained run in a folder and those of its ensemble, and sets what overrides, or
+        a config file that else agrees with the stored one, say of `data` (not for a trial of a
+        sweep), `decoding` and `parallel`; raises `UserError` for any other change, and `Changed` if
         vocabulary or the user's code has changed.
 
         Args:

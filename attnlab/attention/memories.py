@@ -95,8 +95,8 @@ class Memory:
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
 
     def settled(self) -> Any:
-        """Writes the tokens of the last piece, which a ring of w slots holds behind its slots while
-        it is read, into their slots, and returns the ring of w slots; other memories unchanged.
+        """Moves the tokens of the last piece, which `appended` put behind the w slots of a ring,
+        into their slots and returns the ring with w slots; returns any other memory unchanged.
         """
         if not self.ring or self.valid.shape[1] == self.ring:
             return self

@@ -244,8 +244,8 @@ class Attention(Mixer):
     @nn.nowrap
     def forgets(self) -> bool:
         """Returns whether under a window of w the last w keys are all that the mechanism needs, so
-        that older ones may be dropped: it declares so, and no part of it depends on earlier looks
-        or on the order of the keys.
+        that older ones may be dropped: it and the mechanism inside it, if any, declare `window`,
+        and neither score nor alignment depends on earlier looks, on positions or on lengths.
         """
         parts: dict[str, Any] = {
             table.kind: made(table, getattr(self, name)) for name, table in self.parts.items()

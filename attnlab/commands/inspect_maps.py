@@ -32,8 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draws the attention maps of the given texts: writes `<number>-<map>.png` for every map (all
-    heads in one picture) and `<number>.npz` per example, and prints the paths of the pictures.
+    """Computes the attention maps of the given texts or images, writes them per example to
+    `<number>.npz` and as pictures (maps too large to read are not drawn), and prints each example
+    and the paths of all these files.
     """
     stored = session.stored_run(arguments)
     folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"

@@ -30,8 +30,9 @@ class JsonLines(SplitFiles):
     target: str = "target"
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """Reads the file of `split` and returns the source and target fields of each JSON line as a
-        pair, white space as single blanks.
+        """Reads the file of `split` and returns the source and target fields of every JSON line as
+        a pair, white space as single blanks; skips blank lines, and raises `UserError` for a blank
+        text.
 
         Raises:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or

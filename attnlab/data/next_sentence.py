@@ -132,9 +132,10 @@ class SentencePairs(ProcessBatches):
         return np.array(begins, np.int64), np.array(ends, np.int64)
 
     def _pair(self, chunk: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns the two segments of a chunk's row, cut to fit, and 0 if the second follows the
-        first, or 1 if it is from elsewhere; `drawn` has the five random numbers in [0, 1) that
-        decide.
+        """Returns the first sentences of a chunk and what stands behind them, both cut to fit a
+        row, and 0 if that is the rest of the chunk, or 1 if it is from another document (from
+        outside the chunk if there is none), as always in chunks of one sentence; `drawn`: five
+        numbers in [0, 1) that decide.
         """
         begin, end = int(self._begin[chunk]), int(self._end[chunk])
         cut = begin + 1 + int(drawn[0] * (end - begin - 1))

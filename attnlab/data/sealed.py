@@ -32,8 +32,9 @@ def read_sealed(
     words: tuple[str, str] = ("is", "its"),
     remedy: str = "put back a good copy",
 ) -> dict[str, Any]:
-    """Reads a JSON file with fields of the type `kind` and returns the object without its "sha256";
-    raises `UserError` if that is not the hash of the rest or the file is missing.
+    """Reads a JSON file with the fields of `kind` and returns the object without its "sha256" and
+    "format"; raises `UserError` if the file cannot be read, does not fit `kind`, is of another
+    format, or its "sha256" is not the hash of what is returned.
 
     Args:
       path: of the file.

@@ -102,8 +102,10 @@ class Turns(ProcessBatches):
     """
 
     def __init__(self, ids: Packed, *, size: int, length: int, **shared: Any) -> None:
-        """Assigns each text to the lane that is free first, and tabulates for each row and step
-        which ids to read; computes the steps of an epoch and the `note`.
+        """Assigns each text to the lane that is free first, and tabulates for each row of this
+        process and step which ids to read and whether a text begins; sets the steps of an epoch and
+        `note`, which says how it is read; raises `UserError` if `size` cannot be divided or nothing
+        is to read.
         """
         super().__init__(ids, size=size, length=length, **shared)
         self._ids = ids.ids

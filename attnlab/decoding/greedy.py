@@ -89,8 +89,9 @@ def unroll(
     until = run.tokens.shape[1] if until is None else until
 
     def advance(run: Run) -> Run:
-        """Performs one step: chooses a token for every row (PAD for those done), adds its
-        log-probability, and marks rows that ended or reached their limit.
+        """Performs one step: lets `choose` take a token for every row among those that `rules`
+        allow (PAD for rows done), adds its log-probability under the model without rules, and marks
+        rows that ended or reached their limit.
         """
         raw_logits, state, weights = step(run.state, memory, run.last)
         logits = emittable(raw_logits, special)

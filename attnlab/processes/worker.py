@@ -213,7 +213,10 @@ def _like(stream: TextIO | None) -> TextIO | None:
 
 
 def _failed(error: BaseException) -> End:
-    """Returns the `End` that describes an exception (cause, exit code, text, traceback)."""
+    """Returns the `End` that describes an exception and holds it: a plain `UserError` for a mistake
+    (exit code 2) and a `KeyboardInterrupt` (130) without traceback; any other (1) with its
+    traceback as text, which replaces its `__cause__`.
+    """
     if isinstance(error, UserError):
         return End("mistake", 2, str(error), error=UserError(str(error)))
     if isinstance(error, KeyboardInterrupt):

@@ -57,8 +57,9 @@ class Items:
 
     @classmethod
     def of(cls, given: Mapping[str, tuple[str, Any]]) -> Items:
-        """Builds the items from the rule and the rows of each measure, rows as an array [N,C] or a
-        list of them; raises UserError if these are invalid.
+        """Builds the items from `given`, measure to (name of its rule, rows as an array [N,C] or a
+        list of them); raises `UserError` for an unknown rule, rows that are no table of numbers, or
+        measures that differ in their number of rows.
 
         Raises:
           UserError: an unknown rule, rows that are no table of numbers, or several numbers of rows.

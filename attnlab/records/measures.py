@@ -96,9 +96,9 @@ def declared(task: Any) -> dict[str, Measure]:
 
 
 def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
-    """Returns the declared measures `names` of a task (all if None) with units and, for shares, the
-    `count` of items of the split; UserError if a declaration is invalid. Undeclared names are left
-    out.
+    """Returns by name those of the measures `names` (all if None) that a task declares, with units
+    and, for a share, the `count` of the items it is of in the split; raises `UserError` for an
+    invalid declaration or items that the task does not count. Undeclared names are left out.
 
     Raises:
       UserError: one that is declared in no such way, or a share of items that the task does not

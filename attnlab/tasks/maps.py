@@ -126,8 +126,9 @@ def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
 def overlays(
     task: AnyTask, params: Params, example: Example, maps: Mapping[str, AttentionMap]
 ) -> Overlays:
-    """Returns what is drawn over the image of an example: those of its `attention_maps` whose keys
-    are places, and `Task.overlays`, with the gates; empty where there is no image.
+    """Returns (maps by name, gates) to draw over the image of an example: those of `maps` whose
+    keys are places, averaged over heads and laid out on a grid, and those of `Task.overlays`, which
+    also gives the gates; ({}, {}) without an image.
     """
     image = getattr(example, "image", None)
     if image is None:

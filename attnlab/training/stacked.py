@@ -145,8 +145,9 @@ class Stack:
         self._state = self.devices.place(stacked)
 
     def advance(self) -> bool:
-        """Makes one update of as many trials as can share a program call, and records it; returns
-        False if none is ready to move.
+        """Makes one update of as many trials as can share a program call (of equal shapes, or
+        padded to the largest), records it, ends those that diverged and makes those wait that are
+        due for an evaluation or a save; returns False if none is ready to move.
         """
         free = [member.outcome is None and not member.waits for member in self.members]
         batches = {i: member.batch for i, member in enumerate(self.members) if free[i]}

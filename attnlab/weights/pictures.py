@@ -83,8 +83,9 @@ class Pictures:
         return self
 
     def run(self) -> dict[str, Any]:
-        """Returns task, data, batch and checkpoint measure for the run config of a classifier of
-        such images.
+        """Returns the part of a run config that classifies such images: the task, an image folder
+        resized and resampled as the model expects, batches of 16, and checkpoints by accuracy; not
+        the classes or the normalisation.
         """
         height, width, channels = self.shape
         data: dict[str, Any] = {"name": "image_folder", "side": height if height == width else 0}

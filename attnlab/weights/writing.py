@@ -80,8 +80,9 @@ def with_defaults(system: Mapping[str, Any]) -> ConfigDict:
 
 
 def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a system that parameters and results depend on, by dotted name and
-    with defaults, such that two nodes that mean the same are equal.
+    """Returns, by dotted name and with defaults, the settings of a system that decide its
+    parameters' shapes and what it computes from them without dropout, equal for nodes that mean the
+    same; dropout, initialisation, kernel, scan and remat are left out.
     """
     node = to_dict(with_defaults(system))
     node.pop("initial", None)

@@ -114,7 +114,7 @@ def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float =
 
 def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     """Returns a one-hot of the largest allowed score along the last axis, the first of equals,
-    float32; zeros where nothing is allowed.
+    float32 (float64 for float64 scores); zeros where nothing is allowed.
     """
     if not scores.shape[-1]:
         return widened(scores)

@@ -54,8 +54,8 @@ class Temporal(Alignment):
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Divides the softmax weights (or the exponentials of the scores) of each key by their sum
-        over earlier queries, and normalises them again; returns the weights and the logarithms of
-        the new sums [B,H,Tk]. See `Alignment.go_on`.
+        over earlier queries (by 1 where there is none), and normalises them again; returns the
+        weights and the logarithms of the new sums [B,H,Tk]. See `Alignment.go_on`.
         """
         if not scores.shape[-1]:
             return widened(scores), history

@@ -69,8 +69,9 @@ class Segments(Rule):
     keys: jax.Array | None = None
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Returns whether query i and key j have the same segment id; False for positions outside
-        the ids. See `Rule.allows`.
+        """Returns whether query i and key j have the same segment id, bool [B or 1,1,tq,tk]; False
+        for positions outside the ids; where `keys` is given keys have these ids, and the last of
+        `ids` belongs to the position of the last key. See `Rule.allows`.
         """
         keys = self.ids if self.keys is None else self.keys
         of_query, query_known = looked_up(

@@ -80,9 +80,9 @@ class TfdsImages(Prepared, ImageFiles):
     def _with_texts(
         self, split: str, field: str, of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
-        """Reads the images of `split` with the texts that `of` makes of their feature `field`, one
-        image per text; skips and counts in the log images without one, and raises `UserError` if
-        all are.
+        """Returns the images of `split` [N,H,W,C] and their texts, those that `of` makes of the
+        feature that the setting `field` names, an image once per text that is not empty; logs how
+        many images have none; raises `UserError` if all have none.
         """
         images, texts, skipped = [], [], 0
         for name, image, value in self._each(split, field):

@@ -87,7 +87,7 @@ def derived_measures(plan: Plan) -> list[str]:
 
 def facts(records: Records, run: Record) -> dict[str, Any]:
     """Returns the first columns of a trial's row by the names of `HEAD` without "steps": variant,
-    candidate, seed, state, and whether it is chosen ("yes" or "no").
+    candidate, seed, state, and whether its candidate is chosen ("yes" or "no").
     """
     return {
         "variant": run.candidate.variant,

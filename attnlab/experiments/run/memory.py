@@ -13,8 +13,9 @@ COUNTERS = (
 
 
 def kills() -> int | None:
-    """Returns how many processes the kernel has killed for lack of memory, as the sum of all
-    "oom_kill" counters that can be read; None if none can.
+    """Returns the sum of all 'oom_kill' counters of the kernel that can be read, of this container
+    and of the machine: it grows with every kill for lack of memory, maybe by more than one; None if
+    none can be read.
     """
     counts = []
     for path in COUNTERS:

@@ -128,9 +128,10 @@ def _run(
 def _in_groups(
     chunked: Callable[..., Chunks], size: int, groups: int, inputs: Any, state: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes the outputs and the last state of a recurrence in chunks of `size`, in `groups`
-    groups of chunks in turn. With several groups each is recomputed in the backward pass, so that
-    only states are stored.
+    """Computes the outputs and the last state of a recurrence over any number of tokens, in chunks
+    of `size`: all at once if `groups` is 1, else group after group, each recomputed in the backward
+    pass to save memory. With several groups each is recomputed in the backward pass, so that only
+    states are stored.
     """
     length = inputs[0].shape[2]
     count = -(-length // size)

@@ -146,8 +146,9 @@ def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
 
 
 def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: int) -> jax.Array:
-    """Computes x [B,T,d] through all layers, by a `scan` over periods of `period` layers where all
-    periods are alike; the remaining layers are written out.
+    """Computes x [B,T,d] through all layers: a `scan` over whole periods of `period` layers if
+    there are at least two and the NumPy arrays given to their layers agree, the rest one by one;
+    `period` 0 for no scan.
     """
     count = len(layers.stack)
     rounds = count // period if period else 0

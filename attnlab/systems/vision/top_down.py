@@ -72,8 +72,9 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
     card = Card(2018, "Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018")
 
     def setup(self) -> None:
-        """Creates the backbone, embeddings, the attention and the two LSTM cells, one that attends
-        and one that writes, with their input projections.
+        """Creates what `Captioner.setup` does (backbone, positions; `UserError` for positions
+        inside attention), word embeddings, dropout, output layer, the attention and two LSTM cells,
+        one that attends and one that writes, with their input projections.
         """
         super().setup()
         initial = Initial(normal=self.normal)

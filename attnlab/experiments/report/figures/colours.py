@@ -26,9 +26,10 @@ def ranked(comparison: Comparison) -> list[int]:
 
 
 def looks(comparison: Comparison, baseline: str) -> list[Look]:
-    """Returns the style of each row in figures, in the order of the rows: the baseline has its own,
-    others colours by their rank, rows without a mean are grey. Before the choice no row is the
-    baseline, since any of its candidates may be chosen.
+    """Returns the style of each row in figures, in the order of the rows: the baseline its own once
+    candidates are chosen (before that no row counts as it), the others colours by rank, those
+    without a mean grey unless no row has one. Before the choice no row is the baseline, since any
+    of its candidates may be chosen.
     """
     styles: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)

@@ -99,8 +99,9 @@ def draw(
     order: Sequence[int],
     x_label: str = "step",
 ) -> str:
-    """Returns an SVG element with one line for each curve and a band for those in colour, the first
-    of `order` on top; the same curves give the same text.
+    """Returns an SVG element with a line for each curve, thinned to `MOST` points, and a band for
+    those in colour that have several seeds; grey ones lie beneath, else the first of `order` is on
+    top; the x axis is logarithmic if one curve is ten times as long as another.
     """
     thin = [dataclasses.replace(curve, points=_thinned(curve.points)) for curve in curves]
     xs = [x for curve in thin for x in curve.points]
