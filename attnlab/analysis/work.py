@@ -67,8 +67,9 @@ def work(function: Callable[..., Any], *arguments: Any) -> Work:
 
 
 def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
-    """Computes what must be added to XLA's count of a jaxpr, [3]: FLOPs and transcendentals of the
-    loop iterations that it omits, and FLOPs counted too many for running sums.
+    """Computes how XLA's count of a jaxpr is off, [3]: FLOPs and transcendentals of the `scan`
+    iterations that it omits (a `while` stays counted once), and, apart, the FLOPs that it counts
+    too many for running sums.
     """
     total = np.zeros(3)
     for equation in jaxpr.eqns:

@@ -110,8 +110,8 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
 def error_rates(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[float, float]:
-    """Returns the edits per token of the nearest references, over all hypotheses, and the share of
-    hypotheses that need any edit.
+    """Returns edits per token over all hypotheses, each against the reference with the fewest edits
+    per token, and the share of hypotheses that need any edit.
 
     Args:
       hypotheses: the tokens of each answer.

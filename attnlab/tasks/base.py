@@ -208,7 +208,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @functools.cached_property
     def beginning(self) -> InitialWeights | None:
-        """Returns the pretrained weights that training begins with; None if there are none."""
+        """Returns what can check and read pretrained weights (not yet read); None if none are named."""
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import InitialWeights

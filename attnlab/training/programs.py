@@ -86,8 +86,8 @@ def shrink(folder: Path, most: int) -> None:
 
 @functools.cache
 def count() -> None:
-    """Registers a listener that counts, from now on, the programs that this process compiles or
-    loads, and their seconds.
+    """Registers, once per process, a listener that records the seconds of every program compiled or
+    loaded from now on, and keeps in `under_way` how many threads are compiling.
     """
     import jax
 

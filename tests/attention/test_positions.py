@@ -170,6 +170,29 @@ def test_only_the_distance_counts(case: int) -> None:
 
 
 @every
+@pytest.mark.product("promises")
+def test_vmap_and_remat_agree_with_plain(case: int) -> None:
+    """Every row of a batch may stand at places of its own."""
+    look, params = prepared(case)
+    q, k, weights, i, j = inputs()
+    first = np.array([[0], [2]], np.int32)
+    one_row = lambda q, k, weights, i: [
+        x[0] for x in look(params, q[None], k[None], weights[None], i, j)
+    ]
+    rows = jax.jit(jax.vmap(one_row))(q, k, weights, i + first)
+    for row in range(BATCH):
+        expected = look(params, q, k, weights, i + first[row], j)
+        for found, alone in zip(rows, expected, strict=True):
+            np.testing.assert_allclose(found[row], alone[row], atol=2e-6)
+    loss = lambda f: jax.grad(
+        lambda p, q: sum((x**2).sum() for x in f(p, q, k, weights, i, j)), argnums=(0, 1)
+    )
+    both = jax.jit(lambda *given: (loss(jax.checkpoint(look))(*given), loss(look)(*given)))
+    for found, expected in zip(*map(jax.tree.leaves, both(params, q)), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@every
 def test_bfloat16_stays_close_also_far_out(case: int) -> None:
     """At position 5000 neighbours are one number in bfloat16, so positions, angles and distances
     must be float32 or whole.

@@ -19,7 +19,7 @@ from attnlab.training.updates import Updates
 
 def step_work(config: Settings, task: Any) -> Work:
     """Counts the work (FLOPs and more) of one training step (forward, backward, update) on the mean
-    batch of an epoch, and finds the parameters that get no gradient.
+    batch of an epoch, and finds the trained parameters that get no gradient.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
     mean number of positions, both rounded: exact except for rounding if the cost is linear in the

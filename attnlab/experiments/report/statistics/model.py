@@ -292,7 +292,7 @@ def _floored(variance: float, counted: bool) -> float:
 
 def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:
     """Returns the sum of independent variances and its degrees of freedom by Satterthwaite; (None,
-    0) if one is nan.
+    0) if a variance is nan.
     """
     import numpy as np
 
