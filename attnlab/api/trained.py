@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
 from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
+
+if TYPE_CHECKING:
+    from attnlab.tasks.scoring import Choice, Text, TextScore
 
 Folder = str | os.PathLike[str]
 
@@ -249,28 +252,44 @@ class Run:
             for index in self.task.longer_than(limit, [texts[number] for number in wanted])
         ]
 
-    def score(self, source: str, target: str) -> float:
-        """log P(target | source) in nats, with the end of the target.
+    @overload
+    def score(self, texts: str, target: str) -> float: ...
+    @overload
+    def score(self, texts: Sequence[Text], **options: Any) -> list[TextScore]: ...
+    def score(
+        self, texts: Sequence[Text] | str, target: str | None = None, **options: Any
+    ) -> list[TextScore] | float:
+        """How likely texts are, token by token; of a source and a target log P(target | source) in
+        nats, with the end of the target.
+
+        Args:
+          texts: a list of texts, or of pairs of a text and what follows it (of a source and its
+            target, for a system that writes); or one source.
+          target: of that source.
+          options: `window`, `stride` and `end` of `attnlab.tasks.scoring.scored_texts`.
 
         Raises:
-          UserError: a blank text, or a task without targets.
+          UserError: a text with no tokens, or a task that gives texts no probability.
         """
-        return self.scores([(source, target)])[0]
+        from attnlab.tasks.scoring import scored_texts
+
+        if isinstance(texts, str):
+            if target is None:
+                raise UserError(f"score takes a list of texts, not one: write score([{texts!r}])")
+            return self.scores([(texts, target)])[0]
+        return scored_texts(self.task, self.params, texts, **options)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Computes log P(target | source) in nats of many pairs, in batches; raises `UserError` for
-        a blank text or a task without targets.
+        """`score` of many pairs of source and target, in batches."""
+        return [text.log_prob for text in self.score(pairs)]
+
+    def choose(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
+        """Which of its candidates is the likeliest to follow each text ("" for none): of language
+        models as the candidates stand, their ends not scored.
         """
-        if not hasattr(self.task, "log_probs"):
-            raise UserError(
-                f"the task {self.config.task!r} has no targets to score; translation and"
-                " pronunciation have"
-            )
-        for number, pair in enumerate(pairs, start=1):
-            if len(pair) != 2 or not all(map(str.strip, pair)):
-                raise UserError(f"pair {number}: expected a source and a target, both not empty")
-        log_probs: list[float] = self.task.log_probs(self.params, list(pairs)) if pairs else []
-        return log_probs
+        from attnlab.tasks.scoring import choices
+
+        return choices(self.task, self.params, questions)
 
     def maps(self, source: str, target: str | None = None) -> dict[str, Map]:
         """Returns every attention map of one example, by name, with labelled queries and keys.

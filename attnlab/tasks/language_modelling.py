@@ -33,6 +33,7 @@ from attnlab.data.blocks import Blocks, Crops
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
+from attnlab.data.vocabulary import TOKENIZER
 from attnlab.decoding.rows import part_of
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
@@ -142,6 +143,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         at_once = config.training.logits_at_once
         self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
         self._score_each = self.jit(self._of_tokens)
+        self.first_id = self._first_id()
         self._score = self.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
@@ -293,7 +295,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         """
         from attnlab.data.tokenizer import Prompt
 
-        first = np.int32(first_of(self.config.batch.texts, self.special))
+        first = np.int32(self.first_id)
         every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
         ids = (row if isinstance(line, Prompt) else np.append(first, row) for line, row in every)
         return Examples(source=Packed(ids, self.special.pad))
@@ -338,6 +340,25 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         inputs, sides = super().model_inputs(example)
         following = [*inputs[0][0, 1:], self.special.eos]
         return inputs, {**sides, "target": self.data.vocabulary.tokens(following)}
+
+    @functools.cache  # noqa: B019 - the task lives as long as the run
+    def token_scores(self, at_once: int) -> Any:
+        """The program of nats and of whether the likeliest was right, [B,T], of a batch that is
+        read from its beginning; `at_once` as of `reading.of_tokens`.
+        """
+
+        def scored(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+            each, _ = of_tokens(self.system, params, batch, None, at_once=at_once)
+            return each["loss"], each["correct"]
+
+        return self.jit(scored)
+
+    def _first_id(self) -> int:
+        """What is read before the first token of a text that is typed: of a model from elsewhere
+        its BOS, as `transformers` has it.
+        """
+        adopted = self.data.vocabulary.settings["kind"] == TOKENIZER
+        return first_of("apart" if adopted else self.config.batch.texts, self.special)
 
     # --- reading in pieces ---
 

@@ -150,12 +150,6 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         """
         return self.written(params, self.examples_from_lines(sources), alignment=alignment)
 
-    def log_probs(self, params: Params, pairs: Sequence[Pair]) -> list[float]:
-        """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score
-        the phrases of a table by.
-        """
-        return [-loss for loss in self._by_row(params, self.encoded(pairs))["loss"].tolist()]
-
     def map_examples(self, split: str, number: int) -> list[TextExample]:
         """The first pairs of a split."""
         return [TextExample(*pair) for pair in self.data.rows[split][:number]]

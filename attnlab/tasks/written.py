@@ -75,15 +75,29 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         """Computes sums over the target tokens of a batch, from logits [B,T,V]: "loss", "tokens",
         "correct"; with axis 1 for each row alone, [B].
         """
+        losses, correct = self._judged(outputs, batch, smoothing)
+        tokens = self.real(jnp.asarray(batch["target"])).sum(axis)
+        return {"loss": losses.sum(axis), "tokens": tokens, "correct": correct.sum(axis)}
+
+    def _judged(
+        self, outputs: jax.Array, batch: Batch, smoothing: Smoothing
+    ) -> tuple[jax.Array, jax.Array]:
+        """The loss of every target token, and whether the likeliest was right, [B,T]; 0 at padding."""
         target = jnp.asarray(batch["target"])
         real = self.real(target)
         losses = cross_entropy(outputs.astype(jnp.float32), target, smoothing)
-        correct = (outputs.argmax(axis=-1) == target) & real
-        return {
-            "loss": jnp.where(real, losses, 0.0).sum(axis),
-            "tokens": real.sum(axis),
-            "correct": correct.sum(axis),
-        }
+        return jnp.where(real, losses, 0.0), (outputs.argmax(axis=-1) == target) & real
+
+    @functools.cached_property
+    def token_scores(self) -> Callable[[Params, Batch], tuple[jax.Array, jax.Array]]:
+        """The program of nats and of whether the likeliest was right, [B,T], of a batch."""
+        return self.jit(lambda params, batch: self._judged(self.apply(params, batch), batch, 0.0))
+
+    def encoded(self, pairs: Sequence[tuple[str, str]]) -> Examples:
+        """Examples of typed sources and their texts."""
+        examples = self.examples_from_lines([source for source, _ in pairs])
+        target = self.written_in.packed(text for _, text in pairs)
+        return Examples(**{**examples.columns, "target": target})
 
     # --- text ---
 
@@ -156,10 +170,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
 
     def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
         """Computes the sums of `summed` for each of N examples alone, arrays [N] by name."""
-        batches = self.in_order(examples)
-        if not batches:
-            return {"loss": np.zeros(0)}
-        sums: dict[str, np.ndarray] = by_example(self._row_sums, params, batches)
+        sums: dict[str, np.ndarray] = by_example(self._row_sums, params, self.in_order(examples))
         return sums
 
     @functools.cached_property
