@@ -18,7 +18,7 @@ import numpy as np
 from attnlab import config as configs
 from attnlab import weights
 from attnlab.api.stored import Stored
-from attnlab.api.trained import Run
+from attnlab.api.trained import Run, compute_dtype, in_precision
 from attnlab.data.images.labelled import ImageData
 from attnlab.data.tokenizer import FILE, Adopted
 from attnlab.data.vocabulary import Vocabulary
@@ -81,8 +81,10 @@ def load_pretrained(
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
     assert task.beginning is not None  # the folder is in `config.pretrained.path`
-    params = task.beginning.params(jax.random.key(config.seed), best_params)
-    return Run(Foreign(config, path, {}, {}), task, params, 0)
+    params = task.beginning.params(
+        jax.random.key(config.seed), best_params, dtype=compute_dtype(config)
+    )
+    return Run(Foreign(config, path, {}, {}), task, in_precision(config, jax.device_put(params)), 0)
 
 
 def save_pretrained(
@@ -115,6 +117,8 @@ def save_pretrained(
         raise UserError(f"{path} is there and not an empty folder; name another")
     if run.stored.members:
         raise UserError("an ensemble is several models; write one run at a time")
+    if compute_dtype(run.config) != np.float32:
+        raise UserError("config.decoding.compute has rounded the weights; load the run without it")
     architecture = config_of(run.config.system, model_type or _type_of(run))
     kind = weights.kind_of(architecture, "the config")
     names, params = weights.names_of(kind), flat(jax.device_get(run.params))

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -30,7 +30,7 @@ from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 
 if TYPE_CHECKING:
-    from attnlab.tasks.scoring import Choice, Text, TextScore
+    from attnlab.tasks.scoring import Text
 
 Folder = str | os.PathLike[str]
 
@@ -89,15 +89,28 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
     task = _task(stored, splits)
     stored.remember_imports()
     params, step = best_params(stored.config, task, stored.workdir)
+    params = in_precision(stored.config, params)
     if stored.members:
         from attnlab.tasks.ensemble import together
 
         named = [(str(stored.workdir), task, params)]
         for folder, config in stored.members.items():
             other = TASKS.resolve(config.task).load(config, folder, ())
-            named.append((str(folder), other, best_params(config, other, folder)[0]))
+            theirs = in_precision(stored.config, best_params(config, other, folder)[0])
+            named.append((str(folder), other, theirs))
         task, params = together(named)
     return Run(stored, task, params, step)
+
+
+def compute_dtype(config: Settings) -> Any:
+    """The type of numbers that a trained model is used in, see `decoding.compute`."""
+    return np.dtype(getattr(getattr(config, "decoding", None), "compute", "float32"))
+
+
+def in_precision(config: Settings, params: Any) -> Any:
+    """Parameters in the type of `compute_dtype`; float32 ones as they are."""
+    dtype = compute_dtype(config)
+    return params if dtype == np.float32 else jax.tree.map(lambda x: x.astype(dtype), params)
 
 
 def _check_split(split: str) -> None:
@@ -252,13 +265,7 @@ class Run:
             for index in self.task.longer_than(limit, [texts[number] for number in wanted])
         ]
 
-    @overload
-    def score(self, texts: str, target: str) -> float: ...
-    @overload
-    def score(self, texts: Sequence[Text], **options: Any) -> list[TextScore]: ...
-    def score(
-        self, texts: Sequence[Text] | str, target: str | None = None, **options: Any
-    ) -> list[TextScore] | float:
+    def score(self, texts: Sequence[Text] | str, target: str | None = None, **options: Any) -> Any:
         """How likely texts are, token by token; of a source and a target log P(target | source) in
         nats, with the end of the target.
 
@@ -268,28 +275,23 @@ class Run:
           target: of that source.
           options: `window`, `stride` and `end` of `attnlab.tasks.scoring.scored_texts`.
 
+        Returns:
+          A `TextScore` for each text; of one source and its target the number alone.
+
         Raises:
           UserError: a text with no tokens, or a task that gives texts no probability.
         """
         from attnlab.tasks.scoring import scored_texts
 
+        if isinstance(texts, str) and target is None:
+            raise UserError(f"score takes a list of texts, not one: write score([{texts!r}])")
         if isinstance(texts, str):
-            if target is None:
-                raise UserError(f"score takes a list of texts, not one: write score([{texts!r}])")
-            return self.scores([(texts, target)])[0]
+            return self.scores([(texts, target or "")])[0]
         return scored_texts(self.task, self.params, texts, **options)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """`score` of many pairs of source and target, in batches."""
         return [text.log_prob for text in self.score(pairs)]
-
-    def choose(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
-        """Which of its candidates is the likeliest to follow each text ("" for none): of language
-        models as the candidates stand, their ends not scored.
-        """
-        from attnlab.tasks.scoring import choices
-
-        return choices(self.task, self.params, questions)
 
     def maps(self, source: str, target: str | None = None) -> dict[str, Map]:
         """Returns every attention map of one example, by name, with labelled queries and keys.

@@ -53,6 +53,10 @@ COMMANDS: Mapping[str, Command] = {
         several=True,
     ),
     "generate": Command(".generate", "translate, label or continue lines from stdin or a file"),
+    "score": Command(
+        ".score",
+        "how likely texts are, token by token; which candidate is likelier; lm-eval's tasks",
+    ),
     "inspect": Command(".inspect_maps", "draw the attention maps of given texts"),
     "sweep": Command(
         ".sweep",

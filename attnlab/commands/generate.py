@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"generate --stream prints texts as they grow; leave out --{flag}")
     stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
-        _check_output(Path(arguments.output))
+        check_output(Path(arguments.output))
     if arguments.score and (arguments.special or arguments.chat):
         raise UserError("generate --score takes plain texts; leave out --special and --chat")
     lines = read_lines(arguments.input)
@@ -175,7 +175,7 @@ def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
     ]
 
 
-def _check_output(path: Path) -> None:
+def check_output(path: Path) -> None:
     """Raises `UserError` if no file can be written at `path`: no such folder, a folder itself, or
     no permission; called before the long work.
     """

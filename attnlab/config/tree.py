@@ -183,6 +183,7 @@ NEWER: Mapping[str, object] = {
     "parallel.tensor": 1,
     "parallel.sequence": 1,
     "parallel.rules": (),
+    "decoding.compute": "float32",
 }
 """Settings that are newer than the hashes of configs and the ids of candidates that users have:
 "NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default. A new setting goes

@@ -22,7 +22,7 @@ import functools
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -175,11 +175,13 @@ class Adopted(Vocabulary):
                 ids = text.ids if isinstance(text, Prompt) else encoding.ids
                 yield np.array([*ids, *end], np.int32)
 
-    def named(self, text: str) -> list[int]:
-        """Encodes a text in which names such as "</s>" are special tokens; returns its ids."""
+    def named(self, text: str, around: bool = False) -> list[int]:
+        """Encodes a text in which names such as "</s>" are special tokens; returns its ids, with
+        those that the tokenizer puts `around` it.
+        """
         self._tokenizer.encode_special_tokens = False
         try:
-            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            return list(self._tokenizer.encode(text, add_special_tokens=around).ids)
         finally:
             self._tokenizer.encode_special_tokens = True
 
@@ -202,6 +204,10 @@ class Adopted(Vocabulary):
     def marked(self, text: str, mark: str) -> str:
         """A text of JSON with marks around all that spells special tokens."""
         return re.sub(self._names(json.dumps), lambda match: f"{mark}{match[0]}{mark}", text)
+
+    def encodings(self, units: Sequence[str]) -> Sequence[Any]:
+        """See `Vocabulary.encodings`; special tokens that texts spell stay text."""
+        return list(self._encoder.encode_batch(units, add_special_tokens=False))
 
     def decode(self, ids: Iterable[int]) -> str:
         """See `Vocabulary.decode`; stops at the first id that ends a text."""

@@ -56,6 +56,11 @@ class Decoding(Node):
         "so many tokens never occur twice in the same order; 0: they may", 0, within=whole(0, 2**10)
     )
     stop: tuple[str, ...] = setting("an answer ends before the first of these texts", ())
+    compute: Literal["float32", "bfloat16"] = setting(
+        "what a trained model is kept and computed in by generate, score, evaluate and inspect;"
+        " bfloat16 takes half the memory",
+        "float32",
+    )
     prefill: int = setting(
         "tokens of a beginning that are read at once (language models)", 512, within=whole(1, 2**20)
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from attnlab import config as configs
 from attnlab import weights
@@ -87,16 +88,17 @@ class InitialWeights:
             )
         return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
 
-    def params(self, key: jax.Array, read: Reader) -> Params:
+    def params(self, key: jax.Array, read: Reader, dtype: Any = np.float32) -> Params:
         """Returns the first parameters on the host: those of the pretrained weights where they fit
         (pooled over heads if needed), else drawn as `init` does.
 
         Args:
           key: of what is drawn; nothing else is.
           read: reads the parameters of a run of ours.
+          dtype: of a model that is taken as it is; each tensor is rounded as it is read.
         """
         if self._as_it_is:
-            return weights.parameters(self.folder, self.task.shapes)
+            return weights.parameters(self.folder, self.task.shapes, dtype)
         source = self._source
         if self._run:
             taken, _ = read(source.config, source, self.folder)

@@ -87,29 +87,6 @@ class TextScore:
         return None if self.unknown else -self.log_prob / math.log(2) / self.bytes
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Choice:
-    """How likely each of some candidates is.
-
-    Attributes:
-      log_probs: of each, in nats.
-      per_byte: the same divided by the bytes of each.
-    """
-
-    log_probs: list[float]
-    per_byte: list[float]
-
-    @property
-    def likeliest(self) -> int:
-        """Which one is likeliest, from 0."""
-        return int(np.argmax(self.log_probs))
-
-    @property
-    def likeliest_per_byte(self) -> int:
-        """Which one is likeliest for its length."""
-        return int(np.argmax(self.per_byte))
-
-
 class Row(NamedTuple):
     """Ids [T] in which the last `scored` are scored."""
 
@@ -156,73 +133,51 @@ def scored_texts(
         )
     if writes and (window or stride):
         raise UserError("window and stride are for language models; targets are read as a whole")
-    pairs = [_pair(text, number, writes) for number, text in enumerate(texts, start=1)]
+    pairs = [("", text) if isinstance(text, str) else tuple(text) for text in texts]
+    for number, pair in enumerate(pairs, start=1):
+        if len(pair) != 2 or (writes and not all(map(str.strip, pair))):
+            raise UserError(f"pair {number}: expected a source and a target, both not empty")
     if not pairs:
         return []
+    vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
+    begins = [0 if writes else len(before) for before, _ in pairs]
+    whole = [text if writes else before + text for before, text in pairs]
+    places = [*located(vocabulary, whole)]
     if writes:
         examples = task.encoded(pairs)
-        every = [ids[: len(ids) - (not end)] for ids in examples.packed("target")]
-        rows = [Row(ids, len(ids)) for ids in every]
+        rows = [Row(x, len(x) - (not end)) for x in examples.packed("target")]
+        rows = [Row(row.ids[: row.scored], row.scored) for row in rows]
         scored = _score_targets(task, params, examples, rows)
     else:
-        rows = _continuing(task, pairs, end)
+        tail = [task.special.eos] * end
+        counts = [
+            int((x[:, 1] > begin).sum()) for (_, x), begin in zip(places, begins, strict=True)
+        ]
+        rows = [
+            Row(np.array([task.first_id, *ids, *tail], np.int32), count + end)
+            for (ids, _), count in zip(places, counts, strict=True)
+        ]
+        if 0 in counts:
+            number = counts.index(0)
+            raise UserError(f"text {number + 1}, {pairs[number][1]!r}: no tokens to score")
         scored = score_rows(task, params, rows, window, stride)
-    vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
     made = []
-    for (before, text), row, numbers in zip(pairs, rows, scored, strict=True):
+    for (_, text), begin, (_, place), row, of_row in zip(
+        pairs, begins, places, rows, scored, strict=True
+    ):
         ids = row.ids[len(row.ids) - row.scored :]
-        offsets = _offsets(vocabulary, "" if writes else before, text, len(ids), end)
+        offsets = _offsets(place - begin, len(ids) - end, len(text), end)
         unknown = vocabulary.special.unknown(ids)
-        made.append(TextScore(text, vocabulary.tokens(ids), offsets, *numbers, end, unknown))
+        made.append(TextScore(text, vocabulary.tokens(ids), offsets, *of_row, end, unknown))
     return made
 
 
-def choices(
-    task: Any, params: Params, questions: Sequence[tuple[str, Sequence[str]]], **options: Any
-) -> list[Choice]:
-    """How likely the candidates of each question are; `options` and errors as of `scored_texts`,
-    but that ends of texts that continue others do not count.
-    """
-    options = {"end": isinstance(task, WritingTask), **options}
-    every = [(before, text) for before, texts in questions for text in texts]
-    scored = iter(scored_texts(task, params, every, **options))
-    made = []
-    for _, texts in questions:
-        scores = [next(scored) for _ in texts]
-        log_probs = [score.log_prob for score in scores]
-        per_byte = [score.log_prob / len(score.text.encode()) for score in scores]
-        made.append(Choice(log_probs, per_byte))
-    return made
-
-
-def _pair(text: Text, number: int, writes: bool) -> tuple[str, str]:
-    """A text with what stands before it."""
-    pair = ("", text) if isinstance(text, str) else tuple(text)
-    if len(pair) != 2 or (writes and not all(map(str.strip, pair))):
-        raise UserError(f"pair {number}: expected a source and a target, both not empty")
-    return pair
-
-
-def _continuing(task: LanguageModelling, pairs: Sequence[tuple[str, str]], end: bool) -> list[Row]:
-    """The rows of texts, each with what a model reads first and what stands before it."""
-    vocabulary, rows = task.data.vocabulary, []
-    every = located(vocabulary, [before + text for before, text in pairs])
-    for number, ((before, text), (ids, offsets)) in enumerate(zip(pairs, every, strict=True), 1):
-        scored = int((offsets[:, 1] > len(before)).sum()) if before else len(ids)
-        if not scored:
-            raise UserError(f"text {number}, {text!r}: it has no tokens to score")
-        tail = [task.special.eos] if end else []
-        rows.append(Row(np.array([task.first_id, *ids, *tail], np.int32), scored + end))
-    return rows
-
-
-def _offsets(vocabulary: Vocabulary, before: str, text: str, tokens: int, end: bool) -> np.ndarray:
-    """See `TextScore.offsets`; -1 where tokens are not those of the text alone."""
-    ((_, offsets),) = located(vocabulary, [before + text])
-    offsets = offsets[max(len(offsets) - tokens + end, 0) :] - len(before)
-    if len(offsets) != tokens - end:
-        return np.full((tokens, 2), -1)
-    return np.concatenate([np.maximum(offsets, 0), np.full((int(end), 2), len(text))])
+def _offsets(places: np.ndarray, tokens: int, length: int, end: bool) -> np.ndarray:
+    """See `TextScore.offsets`; -1 for texts that are not read as they are typed."""
+    if len(places) < tokens:
+        return np.full((tokens + end, 2), -1)
+    places = np.maximum(places[len(places) - tokens :], 0)
+    return np.concatenate([places, np.full((int(end), 2), length)])
 
 
 def window_of(task: LanguageModelling) -> int | None:

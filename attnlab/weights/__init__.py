@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights import generation
@@ -60,8 +62,8 @@ def names_of(kind: str) -> Names:
     return table
 
 
-def parameters(folder: Path, params: Any) -> dict[str, Any]:
-    """Reads the weights in a folder as the tree of parameters of a system, NumPy float32.
+def parameters(folder: Path, params: Any, dtype: Any = np.float32) -> dict[str, Any]:
+    """Reads the weights in a folder as the tree of parameters of a system, NumPy of type `dtype`.
 
     Args:
       folder: as `transformers` writes it.
@@ -72,7 +74,7 @@ def parameters(folder: Path, params: Any) -> dict[str, Any]:
         that are missing, too many or of another shape than the system has them.
     """
     names, shapes = _met(folder, params)
-    return nested(names.read(folders.files(folder), shapes))
+    return nested(names.read(folders.files(folder), shapes, dtype))
 
 
 def check(folder: Path, params: Any) -> None:

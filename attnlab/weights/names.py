@@ -133,9 +133,11 @@ class Names:
             )
         yield from numbered
 
-    def read(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, np.ndarray]:
-        """Reads the parameters of a system from files, by path, float32; raises `UserError` unless
-        the files have exactly their tensors, all finite.
+    def read(
+        self, where: Mapping[str, Path], shapes: Shapes, dtype: Any = np.float32
+    ) -> dict[str, np.ndarray]:
+        """Reads the parameters of a system from files, by path, as `dtype`; raises `UserError`
+        unless the files have exactly their tensors, all finite.
 
         Args:
           where: names of tensors and their files.
@@ -150,7 +152,7 @@ class Names:
             line = lines[name]
             parts = line.into(tensor, [shapes[path] for path in line.paths])
             for path, part in zip(line.paths, parts, strict=True):
-                parameters[path] = np.ascontiguousarray(part, np.float32)
+                parameters[path] = np.ascontiguousarray(part, dtype)
         return parameters
 
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:

@@ -1,0 +1,173 @@
+"""A language model of ours in the evaluation harness that people use, `lm-eval` of EleutherAI (extra
+`[harness]`), on any of its tasks: `evaluate(run, ["my_task"], include="folder")`.
+
+Texts become ids as `transformers` makes them of the same folder, special tokens by their names; what
+is scored is as in `attnlab.tasks.scoring`. Import this module only where `lm_eval` is installed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from lm_eval.api.model import TemplateLM
+from lm_eval.models.utils import normalize_gen_kwargs
+
+from attnlab.api.trained import Run
+from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.decoding.settings import validate
+from attnlab.errors import UserError, nearest
+from attnlab.tasks.decoders import continuing, ending
+from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.tasks.scoring import Row, score_rows, window_of
+
+_SAMPLED = ("temperature", "top_k", "top_p", "min_p")
+_MOST = 256  # tokens of an answer where a task does not say, as in the harness's own back end
+_NO_END = 2**20  # tokens that a model reads which has no longest text
+
+
+class HarnessModel(TemplateLM):
+    """A run as the harness asks for a model.
+
+    Args:
+      run: of a language model.
+
+    Attributes:
+      max_length: the tokens that it reads at once.
+
+    Raises:
+      UserError: a run of another task.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        if not isinstance(run.task, LanguageModelling):
+            raise UserError(
+                f"the harness asks language models; the run is of task={run.config.task}"
+            )
+        self.run, self.task = run, run.task
+        self.vocabulary = run.task.data.vocabulary
+        self.max_length = window_of(run.task) or _NO_END
+
+    @property
+    def eot_token_id(self) -> int:
+        """What ends a text."""
+        return self.task.special.eos
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What is read before a text."""
+        return self.task.first_id
+
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **options: Any
+    ) -> list[int]:
+        """The ids of a text; with those that the model's tokenizer puts around it, unless it begins
+        with BOS or `add_special_tokens` is false.
+        """
+        if not isinstance(self.vocabulary, Adopted):
+            return list(map(int, self.vocabulary.encode_all([string])[0]))
+        begun = string.startswith(self.vocabulary.tokens([self.prefix_token_id])[0])
+        around = not begun if add_special_tokens is None else add_special_tokens
+        return self.vocabulary.named(string, around=around)
+
+    def _loglikelihood_tokens(
+        self, requests: Sequence[Any], disable_tqdm: bool = False, **options: Any
+    ) -> list[tuple[float, bool]]:
+        """log P of each continuation, and whether greedy search would write it."""
+        rows = [Row(np.array([*before, *ids], np.int32), len(ids)) for _, before, ids in requests]
+        answers = [
+            (float(log_probs.sum()), bool(likeliest.all()))
+            for log_probs, likeliest in score_rows(self.task, self.run.params, rows)
+        ]
+        for (texts, _, _), answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial("loglikelihood", texts, answer)
+        return answers
+
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
+        """log P of each text, in windows as long as the model reads."""
+        rows = []
+        for request in requests:
+            ids = self.tok_encode(request.args[0])
+            rows.append(Row(np.array([self.prefix_token_id, *ids], np.int32), len(ids)))
+        scored = score_rows(self.task, self.run.params, rows)
+        answers = [float(log_probs.sum()) for log_probs, _ in scored]
+        for request, answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, answer)
+        return answers
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """What the model writes after each text, up to the first of the texts that end it."""
+        answers = [""] * len(requests)
+        kinds = [repr(request.args[1]) for request in requests]
+        for kind in dict.fromkeys(kinds):
+            numbers = [number for number, other in enumerate(kinds) if other == kind]
+            given = requests[numbers[0]].args[1]
+            texts = self._written([requests[number].args[0] for number in numbers], given)
+            for number, text in zip(numbers, texts, strict=True):
+                answers[number] = text
+                self.cache_hook.add_partial("generate_until", requests[number].args, text)
+        return answers
+
+    def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+        """Answers to texts with the same options."""
+        options = dict(normalize_gen_kwargs(dict(given), _MOST))
+        sample, most = options.pop("do_sample"), options.pop("max_gen_toks")
+        stop = tuple(text for text in options.pop("until") if text)
+        options = {
+            name: value for name, value in options.items() if sample or name != "temperature"
+        }
+        if others := [name for name in options if name not in _SAMPLED]:
+            raise UserError(f"generation_kwargs: {others[0]}; {nearest(others[0], _SAMPLED)}")
+        if most >= self.max_length:
+            raise UserError(
+                f"generation_kwargs: max_gen_toks={most} leaves no room for a text in the"
+                f" {self.max_length} tokens that the model reads; take fewer"
+            )
+        settings = dataclasses.replace(
+            validate(self.task.config.decoding, weights=False),
+            **{"method": "sample" if sample else "greedy", "stop": stop, "n_best": 1},
+            **{"max_ratio": 0.0, "max_extra": most, "length_penalty": 0.0},
+            **options,
+        )
+        room = self.max_length - most
+        ids = [self.tok_encode(text)[-room:] or [self.prefix_token_id] for text in contexts]
+        prompts = [Prompt(text, row, "") for text, row in zip(contexts, ids, strict=True)]
+        decode = self.vocabulary.decode
+        decoder = continuing(
+            self.task.system, settings, self.task.special, ending(settings, decode)
+        )
+        batches = self.task.batched(self.task.examples_from_lines(prompts))
+        written = decoder(self.run.params, batches)
+        return [settings.cut(decode(best[0].tokens)) for best in written]
+
+
+def evaluate(
+    run: Run, tasks: Sequence[str], include: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """What the harness finds: "results" by task, "configs", "samples" and more, as its
+    `simple_evaluate` gives them.
+
+    Args:
+      run: of a language model.
+      tasks: their names.
+      include: a folder with tasks of one's own (YAML files), read before those of the harness.
+      options: of `lm_eval.simple_evaluate`: `num_fewshot`, `limit`, `apply_chat_template`, ...
+
+    Raises:
+      UserError: a run of another task, or a task that is not known.
+    """
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=include)
+    if unknown := [name for name in tasks if name not in manager.all_tasks]:
+        raise UserError(f"no task {unknown[0]!r}; {nearest(unknown[0], manager.all_tasks)}")
+    results: dict[str, Any] = simple_evaluate(
+        model=HarnessModel(run), tasks=list(tasks), task_manager=manager, **options
+    )
+    return results
