@@ -16,12 +16,14 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import normalize_gen_kwargs
 
 from attnlab.api.trained import Run
-from attnlab.data.tokenizer import Adopted, Prompt
+from attnlab.data.batching import evaluation_batches
+from attnlab.data.columns import Examples, Packed
+from attnlab.data.tokenizer import Adopted
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError, nearest
 from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.language_modelling import LanguageModelling
-from attnlab.tasks.scoring import Row, score_rows, window_of
+from attnlab.tasks.scoring import Row, score_rows, widths_of, window_of
 
 _SAMPLED = ("temperature", "top_k", "top_p", "min_p")
 _MOST = 256  # tokens of an answer where a task does not say, as in the harness's own back end
@@ -128,20 +130,21 @@ class HarnessModel(TemplateLM):
                 f"generation_kwargs: max_gen_toks={most} leaves no room for a text in the"
                 f" {self.max_length} tokens that the model reads; take fewer"
             )
-        settings = dataclasses.replace(
-            validate(self.task.config.decoding, weights=False),
+        chosen: dict[str, Any] = {
             **{"method": "sample" if sample else "greedy", "stop": stop, "n_best": 1},
-            **{"max_ratio": 0.0, "max_extra": most, "length_penalty": 0.0},
-            **options,
-        )
+            **{"max_ratio": 0.0, "max_extra": most, "length_penalty": 0.0, **options},
+        }
+        plain = validate(self.task.config.decoding, weights=False)
+        settings = dataclasses.replace(plain, **chosen)
         room = self.max_length - most
         ids = [self.tok_encode(text)[-room:] or [self.prefix_token_id] for text in contexts]
-        prompts = [Prompt(text, row, "") for text, row in zip(contexts, ids, strict=True)]
-        decode = self.vocabulary.decode
-        decoder = continuing(
-            self.task.system, settings, self.task.special, ending(settings, decode)
+        source = Packed(ids, self.task.special.pad)
+        batches = evaluation_batches(
+            Examples(source=source), size=settings.batch, buckets=widths_of(source.lengths)
         )
-        batches = self.task.batched(self.task.examples_from_lines(prompts))
+        decode = self.vocabulary.decode
+        ended = ending(settings, decode)
+        decoder = continuing(self.task.system, settings, self.task.special, ended)
         written = decoder(self.run.params, batches)
         return [settings.cut(decode(best[0].tokens)) for best in written]
 

@@ -310,7 +310,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         """Returns each line followed by what the system writes after it, up to an end, a stop text
         or the limit, by the method of `config.decoding`, with scores.
         """
-        written, prompts = self._decoder(params, self.batched(examples)), examples.packed("source")
+        written, prompts = self._decoder(params, self._batched(examples)), examples.packed("source")
         return [
             [Response(self._continued(line, prompt, text.tokens), text.score) for text in best]
             for line, prompt, best in zip(lines, prompts, written, strict=True)
@@ -362,7 +362,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     # --- reading in pieces ---
 
-    def batched(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+    def _batched(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """Whole texts in batches, in widths of their own."""
         longest = self.config.batch.max_length
         return evaluation_batches(examples, size=self.at_once, buckets=widths(longest))
@@ -386,7 +386,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
             return
         if self._window is not None:
             beside = {name: column.windows(self._window) for name, column in beside.items()}
-        for rows, batch in self.batched(begun(ids, self.special, self._window)):
+        for rows, batch in self._batched(begun(ids, self.special, self._window)):
             width = batch["target"].shape[1]
             yield {
                 **batch,

@@ -243,7 +243,7 @@ def score_rows(
         for shift, name in enumerate(("source", "target"))
     }
     batches = evaluation_batches(
-        Examples(**columns), size=task.at_once, buckets=_widths(columns["source"].lengths)
+        Examples(**columns), size=task.at_once, buckets=widths_of(columns["source"].lengths)
     )
     starts = np.cumsum([0, *(row.scored for row in rows)])
     log_probs, likeliest = np.zeros(starts[-1]), np.zeros(starts[-1], bool)
@@ -261,7 +261,7 @@ def score_rows(
     return [(log_probs[a:b], likeliest[a:b]) for a, b in itertools.pairwise(starts)]
 
 
-def _widths(lengths: np.ndarray) -> list[int]:
+def widths_of(lengths: np.ndarray) -> list[int]:
     """Powers of two, from 16 on, up to the longest; that itself is the last."""
     longest = int(lengths.max(initial=1))
     powers = range(4, longest.bit_length())
