@@ -7,7 +7,6 @@ is scored is as in `attnlab.tasks.scoring`. Import this module only where `lm_ev
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,25 +117,15 @@ class HarnessModel(TemplateLM):
     def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
         """Answers to texts with the same options."""
         options = dict(normalize_gen_kwargs(dict(given), _MOST))
-        sample, most = options.pop("do_sample"), options.pop("max_gen_toks")
-        stop = tuple(text for text in options.pop("until") if text)
-        options = {
-            name: value for name, value in options.items() if sample or name != "temperature"
-        }
-        if others := [name for name in options if name not in _SAMPLED]:
-            raise UserError(f"generation_kwargs: {others[0]}; {nearest(others[0], _SAMPLED)}")
-        if most >= self.max_length:
-            raise UserError(
-                f"generation_kwargs: max_gen_toks={most} leaves no room for a text in the"
-                f" {self.max_length} tokens that the model reads; take fewer"
-            )
-        chosen: dict[str, Any] = {
-            **{"method": "sample" if sample else "greedy", "stop": stop, "n_best": 1},
-            **{"max_ratio": 0.0, "max_extra": most, "length_penalty": 0.0, **options},
-        }
-        plain = validate(self.task.config.decoding, weights=False)
-        settings = dataclasses.replace(plain, **chosen)
-        room = self.max_length - most
+        most, temperature = int(options.pop("max_gen_toks")), options.pop("temperature", 1.0)
+        if options.pop("do_sample"):
+            options |= {"method": "sample", "temperature": temperature}
+        else:
+            options["method"] = "greedy"
+        options |= {"max_ratio": 0.0, "max_extra": most, "batch": self.task.at_once}
+        options["stop"] = tuple(filter(None, options.pop("until")))
+        settings = validate(options, weights=False)
+        room = max(self.max_length - most, 1)
         ids = [self.tok_encode(text)[-room:] or [self.prefix_token_id] for text in contexts]
         source = Packed(ids, self.task.special.pad)
         batches = evaluation_batches(

@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from attnlab.commands import session
 from attnlab.commands.generate import check_output, read_lines
@@ -41,12 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("run", nargs="?", metavar="RUN", help="the run, as --workdir names it")
     add("--text", metavar="TEXT", help="one text; with --target what stands before that")
     add("--target", metavar="TEXT", help="the text that follows: log P(target | text)")
-    add(
-        "--file",
-        metavar="FILE",
-        help="texts, one a line, or 'source TAB target'; in .jsonl objects with text, with source"
-        " and target, or with source, choices and answer (the number of the right one, from 0)",
-    )
+    form = "with text, with source and target, or with source, choices and answer"
+    help = f"texts or 'source TAB target', one a line; .jsonl: objects {form} (from 0)"
+    add("--file", metavar="FILE", help=help)
     add("--out", metavar="FILE", help="each token and its score, as .jsonl, .csv or .parquet")
     add_number(parser, "--window", 1, 2**24, "tokens that are read at once, of longer texts")
     add_number(parser, "--stride", 1, 2**24, "tokens that each further window scores")
@@ -68,137 +64,105 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: no run, nothing or too much to score, a text with no tokens.
     """
-    if arguments.run and arguments.workdir:
-        raise UserError(f"score: {arguments.run} and --workdir name a run twice; leave one out")
+    if bool(arguments.run) == bool(arguments.workdir):
+        raise UserError("score: name one run, as 'score RUN' or by --workdir")
     arguments.workdir = arguments.run or arguments.workdir
     given = [name for name in ("text", "file", "tasks") if getattr(arguments, name) is not None]
-    if len(given) != 1:
-        raise UserError("score: give one of --text=TEXT, --file=FILE and --tasks=NAME,...")
-    if arguments.target is not None and given != ["text"]:
-        raise UserError("score: --target goes with --text; in a file it stands beside its source")
-    out = Path(arguments.out or "scores.jsonl")
+    if len(given) != 1 or (arguments.target is not None and given != ["text"]):
+        raise UserError("score: give --text (and --target), --file or --tasks, one of them")
     if arguments.out:
-        check_output(out)
-        if given != ["tasks"] and out.suffix not in FORMS:
-            raise UserError(f"--out={out}: expected a name that ends with {', '.join(FORMS)}")
-        if out.suffix == ".parquet" and find_spec("pyarrow") is None:
-            raise UserError(f"--out={out} needs pyarrow: pip install 'attnlab[parquet]'")
+        check_output(Path(arguments.out))
     if arguments.tasks:
         return _harness(arguments)
-    records = [*_records(arguments)]
+    form = Path(arguments.out or FORMS[0]).suffix
+    if form not in FORMS or (form == FORMS[-1] and find_spec("pyarrow") is None):
+        needed = "pip install 'attnlab[parquet]'" if form in FORMS else f"end it with {FORMS}"
+        raise UserError(f"--out={arguments.out} cannot be written: {needed}")
+    records = list(_records(arguments))
     results = _scored(_opened(arguments), records, arguments)
     if arguments.out:
-        write_atomic(out, _written(results, out.suffix))
-        Path(f"{out}.part").unlink()
-    _show(results, table_too=not arguments.out)
+        write_atomic(arguments.out, _written(results, form))
+        _journal(arguments).unlink()
+    _show(results, whole=not arguments.out)
     return 0
 
 
 def _opened(arguments: argparse.Namespace) -> Run:
     """The run, or the model in a folder of `transformers`."""
-    folder = Path(arguments.workdir or "")
-    if not arguments.workdir or not (folder / "config.json").is_file():
+    if not Path(arguments.workdir, "config.json").is_file():
         return session.open_run(session.stored_run(arguments))
     session.start_jax()
     from attnlab.api.pretrained import load_pretrained
 
-    return load_pretrained(folder, dict(change.split("=", 1) for change in arguments.overrides))
+    overrides = dict(change.split("=", 1) for change in arguments.overrides)
+    return load_pretrained(arguments.workdir, overrides)
 
 
 def _records(arguments: argparse.Namespace) -> Iterator[Record]:
-    """Every text as {"text"}, {"source", "target"} or {"source", "choices", "answer"}."""
-    lines, kind = [arguments.text], ""
-    if arguments.file:
-        lines, kind = read_lines(arguments.file), Path(arguments.file).suffix
+    """Every text to be scored, with what stands before it; candidates are numbered."""
+    lines = [arguments.text] if arguments.file is None else read_lines(arguments.file)
     if not lines:
         raise UserError(f"{arguments.file} holds no texts")
     for number, line in enumerate(lines, start=1):
-        where = f"{arguments.file}, line {number}" if arguments.file else "--text"
-        source, tab, target = line.partition("\t") if arguments.file else (line, "", "")
-        given = {"source": source, "target": target} if tab else {"text": line}
-        if arguments.target is not None:
-            given = {"source": line, "target": arguments.target}
-        if kind == ".jsonl":
+        where, (source, tab, target) = f"{arguments.file}, line {number}", line.partition("\t")
+        given: Any = {"source": source, "target": target} if tab else {"text": line}
+        if arguments.file is None:
+            where, given = "--text", {"source": line, "target": arguments.target}
+            given = {"text": line} if arguments.target is None else given
+        elif arguments.file.endswith(".jsonl"):
             given = parse_json(line, where)
-        yield _checked(given, where)
+        held = given if isinstance(given, dict) else {}
+        texts = held.get("choices", [held.get("text", held.get("target"))])
+        before, answer = held.get("source", ""), held.get("answer")
+        kinds = [isinstance(text, str) and text.strip() for text in texts]
+        if not kinds or not all(kinds) or not isinstance(before, str):
+            raise UserError(
+                f"{where}: no tokens to score; expected text, or source and target, or choices"
+            )
+        if answer not in (None, *range(len(texts))):
+            raise UserError(f"{where}: answer={answer!r}; expected 0 to {len(texts) - 1}")
+        for choice, text in enumerate(texts):
+            numbers = {"choice": choice, "answer": answer} if "choices" in held else {}
+            yield {"line": number, "source": before, "text": text, **numbers}
 
 
-def _checked(given: Any, where: str) -> Record:
-    """What of a line is scored; `UserError` where it is nothing."""
-    kinds = (("source", "choices"), ("source", "target"), ("text",))
-    held = given if isinstance(given, dict) else {}
-    names = next((names for names in kinds if held.keys() >= {*names}), None)
-    if names is None:
-        raise UserError(f"{where}: expected text, or source and target, or source and choices")
-    record = {name: held[name] for name in names}
-    texts = [*record.values()]
-    if names[-1] == "choices":
-        texts = held["choices"] if isinstance(held["choices"], list) else []
-        record["answer"] = held.get("answer")
-        if record["answer"] not in (None, *range(len(texts))):
-            raise UserError(f"{where}: answer={record['answer']!r}; expected 0 to {len(texts) - 1}")
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise UserError(f"{where}: {names[-1]} has no tokens to score; leave the line out")
-    return record
+def _journal(arguments: argparse.Namespace) -> Path:
+    return Path(f"{arguments.out}.part")
 
 
 def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespace) -> list[Record]:
     """The records with their scores; of `--out` those that a stopped command has left come first."""
-    options = {"window": arguments.window, "stride": arguments.stride}
+    options = {"window": arguments.window, "stride": arguments.stride, "end": not arguments.no_end}
     model = [str(trained.workdir.resolve()), trained.step, repr(trained.config)]
-    content = json.dumps([model, options, arguments.no_end, records])
-    header = json.dumps(hashlib.sha256(content.encode()).hexdigest())
-    journal = AppendOnly(f"{arguments.out}.part") if arguments.out else None
-    lines = [header]
+    content = json.dumps([model, options, records]).encode()
+    header = json.dumps(hashlib.sha256(content).hexdigest())
+    results: list[Record] = []
+    journal = AppendOnly(_journal(arguments)) if arguments.out else None
     if journal is not None:
         drop_torn_line(journal.path)
         lines = journal.path.read_text().splitlines() if journal.path.is_file() else []
-        if lines[:1] != [header]:
+        if lines[:1] == [header]:
+            results = [json.loads(line) for line in lines[1:]]
+        else:
             write_atomic(journal.path, f"{header}\n")
-            lines = [header]
-    results: list[Record] = [json.loads(line) for line in lines[1:]]
     size = _BATCHES * trained.task.at_once
     with Progress(len(records), start=len(results), unit="text") as progress:
         for begin in range(len(results), len(records), size):
             part = records[begin : begin + size]
-            results += _scored_part(trained, part, not arguments.no_end, options)
+            texts = [(x["source"], x["text"]) for x in part]
+            scores = zip(part, trained.score(texts, **options), strict=True)
+            results += [{**record, **score.record()} for record, score in scores]
             if journal is not None:
-                lines = [json.dumps(record) + "\n" for record in results[begin:]]
-                journal.append("".join(lines).encode())
+                journal.append("".join(json.dumps(x) + "\n" for x in results[begin:]).encode())
                 journal.sync()
             progress.update(len(results))
     return results
 
 
-def _scored_part(
-    trained: Run, records: Sequence[Record], end: bool, options: dict[str, Any]
-) -> list[Record]:
-    """The records with their scores; the ends of candidates that follow a text do not count."""
-    made = []
-    asked = [record for record in records if "choices" in record]
-    pairs = [(record["source"], text) for record in asked for text in record["choices"]]
-    of_choices = iter(trained.score(pairs, end=end and hasattr(trained.task, "encoded"), **options))
-    texts = [r.get("text") or (r["source"], r["target"]) for r in records if "choices" not in r]
-    of_texts = iter(trained.score(texts, end=end, **options))
-    for record in records:
-        if "choices" in record:
-            log_probs = [next(of_choices).log_prob for _ in record["choices"]]
-            lengths = [len(text.encode()) for text in record["choices"]]
-            best = int(np.argmax(log_probs)), int(np.argmax(np.divide(log_probs, lengths)))
-            scores = {"likeliest": best[0], "likeliest_per_byte": best[1], "log_probs": log_probs}
-        else:
-            score = next(of_texts)
-            names = ("log_prob", "perplexity", "bits_per_byte", "bytes", "tokens")
-            scores = {name: getattr(score, name) for name in names}
-            scores |= {name: getattr(score, name).tolist() for name in ("offsets", "log_probs")}
-        made.append({**record, **scores})
-    return made
-
-
 def _written(results: Sequence[Record], form: str) -> bytes:
     """The content of a file of results; lists are JSON in CSV."""
     if form == ".jsonl":
-        return "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in results).encode()
+        return "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in results).encode()
     names = list(dict.fromkeys(name for record in results for name in record))
     columns = {name: [record.get(name) for record in results] for name in names}
     if form == ".parquet":
@@ -213,37 +177,32 @@ def _written(results: Sequence[Record], form: str) -> bytes:
     return as_csv([names, *rows]).encode()
 
 
-def _show(results: Sequence[Record], table_too: bool) -> None:
-    """A line for every text and every candidate, and the whole in a line or two."""
-    texts = [record for record in results if "choices" not in record]
-    asked = [record for record in results if "choices" in record]
-    names = ("log_prob", "perplexity", "bits_per_byte")
-    rows = [[*(r[name] for name in names), r.get("text", r.get("target"))[:_SHOWN]] for r in texts]
-    for record in asked:
-        candidates = zip(record["log_probs"], record["choices"], strict=True)
-        for at, (log_prob, text) in enumerate(candidates):
-            mark = "*" if at == record["likeliest"] else " "
-            rows.append([log_prob, None, None, f"{mark} {text[:_SHOWN]}"])
-    if table_too:
-        heads = ["log P", "perplexity", "bits/byte", "text"]
-        table("log P in nats, perplexity per token", heads, rows, numbers={0, 1, 2})
-    if texts:
-        tokens, nats = sum(len(r["tokens"]) for r in texts), -sum(r["log_prob"] for r in texts)
-        known = all(record["bits_per_byte"] is not None for record in texts)
-        bits = nats / math.log(2) / sum(record["bytes"] for record in texts)
-        print(
-            f"{len(texts):,} texts, {tokens:,} tokens: {nats / tokens:.4f} nats per token, perplexity"
-            f" {math.exp(min(nats / tokens, 700)):.4g} per token"
-            + (f", {bits:.4f} bits per byte" if known else "")
+def _show(results: Sequence[Record], whole: bool) -> None:
+    """A line for every text, where the `whole` is asked for, and all together in a line or two."""
+    names = ("line", "log_prob", "perplexity", "bits_per_byte")
+    if whole:
+        rows = [[*(record[name] for name in names), record["text"][:_SHOWN]] for record in results]
+        heads = ["line", "log P", "perplexity", "bits/byte", "text"]
+        table("log P in nats, perplexity per token", heads, rows, numbers=range(4))
+    tokens, nats = sum(len(x["tokens"]) for x in results), -sum(x["log_prob"] for x in results)
+    line = f"{len(results):,} texts, {tokens:,} tokens: {nats / tokens:.4f} nats per token"
+    line += f", perplexity {math.exp(min(nats / tokens, 700)):.4g} per token"
+    if all(record["bits_per_byte"] is not None for record in results):
+        bits = nats / math.log(2) / sum(record["bytes"] for record in results)
+        line += f", {bits:.4f} bits per byte"
+    print(line)
+    asked = [record for record in results if record.get("answer") is not None]
+    groups = [list(group) for _, group in itertools.groupby(asked, key=lambda x: x["line"])]
+    if groups:
+        likeliest = [max(group, key=lambda x: x["log_prob"]) for group in groups]
+        per_byte = [max(group, key=lambda x: x["log_prob"] / x["bytes"]) for group in groups]
+        right, right_per_byte = (
+            sum(record["choice"] == record["answer"] for record in best) / len(groups)
+            for best in (likeliest, per_byte)
         )
-    if answered := [record for record in asked if record["answer"] is not None]:
-        right = [
-            np.mean([record[name] == record["answer"] for record in answered])
-            for name in ("likeliest", "likeliest_per_byte")
-        ]
         print(
-            f"{len(answered):,} questions: the likeliest candidate is right in {right[0]:.4f}, the"
-            f" likeliest per byte in {right[1]:.4f}"
+            f"{len(groups):,} questions: the likeliest candidate is right in {right:.4f}, the"
+            f" likeliest per byte in {right_per_byte:.4f}"
         )
 
 
@@ -251,11 +210,11 @@ def _harness(arguments: argparse.Namespace) -> int:
     """Run tasks of `lm-eval`, print what it finds, and write all of it as JSON to `--out`."""
     if find_spec("lm_eval") is None:
         raise UserError("--tasks needs lm-eval: pip install 'attnlab[harness]'")
-    trained = _opened(arguments)
+    trained, names = _opened(arguments), arguments.tasks.split(",")
     from attnlab.api import harness
 
     options = {"num_fewshot": arguments.shots, "limit": arguments.limit}
-    results = harness.evaluate(trained, arguments.tasks.split(","), arguments.include, **options)
+    results = harness.evaluate(trained, names, arguments.include, **options)
     rows = [
         [task, measure.partition(",")[0], value]
         for task, measures in results["results"].items()

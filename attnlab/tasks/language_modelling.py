@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from attnlab.decoding.generate import Decoder
     from attnlab.records.items import Items
 
+_LOGITS = 2**26  # numbers of logits that are there at a time when texts are scored: 256 MiB
+
 
 def build_system(
     config: schemas.LanguageModelling, vocabulary: int, pad_id: int = 0
@@ -341,17 +343,19 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         following = [*inputs[0][0, 1:], self.special.eos]
         return inputs, {**sides, "target": self.data.vocabulary.tokens(following)}
 
-    @functools.cache  # noqa: B019 - the task lives as long as the run
-    def token_scores(self, at_once: int) -> Any:
-        """The program of nats and of whether the likeliest was right, [B,T], of a batch that is
-        read from its beginning; `at_once` as of `reading.of_tokens`.
+    def token_scores(self, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Nats of each target of a batch that is read from its beginning, and whether the likeliest
+        token was right, [B,T]; with as many logits at a time as there is room for.
         """
+        rows, width = batch["source"].shape
+        at_once = max(16, _LOGITS // (rows * self.system.vocabulary)) if self.system.in_two else 0
+        options = {"at_once": at_once if at_once < width else 0}
+        each, _ = self._score_apart(**options)(params, batch, None)
+        return each["loss"], each["correct"]
 
-        def scored(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-            each, _ = of_tokens(self.system, params, batch, None, at_once=at_once)
-            return each["loss"], each["correct"]
-
-        return self.jit(scored)
+    @functools.cache  # noqa: B019 - the task lives as long as the run
+    def _score_apart(self, at_once: int) -> Any:
+        return self.jit(functools.partial(of_tokens, self.system, at_once=at_once))
 
     def _first_id(self) -> int:
         """What is read before the first token of a text that is typed: of a model from elsewhere

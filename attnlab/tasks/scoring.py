@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,7 +40,6 @@ from attnlab.weights import folder as folders
 Text = str | tuple[str, str]
 """A text, or what stands before it and the text."""
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
-_LOGITS = 2**26  # numbers of logits that are there at a time: 256 MiB
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,13 +77,20 @@ class TextScore:
 
     @property
     def perplexity(self) -> float:
-        """Per token."""
-        return perplexity(self.log_prob, len(self.log_probs))
+        """Per token; infinity beyond what a double holds."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(-self.log_prob / len(self.log_probs)))
 
     @property
     def bits_per_byte(self) -> float | None:
         """None where tokens are unknown, which cost little whatever they stand for."""
         return None if self.unknown else -self.log_prob / math.log(2) / self.bytes
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON takes it, without the text."""
+        names = ("log_prob", "perplexity", "bits_per_byte", "bytes", "tokens")
+        arrays = {"offsets": self.offsets.tolist(), "log_probs": self.log_probs.tolist()}
+        return {**{name: getattr(self, name) for name in names}, **arrays}
 
 
 class Row(NamedTuple):
@@ -92,12 +98,6 @@ class Row(NamedTuple):
 
     ids: np.ndarray
     scored: int
-
-
-def perplexity(log_prob: float, tokens: int) -> float:
-    """e^(-log P / tokens), infinity beyond what a double holds."""
-    nats = -log_prob / tokens
-    return math.exp(nats) if nats < 709 else math.inf
 
 
 def scored_texts(
@@ -140,44 +140,33 @@ def scored_texts(
     if not pairs:
         return []
     vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
+    texts = [text for _, text in pairs]
     begins = [0 if writes else len(before) for before, _ in pairs]
-    whole = [text if writes else before + text for before, text in pairs]
-    places = [*located(vocabulary, whole)]
+    places = [*located(vocabulary, texts if writes else ["".join(pair) for pair in pairs])]
     if writes:
         examples = task.encoded(pairs)
-        rows = [Row(x, len(x) - (not end)) for x in examples.packed("target")]
-        rows = [Row(row.ids[: row.scored], row.scored) for row in rows]
-        scored = _score_targets(task, params, examples, rows)
+        rows = [Row(x[: len(x) - (not end)], len(x) - (not end)) for x in examples.packed("target")]
+        spans = [(slice(n, n + row.scored), slice(0, row.scored)) for n, row in _begun(rows)]
+        scored = _scored(task, params, task.in_order(examples), spans, rows)
     else:
-        tail = [task.special.eos] * end
-        counts = [
-            int((x[:, 1] > begin).sum()) for (_, x), begin in zip(places, begins, strict=True)
-        ]
-        rows = [
-            Row(np.array([task.first_id, *ids, *tail], np.int32), count + end)
-            for (ids, _), count in zip(places, counts, strict=True)
-        ]
-        if 0 in counts:
-            number = counts.index(0)
-            raise UserError(f"text {number + 1}, {pairs[number][1]!r}: no tokens to score")
+        rows = []
+        for text, begin, (ids, place) in zip(texts, begins, places, strict=True):
+            count = int((place[:, 1] > begin).sum())
+            if not count:
+                raise UserError(f"text {len(rows) + 1}, {text!r}: no tokens to score")
+            row = np.array([task.first_id, *ids, *[task.special.eos] * end], np.int32)
+            rows.append(Row(row, count + end))
         scored = score_rows(task, params, rows, window, stride)
     made = []
-    for (_, text), begin, (_, place), row, of_row in zip(
-        pairs, begins, places, rows, scored, strict=True
-    ):
+    every = zip(texts, begins, places, rows, scored, strict=True)
+    for text, begin, (_, place), row, of_row in every:
         ids = row.ids[len(row.ids) - row.scored :]
-        offsets = _offsets(place - begin, len(ids) - end, len(text), end)
+        kept = np.maximum(place[max(len(place) - row.scored + end, 0) :] - begin, 0)
+        offsets = np.concatenate([kept, np.full((int(end), 2), len(text))])
+        offsets = offsets if len(offsets) == len(ids) else np.full((len(ids), 2), -1)
         unknown = vocabulary.special.unknown(ids)
         made.append(TextScore(text, vocabulary.tokens(ids), offsets, *of_row, end, unknown))
     return made
-
-
-def _offsets(places: np.ndarray, tokens: int, length: int, end: bool) -> np.ndarray:
-    """See `TextScore.offsets`; -1 for texts that are not read as they are typed."""
-    if len(places) < tokens:
-        return np.full((tokens + end, 2), -1)
-    places = np.maximum(places[len(places) - tokens :], 0)
-    return np.concatenate([places, np.full((int(end), 2), length)])
 
 
 def window_of(task: LanguageModelling) -> int | None:
@@ -230,35 +219,42 @@ def score_rows(
             f"window={window}, stride={stride}: expected at least one token, and a stride of at"
             " most a window"
         )
-    parts = [
-        (number, *piece)
-        for number, row in enumerate(rows)
-        for piece in pieces(len(row.ids), row.scored, window, stride)
-    ]
-    columns = {
-        name: Packed(
-            (rows[number].ids[begin + shift : end + shift] for number, begin, end, _ in parts),
-            task.special.pad,
-        )
-        for shift, name in enumerate(("source", "target"))
-    }
-    batches = evaluation_batches(
-        Examples(**columns), size=task.at_once, buckets=widths_of(columns["source"].lengths)
-    )
-    starts = np.cumsum([0, *(row.scored for row in rows)])
-    log_probs, likeliest = np.zeros(starts[-1]), np.zeros(starts[-1], bool)
+    parts, spans = [], []
+    for start, row in _begun(rows):
+        skipped = len(row.ids) - row.scored
+        for begin, end, first in pieces(len(row.ids), row.scored, window, stride):
+            parts.append((row.ids[begin:end], row.ids[begin + 1 : end + 1]))
+            there = slice(first - begin - 1, end - begin)
+            spans.append((slice(start + first - skipped, start + end + 1 - skipped), there))
+    source, target = (Packed(column, task.special.pad) for column in zip(*parts, strict=True))
+    examples, widths = Examples(source=source, target=target), widths_of(source.lengths)
+    batches = evaluation_batches(examples, size=task.at_once, buckets=widths)
+    return _scored(task, params, batches, spans, rows)
+
+
+def _begun(rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
+    """Rows, and where each begins if what they score stands one after another."""
+    return zip(itertools.accumulate([0, *(row.scored for row in rows)]), rows, strict=False)
+
+
+def _scored(
+    task: Any,
+    params: Params,
+    batches: Sequence[tuple[np.ndarray, HostBatch]],
+    spans: Sequence[tuple[slice, slice]],
+    rows: Sequence[Row],
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """See `score_rows`; `spans` say of each example of the batches where what is wanted of it goes,
+    and which that is.
+    """
+    total = sum(row.scored for row in rows)
+    log_probs, likeliest = np.zeros(total), np.zeros(total, bool)
     for numbers, batch in batches:
-        nats, right = jax.device_get(_of_tokens(task, batch)(params, batch))
-        for part, of_part, right_there in zip(numbers, nats, right, strict=True):
-            if part >= 0:
-                number, begin, end, first = parts[part]
-                at = starts[number + 1] - len(rows[number].ids) + first
-                where, there = (
-                    slice(at, at + end - first + 1),
-                    slice(first - begin - 1, end - begin),
-                )
-                log_probs[where], likeliest[where] = -of_part[there], right_there[there]
-    return [(log_probs[a:b], likeliest[a:b]) for a, b in itertools.pairwise(starts)]
+        nats, right = jax.device_get(task.token_scores(params, batch))
+        for at in np.flatnonzero(numbers >= 0):
+            where, there = spans[numbers[at]]
+            log_probs[where], likeliest[where] = -nats[at, there], right[at, there]
+    return [(log_probs[n : n + x.scored], likeliest[n : n + x.scored]) for n, x in _begun(rows)]
 
 
 def widths_of(lengths: np.ndarray) -> list[int]:
@@ -266,23 +262,3 @@ def widths_of(lengths: np.ndarray) -> list[int]:
     longest = int(lengths.max(initial=1))
     powers = range(4, longest.bit_length())
     return [*(2**power for power in powers if 2**power < longest), longest]
-
-
-def _of_tokens(task: LanguageModelling, batch: HostBatch) -> Callable[..., Any]:
-    """The program that scores a batch, with as many logits at a time as there is room for."""
-    rows, width = batch["source"].shape
-    at_once = max(16, _LOGITS // (rows * task.system.vocabulary)) if task.system.in_two else 0
-    return task.token_scores(at_once if at_once < width else 0)
-
-
-def _score_targets(
-    task: WritingTask[Any, Any, Any], params: Params, examples: Examples, rows: Sequence[Row]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """`score_rows` of the targets of examples."""
-    scored: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for numbers, batch in task.in_order(examples):
-        nats, right = jax.device_get(task.token_scores(params, batch))
-        for at in np.flatnonzero(numbers >= 0):
-            number, length = int(numbers[at]), rows[numbers[at]].scored
-            scored[number] = -nats[at, :length].astype(np.float64), right[at, :length]
-    return [scored[number] for number in range(len(rows))]
