@@ -79,27 +79,16 @@ class HarnessModel(TemplateLM):
     ) -> list[tuple[float, bool]]:
         """log P of each continuation, and whether greedy search would write it."""
         rows = [Row(np.array([*before, *ids], np.int32), len(ids)) for _, before, ids in requests]
-        answers = [
-            (float(log_probs.sum()), bool(likeliest.all()))
-            for log_probs, likeliest in score_rows(self.task, self.run.params, rows)
-        ]
-        for (texts, _, _), answer in zip(requests, answers, strict=True):
-            self.cache_hook.add_partial("loglikelihood", texts, answer)
-        return answers
+        scored = score_rows(self.task, self.run.params, rows)
+        return [(float(log_probs.sum()), bool(likeliest.all())) for log_probs, likeliest in scored]
 
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
         """log P of each text, in windows as long as the model reads."""
-        rows = []
-        for request in requests:
-            ids = self.tok_encode(request.args[0])
-            rows.append(Row(np.array([self.prefix_token_id, *ids], np.int32), len(ids)))
-        scored = score_rows(self.task, self.run.params, rows)
-        answers = [float(log_probs.sum()) for log_probs, _ in scored]
-        for request, answer in zip(requests, answers, strict=True):
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, answer)
-        return answers
+        texts = (self.tok_encode(request.args[0]) for request in requests)
+        rows = [("", [self.prefix_token_id], ids) for ids in texts]
+        return [log_prob for log_prob, _ in self._loglikelihood_tokens(rows)]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """What the model writes after each text, up to the first of the texts that end it."""
@@ -111,7 +100,6 @@ class HarnessModel(TemplateLM):
             texts = self._written([requests[number].args[0] for number in numbers], given)
             for number, text in zip(numbers, texts, strict=True):
                 answers[number] = text
-                self.cache_hook.add_partial("generate_until", requests[number].args, text)
         return answers
 
     def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:

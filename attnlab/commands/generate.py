@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--score",
         action="store_true",
-        help="lines are 'source TAB target': put log P(target | source), in nats, before each",
+        help="lines are 'source TAB target': put log P(target | source), in nats, before each; see"
+        " the command 'score' for texts of language models, single tokens and files",
     )
     parser.add_argument(
         "--stream",
@@ -115,7 +116,7 @@ def _stream(trained: Run, lines: list[str]) -> None:
     for line in lines:
         if line.strip():
             for piece in trained.stream(line, number):
-                print(_on_one_line(piece), end="", flush=True)
+                print(on_one_line(piece), end="", flush=True)
             number += 1
         print(flush=True)
 
@@ -130,9 +131,9 @@ def _answer(trained: Run, lines: list[str]) -> list[str]:
     output = []
     for number, answers in enumerate(trained.respond(lines), start=1):
         if numbered:
-            output += [f"{number}\t{x.score:.4f}\t{_on_one_line(x.text)}" for x in answers]
+            output += [f"{number}\t{x.score:.4f}\t{on_one_line(x.text)}" for x in answers]
         else:
-            output.append(_on_one_line(answers[0].text) if answers else "")
+            output.append(on_one_line(answers[0].text) if answers else "")
     return output
 
 
@@ -150,7 +151,7 @@ def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
         )
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Returns a text with its line breaks written as "\\n" and "\\r": a system of characters may
     produce some.
     """
@@ -165,7 +166,8 @@ def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
     for number, pair in pairs.items():
         if len(pair) != 2 or not all(map(str.strip, pair)):
             raise UserError(
-                f"generate --score, line {number + 1}: expected 'source TAB target', both not empty"
+                f"generate --score, line {number + 1}: expected 'source TAB target', both not empty;"
+                " 'score RUN --file=...' takes texts of language models"
             )
     scores = trained.scores([(source, target) for source, target in pairs.values()])
     scored = dict(zip(pairs, scores, strict=True))

@@ -11,13 +11,14 @@ import io
 import itertools
 import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.commands import session
-from attnlab.commands.generate import check_output, read_lines
+from attnlab.commands import session, streams
+from attnlab.commands.generate import check_output, on_one_line, read_lines
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError
 from attnlab.flags import add_number
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 FORMS = (".jsonl", ".csv", ".parquet")
 _BATCHES = 16  # of texts between two writes
-_SHOWN = 48  # characters of a text in the table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out:
         write_atomic(arguments.out, _written(results, form))
         _journal(arguments).unlink()
-    _show(results, whole=not arguments.out)
+    else:
+        streams.reconfigure(encoding="utf-8", errors="strict")
+        for record in results:
+            print(f"{record['log_prob']:.6f}\t{on_one_line(record['text'])}")
+    for line in _summary(results):
+        print(line, file=sys.stdout if arguments.out else sys.stderr)
     return 0
 
 
@@ -177,33 +182,21 @@ def _written(results: Sequence[Record], form: str) -> bytes:
     return as_csv([names, *rows]).encode()
 
 
-def _show(results: Sequence[Record], whole: bool) -> None:
-    """A line for every text, where the `whole` is asked for, and all together in a line or two."""
-    names = ("line", "log_prob", "perplexity", "bits_per_byte")
-    if whole:
-        rows = [[*(record[name] for name in names), record["text"][:_SHOWN]] for record in results]
-        heads = ["line", "log P", "perplexity", "bits/byte", "text"]
-        table("log P in nats, perplexity per token", heads, rows, numbers=range(4))
+def _summary(results: Sequence[Record]) -> Iterator[str]:
+    """All results in a line, and the questions among them in another."""
     tokens, nats = sum(len(x["tokens"]) for x in results), -sum(x["log_prob"] for x in results)
     line = f"{len(results):,} texts, {tokens:,} tokens: {nats / tokens:.4f} nats per token"
     line += f", perplexity {math.exp(min(nats / tokens, 700)):.4g} per token"
     if all(record["bits_per_byte"] is not None for record in results):
         bits = nats / math.log(2) / sum(record["bytes"] for record in results)
         line += f", {bits:.4f} bits per byte"
-    print(line)
+    yield line
     asked = [record for record in results if record.get("answer") is not None]
     groups = [list(group) for _, group in itertools.groupby(asked, key=lambda x: x["line"])]
-    if groups:
-        likeliest = [max(group, key=lambda x: x["log_prob"]) for group in groups]
-        per_byte = [max(group, key=lambda x: x["log_prob"] / x["bytes"]) for group in groups]
-        right, right_per_byte = (
-            sum(record["choice"] == record["answer"] for record in best) / len(groups)
-            for best in (likeliest, per_byte)
-        )
-        print(
-            f"{len(groups):,} questions: the likeliest candidate is right in {right:.4f}, the"
-            f" likeliest per byte in {right_per_byte:.4f}"
-        )
+    for power, name in enumerate(("likeliest", "likeliest per byte")):
+        best = [max(group, key=lambda x: x["log_prob"] / x["bytes"] ** power) for group in groups]
+        if right := [record["choice"] == record["answer"] for record in best]:
+            yield f"the {name} candidate is right in {sum(right):,} of {len(right):,} questions"
 
 
 def _harness(arguments: argparse.Namespace) -> int:

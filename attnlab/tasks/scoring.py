@@ -50,7 +50,7 @@ class TextScore:
       text: what is scored; of a pair the second text.
       tokens: N readable pieces, the end among them where it counts.
       offsets: [N,2], where in `text` the characters of each token begin and end; a token that
-        begins before the text begins at 0.
+        begins before the text begins at 0, and -1 stands for texts that are not read as typed.
       log_probs: [N] float64, nats.
       likeliest: [N] bool, whether no token was likelier there.
       ended: whether the end of the text is the last token.
@@ -140,33 +140,46 @@ def scored_texts(
     if not pairs:
         return []
     vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
-    texts = [text for _, text in pairs]
+    whole = [text if writes else before + text for before, text in pairs]
     begins = [0 if writes else len(before) for before, _ in pairs]
-    places = [*located(vocabulary, texts if writes else ["".join(pair) for pair in pairs])]
+    places = [*located(vocabulary, whole)]
     if writes:
         examples = task.encoded(pairs)
         rows = [Row(x[: len(x) - (not end)], len(x) - (not end)) for x in examples.packed("target")]
         spans = [(slice(n, n + row.scored), slice(0, row.scored)) for n, row in _begun(rows)]
         scored = _scored(task, params, task.in_order(examples), spans, rows)
     else:
-        rows = []
-        for text, begin, (ids, place) in zip(texts, begins, places, strict=True):
-            count = int((place[:, 1] > begin).sum())
-            if not count:
-                raise UserError(f"text {len(rows) + 1}, {text!r}: no tokens to score")
-            row = np.array([task.first_id, *ids, *[task.special.eos] * end], np.int32)
-            rows.append(Row(row, count + end))
+        tail = [task.special.eos] * end
+        counts = [int((x[:, 1] > n).sum()) for (_, x), n in zip(places, begins, strict=True)]
+        if 0 in counts:
+            text = pairs[counts.index(0)][1]
+            raise UserError(f"text {counts.index(0) + 1}, {text!r}: no tokens to score")
+        every = [np.array([task.first_id, *ids, *tail], np.int32) for ids, _ in places]
+        rows = [Row(ids, count + end) for ids, count in zip(every, counts, strict=True)]
         scored = score_rows(task, params, rows, window, stride)
-    made = []
-    every = zip(texts, begins, places, rows, scored, strict=True)
-    for text, begin, (_, place), row, of_row in every:
-        ids = row.ids[len(row.ids) - row.scored :]
-        kept = np.maximum(place[max(len(place) - row.scored + end, 0) :] - begin, 0)
-        offsets = np.concatenate([kept, np.full((int(end), 2), len(text))])
-        offsets = offsets if len(offsets) == len(ids) else np.full((len(ids), 2), -1)
-        unknown = vocabulary.special.unknown(ids)
-        made.append(TextScore(text, vocabulary.tokens(ids), offsets, *of_row, end, unknown))
-    return made
+    return [
+        _text_score(vocabulary, pair[1], place - begin, row, of_row, end)
+        for pair, begin, (_, place), row, of_row in zip(
+            pairs, begins, places, rows, scored, strict=True
+        )
+    ]
+
+
+def _text_score(
+    vocabulary: Vocabulary,
+    text: str,
+    places: np.ndarray,
+    row: Row,
+    scored: tuple[np.ndarray, np.ndarray],
+    end: bool,
+) -> TextScore:
+    """The score of a text whose tokens, and those before it, stand at `places` of it."""
+    ids = row.ids[len(row.ids) - row.scored :]
+    kept = np.maximum(places[max(len(places) - row.scored + end, 0) :], 0)
+    offsets = np.concatenate([kept, np.full((int(end), 2), len(text))])
+    offsets = offsets if len(offsets) == len(ids) else np.full((len(ids), 2), -1)
+    unknown = vocabulary.special.unknown(ids)
+    return TextScore(text, vocabulary.tokens(ids), offsets, *scored, end, unknown)
 
 
 def window_of(task: LanguageModelling) -> int | None:

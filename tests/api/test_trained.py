@@ -149,7 +149,7 @@ def test_what_cannot_be_given(run: attnlab.Run, monkeypatch: pytest.MonkeyPatch)
     words = "rnnsearch has no attention to look at; it knows its texts by its state alone"
     with pytest.raises(attnlab.UserError, match=words):
         run.maps("a", "b")
-    monkeypatch.delattr(PairTask, "log_probs")
-    message = "the task 'translation' has no targets to score; translation and pronunciation have"
+    monkeypatch.setattr(scoring, "WritingTask", type(None))
+    message = "the task 'translation' gives texts no probability to score; language_modelling and"
     with pytest.raises(attnlab.UserError, match=message):
         run.score("a", "b")

@@ -159,7 +159,7 @@ METHODS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
 def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
     """Step by step with caches and beams in flight, and in one pass over the tokens that were
-    written, it is the same number, and that which `log_probs` gives. With the weights that a hypothesis comes with, the score is
+    written, it is the same number, and that which `score` gives. With the weights that a hypothesis comes with, the score is
     log P / lp + beta sum_i log min(sum_j a_ij, 1).
     """
     translated = model.translate(**how, alignment=True)
@@ -190,7 +190,8 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
     ends = [(np.append(one, EOS), np.append(other, EOS)) for one, other in zip(*ids, strict=True)]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
-    assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
+    scored = scored_texts(model.task, model.params, pairs)
+    assert [score.log_prob for score in scored] == pytest.approx(wanted, abs=1e-4)
     prices = [picked(model.log_probs(source, target), target)[-1] for source, target in ends]
     assert max(map(abs, prices)) > 1e-2  # the end has a price
 
