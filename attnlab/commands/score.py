@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_output(Path(arguments.out))
     if arguments.tasks:
         return _harness(arguments)
-    form = Path(arguments.out or FORMS[0]).suffix
+    form = Path(arguments.out).suffix if arguments.out else FORMS[0]
     if form not in FORMS or (form == FORMS[-1] and find_spec("pyarrow") is None):
         needed = "pip install 'attnlab[parquet]'" if form in FORMS else f"end it with {FORMS}"
         raise UserError(f"--out={arguments.out} cannot be written: {needed}")
@@ -118,6 +118,7 @@ def _records(arguments: argparse.Namespace) -> Iterator[Record]:
             given = parse_json(line, where)
         held = given if isinstance(given, dict) else {}
         texts = held.get("choices", [held.get("text", held.get("target"))])
+        texts = texts if isinstance(texts, list) else []
         before, answer = held.get("source", ""), held.get("answer")
         kinds = [isinstance(text, str) and text.strip() for text in texts]
         if not kinds or not all(kinds) or not isinstance(before, str):
@@ -149,16 +150,22 @@ def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespa
         if lines[:1] == [header]:
             results = [json.loads(line) for line in lines[1:]]
         else:
-            write_atomic(journal.path, f"{header}\n")
+            journal.path.unlink(missing_ok=True)
     size = _BATCHES * trained.task.at_once
     with Progress(len(records), start=len(results), unit="text") as progress:
         for begin in range(len(results), len(records), size):
             part = records[begin : begin + size]
-            texts = [(x["source"], x["text"]) for x in part]
-            scores = zip(part, trained.score(texts, **options), strict=True)
-            results += [{**record, **score.record()} for record, score in scores]
+            try:
+                scores = trained.score([(x["source"], x["text"]) for x in part], **options)
+            except UserError:
+                if journal is not None:
+                    journal.path.unlink(missing_ok=True)
+                raise
+            scored = zip(part, scores, strict=True)
+            results += [{**record, **score.record()} for record, score in scored]
             if journal is not None:
-                journal.append("".join(json.dumps(x) + "\n" for x in results[begin:]).encode())
+                lines = [header] * (begin == 0) + [json.dumps(x) for x in results[begin:]]
+                journal.append("".join(f"{line}\n" for line in lines).encode())
                 journal.sync()
             progress.update(len(results))
     return results

@@ -14,7 +14,7 @@ import pytest
 
 import attnlab
 from attnlab.data.dates import Dates
-from attnlab.tasks.pairs import PairTask
+from attnlab.tasks import scoring
 from tests.commands.tiny import Runs, run_command
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]

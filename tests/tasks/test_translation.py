@@ -17,6 +17,7 @@ from attnlab.data.learned import Learned
 from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding.generate import Decoded
 from attnlab.decoding.metrics import corpus_scores
+from attnlab.tasks.scoring import scored_texts
 from attnlab.tasks.translation import Translation
 from attnlab.training.hyperparameters import SMOOTHING
 from tests.changed import changed

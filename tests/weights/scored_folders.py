@@ -19,7 +19,7 @@ SIZE = 300  # ids
 TEXTS = [
     "A dog, a cat; two dogs!",
     "it's the cat's bird",
-    "Grüße aus Köln: the old dog sees a cat. " * 9,
+    "Grüße aus Köln: the old dog sees a cat. " * 14,
     "x",
 ]
 PAIRS = [("A dog,", " a cat"), ("it's the", " cat's bird"), ("", "two dogs"), ("the old ", "dog")]
