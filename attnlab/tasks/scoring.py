@@ -153,7 +153,7 @@ def scored_texts(
         counts = [int((x[:, 1] > n).sum()) for (_, x), n in zip(places, begins, strict=True)]
         if 0 in counts:
             text = pairs[counts.index(0)][1]
-            raise UserError(f"text {counts.index(0) + 1}, {text!r}: no tokens to score")
+            raise UserError(f"the text {text!r} has no tokens to score")
         every = [np.array([task.first_id, *ids, *tail], np.int32) for ids, _ in places]
         rows = [Row(ids, count + end) for ids, count in zip(every, counts, strict=True)]
         scored = score_rows(task, params, rows, window, stride)

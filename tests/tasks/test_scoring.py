@@ -107,8 +107,8 @@ def test_a_text_that_follows_another_has_the_score_of_its_part(
 def test_what_cannot_be_scored(golden: tuple[attnlab.Run, Any]) -> None:
     run, _ = golden
     for texts, options, words in [
-        (["a", ""], {}, "text 2, '': no tokens to score"),
-        ([("a", "")], {}, "text 1, '': no tokens to score"),
+        (["a", ""], {}, "the text '' has no tokens to score"),
+        ([("a", "")], {}, "the text '' has no tokens to score"),
         ([("a", "b", "c")], {}, "pair 1: expected a source and a target"),
         (["a"], {"window": 4, "stride": 5}, "a stride of at most a window"),
         ("a", {}, r"not one: write score\(\['a'\]\)"),

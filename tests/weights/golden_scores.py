@@ -6,7 +6,7 @@ It runs where torch, transformers, accelerate and lm-eval are installed, without
     python -m tests.weights.golden_scores        golden/scores/NAME.json anew, for each of `scored_folders.NAMES`
 
 NAME.json has "windows" (of each of `WINDOWS` the log P of each token of each text), "pairs" (log P of
-each second text and whether greedy search would write it), "rolling" (log P of each text), and
+each second text and whether greedy search would write it), and
 "tasks" (the measures of each task, and what the model answered to each question).
 """
 
@@ -79,9 +79,6 @@ def numbers(name: str, path: Path) -> dict[str, Any]:
             [of_tokens(harness, text, *window) for text in given.TEXTS] for window in given.WINDOWS
         ],
         "pairs": harness.loglikelihood([asked("loglikelihood", *pair) for pair in given.PAIRS]),
-        "rolling": harness.loglikelihood_rolling(
-            [asked("loglikelihood_rolling", text) for text in given.TEXTS]
-        ),
         "tasks": kept,
     }
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors, trainers
@@ -24,41 +23,7 @@ TEXTS = [
 ]
 PAIRS = [("A dog,", " a cat"), ("it's the", " cat's bird"), ("", "two dogs"), ("the old ", "dog")]
 WINDOWS = [(None, None), (24, 24), (24, 7), (24, 1)]
-_QUESTIONS = [
-    {"q": "A dog,", "a": "a cat", "wrong": "old Köln"},
-    {"q": "it's the cat's", "a": "bird", "wrong": "dogs two dogs"},
-    {"q": "Grüße aus", "a": "Köln", "wrong": "it's"},
-    {"q": "the old dog sees", "a": "a cat", "wrong": "x"},
-    {"q": TEXTS[2] + "the old dog", "a": "sees a cat", "wrong": "two dogs!"},
-]
-_TASKS: dict[str, dict[str, Any]] = {
-    "local_choice": {
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{q}}",
-        "doc_to_choice": "{{[a, wrong]}}",
-        "doc_to_target": 0,
-        "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}],
-    },
-    "local_last": {
-        "output_type": "loglikelihood",
-        "doc_to_text": "{{q}}",
-        "doc_to_target": " {{a}}",
-        "metric_list": [{"metric": "perplexity"}, {"metric": "acc"}],
-    },
-    "local_rolling": {
-        "output_type": "loglikelihood_rolling",
-        "doc_to_text": "",
-        "doc_to_target": "{{q}} {{a}}",
-        "metric_list": [{"metric": name} for name in ("word_perplexity", "bits_per_byte")],
-    },
-    "local_written": {
-        "output_type": "generate_until",
-        "doc_to_text": "{{q}}",
-        "doc_to_target": " {{a}}",
-        "generation_kwargs": {"until": ["e"], "max_gen_toks": 9},
-        "metric_list": [{"metric": "exact_match"}],
-    },
-}
+TASKS = models.GOLDEN / "scores" / "tasks"
 
 
 def folder(name: str, path: Path) -> Path:
@@ -94,11 +59,7 @@ def folder(name: str, path: Path) -> Path:
 
 def tasks(path: Path) -> tuple[str, ...]:
     """The names of local tasks, whose files are written into a folder."""
-    path.mkdir(parents=True, exist_ok=True)
-    data = path / "questions.jsonl"
-    data.write_text("".join(json.dumps(question) + "\n" for question in _QUESTIONS))
-    for name, task in _TASKS.items():
-        read = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
-        whole = {"task": name, "test_split": "test", **read, **task}
-        (path / f"{name}.yaml").write_text(json.dumps(whole))  # JSON is YAML
-    return tuple(_TASKS)
+    path.mkdir(parents=True)
+    for file in TASKS.iterdir():
+        (path / file.name).write_text(file.read_text().replace("FOLDER", str(path)))
+    return tuple(sorted(file.stem for file in TASKS.glob("*.yaml")))
