@@ -2,17 +2,16 @@
 `[harness]`), on any of its tasks: `evaluate(run, ["my_task"], include="folder")`.
 
 Texts become ids as `transformers` makes them of the same folder, special tokens by their names; what
-is scored is as in `attnlab.tasks.scoring`. Import this module only where `lm_eval` is installed.
+is scored is as in `attnlab.tasks.scoring`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from lm_eval.api.model import TemplateLM
-from lm_eval.models.utils import normalize_gen_kwargs
 
 from attnlab.api.trained import Run
 from attnlab.data.batching import evaluation_batches
@@ -29,8 +28,9 @@ _MOST = 256  # tokens of an answer where a task does not say, as in the harness'
 _NO_END = 2**20  # tokens that a model reads which has no longest text
 
 
-class HarnessModel(TemplateLM):
-    """A run as the harness asks for a model.
+class AnswersHarness:
+    """A run as the harness asks for a model; behind it stands `TemplateLM` of `lm_eval`, see
+    `harness_model`.
 
     Args:
       run: of a language model.
@@ -104,6 +104,8 @@ class HarnessModel(TemplateLM):
 
     def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
         """Answers to texts with the same options."""
+        from lm_eval.models.utils import normalize_gen_kwargs
+
         options = dict(normalize_gen_kwargs(dict(given), _MOST))
         most, temperature = int(options.pop("max_gen_toks")), options.pop("temperature", 1.0)
         if options.pop("do_sample"):
@@ -126,6 +128,19 @@ class HarnessModel(TemplateLM):
         return [settings.cut(decode(best[0].tokens)) for best in written]
 
 
+def harness_model(run: Run) -> Any:
+    """A run of a language model as a model of `lm_eval`, to be given to its functions.
+
+    Raises:
+      UserError: a run of another task, or `lm_eval` is not installed.
+    """
+    if find_spec("lm_eval") is None:
+        raise UserError("the harness needs lm-eval: pip install 'attnlab[harness]'")
+    from lm_eval.api.model import TemplateLM
+
+    return type("HarnessModel", (AnswersHarness, TemplateLM), {})(run)
+
+
 def evaluate(
     run: Run, tasks: Sequence[str], include: str | None = None, **options: Any
 ) -> dict[str, Any]:
@@ -141,6 +156,7 @@ def evaluate(
     Raises:
       UserError: a run of another task, or a task that is not known.
     """
+    model = harness_model(run)
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
@@ -148,6 +164,6 @@ def evaluate(
     if unknown := [name for name in tasks if name not in manager.all_tasks]:
         raise UserError(f"no task {unknown[0]!r}; {nearest(unknown[0], manager.all_tasks)}")
     results: dict[str, Any] = simple_evaluate(
-        model=HarnessModel(run), tasks=list(tasks), task_manager=manager, **options
+        model=model, tasks=list(tasks), task_manager=manager, **options
     )
     return results

@@ -208,8 +208,6 @@ def _summary(results: Sequence[Record]) -> Iterator[str]:
 
 def _harness(arguments: argparse.Namespace) -> int:
     """Run tasks of `lm-eval`, print what it finds, and write all of it as JSON to `--out`."""
-    if find_spec("lm_eval") is None:
-        raise UserError("--tasks needs lm-eval: pip install 'attnlab[harness]'")
     trained, names = _opened(arguments), arguments.tasks.split(",")
     from attnlab.api import harness
 

@@ -175,8 +175,8 @@ def _text_score(
 ) -> TextScore:
     """The score of a text whose tokens, and those before it, stand at `places` of it."""
     ids = row.ids[len(row.ids) - row.scored :]
-    kept = np.maximum(places[max(len(places) - row.scored + end, 0) :], 0)
-    offsets = np.concatenate([kept, np.full((int(end), 2), len(text))])
+    selected = np.maximum(places[max(len(places) - row.scored + end, 0) :], 0)
+    offsets = np.concatenate([selected, np.full((int(end), 2), len(text))])
     offsets = offsets if len(offsets) == len(ids) else np.full((len(ids), 2), -1)
     unknown = vocabulary.special.unknown(ids)
     return TextScore(text, vocabulary.tokens(ids), offsets, *scored, end, unknown)
@@ -237,8 +237,8 @@ def score_rows(
         skipped = len(row.ids) - row.scored
         for begin, end, first in pieces(len(row.ids), row.scored, window, stride):
             parts.append((row.ids[begin:end], row.ids[begin + 1 : end + 1]))
-            there = slice(first - begin - 1, end - begin)
-            spans.append((slice(start + first - skipped, start + end + 1 - skipped), there))
+            part = slice(first - begin - 1, end - begin)
+            spans.append((slice(start + first - skipped, start + end + 1 - skipped), part))
     source, target = (Packed(column, task.special.pad) for column in zip(*parts, strict=True))
     examples, widths = Examples(source=source, target=target), widths_of(source.lengths)
     batches = evaluation_batches(examples, size=task.at_once, buckets=widths)
@@ -265,8 +265,8 @@ def _scored(
     for numbers, batch in batches:
         nats, right = jax.device_get(task.token_scores(params, batch))
         for at in np.flatnonzero(numbers >= 0):
-            where, there = spans[numbers[at]]
-            log_probs[where], likeliest[where] = -nats[at, there], right[at, there]
+            where, part = spans[numbers[at]]
+            log_probs[where], likeliest[where] = -nats[at, part], right[at, part]
     return [(log_probs[n : n + x.scored], likeliest[n : n + x.scored]) for n, x in _begun(rows)]
 
 

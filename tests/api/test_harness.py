@@ -37,10 +37,7 @@ def test_measures_and_answers_are_those_of_its_own_back_end(
     out = tmp_path / "found.json"
     words = ["score", str(folder), f"--tasks={names[0]}", f"--include={include}", f"--out={out}"]
     assert main(words) == 0
-    assert json.loads(out.read_text())["results"][names[0]]["acc,none"] == results_of(found, names)
+    results = json.loads(out.read_text())["results"]
+    assert results[names[0]]["acc,none"] == found["results"][names[0]]["acc,none"]
     with pytest.raises(UserError, match="no task 'local_choise'; did you mean 'local_choice'"):
         harness.evaluate(run, ["local_choise"], include)
-
-
-def results_of(found: dict, names: tuple[str, ...]) -> float:
-    return float(found["results"][names[0]]["acc,none"])

@@ -245,9 +245,10 @@ def test_scores_of_a_split_are_made_of_its_sentences(model: Model) -> None:
     assert {name for name in scores if not name.endswith("_signature")} <= measures
     items = check_items(model.task, model.params, "test", measures)
     assert items.rows["loss"][:, 1].tolist() == [len(target) + 1 for _, target in pairs]
-    nats = np.negative(model.task.log_probs(model.params, pairs))
+    scored = scored_texts(model.task, model.params, pairs)
+    nats = np.negative([score.log_prob for score in scored])
     np.testing.assert_allclose(items.rows["loss"][:, 0], nats, rtol=1e-6)
-    assert model.task.log_probs(model.params, []) == []
+    assert scored_texts(model.task, model.params, []) == []
 
 
 def test_references_are_lower_cased_and_so_is_bleu(
