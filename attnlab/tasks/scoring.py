@@ -18,7 +18,6 @@ Axis letters: N tokens that are scored, T tokens of a row, W of a window.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -39,6 +38,8 @@ from attnlab.weights import folder as folders
 
 Text = str | tuple[str, str]
 """A text, or what stands before it and the text."""
+Scored = tuple[np.ndarray, np.ndarray]
+"""log P of each of N tokens, [N] float64, and whether it was the likeliest, [N] bool."""
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
 
 
@@ -146,7 +147,7 @@ def scored_texts(
     if writes:
         examples = task.encoded(pairs)
         rows = [Row(x[: len(x) - (not end)], len(x) - (not end)) for x in examples.packed("target")]
-        spans = [(slice(n, n + row.scored), slice(0, row.scored)) for n, row in _begun(rows)]
+        spans = [(n, slice(None), slice(row.scored)) for n, row in enumerate(rows)]
         scored = _scored(task, params, task.in_order(examples), spans, rows)
     else:
         tail = [task.special.eos] * end
@@ -154,14 +155,15 @@ def scored_texts(
         if 0 in counts:
             text = pairs[counts.index(0)][1]
             raise UserError(f"the text {text!r} has no tokens to score")
-        every = [np.array([task.first_id, *ids, *tail], np.int32) for ids, _ in places]
-        rows = [Row(ids, count + end) for ids, count in zip(every, counts, strict=True)]
+        rows = [
+            Row(np.array([task.first_id, *ids, *tail], np.int32), count + end)
+            for (ids, _), count in zip(places, counts, strict=True)
+        ]
         scored = score_rows(task, params, rows, window, stride)
+    every = zip(pairs, begins, places, rows, scored, strict=True)
     return [
-        _text_score(vocabulary, pair[1], place - begin, row, of_row, end)
-        for pair, begin, (_, place), row, of_row in zip(
-            pairs, begins, places, rows, scored, strict=True
-        )
+        _text_score(vocabulary, text, place - begin, row, of_row, end)
+        for (_, text), begin, (_, place), row, of_row in every
     ]
 
 
@@ -170,7 +172,7 @@ def _text_score(
     text: str,
     places: np.ndarray,
     row: Row,
-    scored: tuple[np.ndarray, np.ndarray],
+    scored: Scored,
     end: bool,
 ) -> TextScore:
     """The score of a text whose tokens, and those before it, stand at `places` of it."""
@@ -219,8 +221,8 @@ def score_rows(
     rows: Sequence[Row],
     window: int | None = None,
     stride: int | None = None,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each row log P of its scored ids, [N] float64, and whether each was the likeliest, [N].
+) -> list[Scored]:
+    """The scores of the ids of each row that are scored.
 
     Raises:
       UserError: a window that is less than a token or than the stride, or more than the positions
@@ -233,41 +235,36 @@ def score_rows(
             " most a window"
         )
     parts, spans = [], []
-    for start, row in _begun(rows):
+    for number, row in enumerate(rows):
         skipped = len(row.ids) - row.scored
         for begin, end, first in pieces(len(row.ids), row.scored, window, stride):
             parts.append((row.ids[begin:end], row.ids[begin + 1 : end + 1]))
-            part = slice(first - begin - 1, end - begin)
-            spans.append((slice(start + first - skipped, start + end + 1 - skipped), part))
+            where = slice(first - skipped, end + 1 - skipped)
+            spans.append((number, where, slice(first - begin - 1, end - begin)))
     source, target = (Packed(column, task.special.pad) for column in zip(*parts, strict=True))
     examples, widths = Examples(source=source, target=target), widths_of(source.lengths)
-    batches = evaluation_batches(examples, size=task.at_once, buckets=widths)
+    size = min(task.at_once, len(parts))  # no rows of padding for a few texts
+    batches = evaluation_batches(examples, size=size, buckets=widths)
     return _scored(task, params, batches, spans, rows)
-
-
-def _begun(rows: Sequence[Row]) -> Iterator[tuple[int, Row]]:
-    """Rows, and where each begins if what they score stands one after another."""
-    return zip(itertools.accumulate([0, *(row.scored for row in rows)]), rows, strict=False)
 
 
 def _scored(
     task: Any,
     params: Params,
     batches: Sequence[tuple[np.ndarray, HostBatch]],
-    spans: Sequence[tuple[slice, slice]],
+    spans: Sequence[tuple[int, slice, slice]],
     rows: Sequence[Row],
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """See `score_rows`; `spans` say of each example of the batches where what is wanted of it goes,
-    and which that is.
+) -> list[Scored]:
+    """See `score_rows`; `spans` say of each example of the batches to which row it belongs, where
+    there its scores go, and which of its scores these are.
     """
-    total = sum(row.scored for row in rows)
-    log_probs, likeliest = np.zeros(total), np.zeros(total, bool)
+    every = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
     for numbers, batch in batches:
         nats, right = jax.device_get(task.token_scores(params, batch))
         for at in np.flatnonzero(numbers >= 0):
-            where, part = spans[numbers[at]]
-            log_probs[where], likeliest[where] = -nats[at, part], right[at, part]
-    return [(log_probs[n : n + x.scored], likeliest[n : n + x.scored]) for n, x in _begun(rows)]
+            row, where, part = spans[numbers[at]]
+            every[row][0][where], every[row][1][where] = -nats[at, part], right[at, part]
+    return every
 
 
 def widths_of(lengths: np.ndarray) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import attnlab
+from attnlab.api import harness
 from attnlab.commands import main
 from attnlab.errors import UserError
 from tests.weights import scored_folders as given
@@ -21,8 +22,6 @@ def test_measures_and_answers_are_those_of_its_own_back_end(
     """From Python and by the command; a task that is not there is refused by name."""
     pytest.importorskip("lm_eval")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    from attnlab.api import harness
-
     folder, include = given.folder(name, tmp_path / name), str(tmp_path / "tasks")
     names = given.tasks(tmp_path / "tasks")
     golden = json.loads((GOLDEN / "scores" / f"{name}.json").read_text())["tasks"]
@@ -41,3 +40,11 @@ def test_measures_and_answers_are_those_of_its_own_back_end(
     assert results[names[0]]["acc,none"] == found["results"][names[0]]["acc,none"]
     with pytest.raises(UserError, match="no task 'local_choise'; did you mean 'local_choice'"):
         harness.evaluate(run, ["local_choise"], include)
+
+
+def test_without_the_harness_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "find_spec", lambda name: None)
+    given.folder("gpt2", tmp_path)
+    words = r"the harness needs lm-eval: pip install 'attnlab\[harness\]'"
+    with pytest.raises(UserError, match=words):
+        harness.evaluate(attnlab.load_pretrained(tmp_path), ["x"])
