@@ -81,10 +81,12 @@ def load_pretrained(
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
     assert task.beginning is not None  # the folder is in `config.pretrained.path`
-    params = task.beginning.params(
-        jax.random.key(config.seed), best_params, dtype=compute_dtype(config)
-    )
-    return Run(Foreign(config, path, {}, {}), task, in_precision(config, jax.device_put(params)), 0)
+    key, dtype = jax.random.key(config.seed), compute_dtype(config)
+    leaves, tree = jax.tree.flatten(task.beginning.params(key, best_params, dtype))
+    for at, leaf in enumerate(leaves):
+        leaves[at] = jax.device_put(leaf)  # so that the model is there once, in host or device
+    params = in_precision(config, jax.tree.unflatten(tree, leaves))
+    return Run(Foreign(config, path, {}, {}), task, params, 0)
 
 
 def save_pretrained(
