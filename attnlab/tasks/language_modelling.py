@@ -48,6 +48,7 @@ from attnlab.tasks.reading import (
     of_tokens,
     penalised,
     penalties,
+    room_for_logits,
     state_before,
     summed,
 )
@@ -57,8 +58,6 @@ from attnlab.training.step import Batch, Params, Sums, Tree
 if TYPE_CHECKING:
     from attnlab.decoding.generate import Decoder
     from attnlab.records.items import Items
-
-_LOGITS = 2**26  # numbers of logits that are there at a time when texts are scored: 256 MiB
 
 
 def build_system(
@@ -145,7 +144,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         at_once = config.training.logits_at_once
         self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
         self._score_each = self.jit(self._of_tokens)
-        self.first_id = self._first_id()
+        adopted = data.vocabulary.settings["kind"] == TOKENIZER  # BOS, as `transformers` has it
+        self.first_id = first_of("apart" if adopted else config.batch.texts, self.special)
         self._score = self.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
@@ -345,24 +345,15 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     def token_scores(self, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Nats of each target of a batch that is read from its beginning, and whether the likeliest
-        token was right, [B,T]; with as many logits at a time as there is room for.
+        token was right, [B,T].
         """
-        rows, width = batch["source"].shape
-        at_once = max(16, _LOGITS // (rows * self.system.vocabulary)) if self.system.in_two else 0
-        options = {"at_once": at_once if at_once < width else 0}
-        each, _ = self._score_apart(**options)(params, batch, None)
+        at_once = room_for_logits(self.system, *batch["source"].shape)
+        each, _ = self._score_apart(at_once)(params, batch, None)
         return each["loss"], each["correct"]
 
     @functools.cache  # noqa: B019 - the task lives as long as the run
     def _score_apart(self, at_once: int) -> Any:
         return self.jit(functools.partial(of_tokens, self.system, at_once=at_once))
-
-    def _first_id(self) -> int:
-        """What is read before the first token of a text that is typed: of a model from elsewhere
-        its BOS, as `transformers` has it.
-        """
-        adopted = self.data.vocabulary.settings["kind"] == TOKENIZER
-        return first_of("apart" if adopted else self.config.batch.texts, self.special)
 
     # --- reading in pieces ---
 

@@ -23,6 +23,8 @@ from attnlab.tasks.models import refuse_terms, watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
+_LOGITS = 2**26  # numbers of logits that are there at a time when texts are scored: 256 MiB
+
 
 def state_before(system: LanguageModel, params: Params, rows: int) -> Tree:
     """A state of so many rows, all zeros. Nothing in it is ever read, for every row of a first
@@ -105,6 +107,14 @@ def of_tokens(
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
     return each, after
+
+
+def room_for_logits(system: LanguageModel, rows: int, width: int) -> int:
+    """Returns `at_once` of `of_tokens` for rows of `width`: the tokens whose logits have room; 0 if
+    all have.
+    """
+    at_once = max(16, _LOGITS // (rows * system.vocabulary)) if system.in_two else 0
+    return at_once if at_once < width else 0
 
 
 def _losses_and_hits(
