@@ -23,7 +23,6 @@ from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.tasks.scoring import Row, score_rows, widths_of, window_of
 
-_SAMPLED = ("temperature", "top_k", "top_p", "min_p")
 _MOST = 256  # tokens of an answer where a task does not say, as in the harness's own back end
 _NO_END = 2**20  # tokens that a model reads which has no longest text
 
@@ -65,7 +64,7 @@ class AnswersHarness:
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **options: Any
     ) -> list[int]:
-        """The ids of a text; with those that the model's tokenizer puts around it, unless it begins
+        """Encodes a text; with the ids that the model's tokenizer puts around it, unless it begins
         with BOS or `add_special_tokens` is false.
         """
         if not isinstance(self.vocabulary, Adopted):
@@ -77,7 +76,7 @@ class AnswersHarness:
     def _loglikelihood_tokens(
         self, requests: Sequence[Any], disable_tqdm: bool = False, **options: Any
     ) -> list[tuple[float, bool]]:
-        """log P of each continuation, and whether greedy search would write it."""
+        """Returns log P of each continuation, and whether greedy search would write it."""
         rows = [Row(np.array([*before, *ids], np.int32), len(ids)) for _, before, ids in requests]
         scored = score_rows(self.task, self.run.params, rows)
         return [(float(log_probs.sum()), bool(likeliest.all())) for log_probs, likeliest in scored]
@@ -85,13 +84,13 @@ class AnswersHarness:
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """log P of each text, in windows as long as the model reads."""
+        """Returns log P of each text, in windows as long as the model reads."""
         texts = (self.tok_encode(request.args[0]) for request in requests)
         rows = [("", [self.prefix_token_id], ids) for ids in texts]
         return [log_prob for log_prob, _ in self._loglikelihood_tokens(rows)]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """What the model writes after each text, up to the first of the texts that end it."""
+        """Returns what the model writes after each text, up to the first of the texts that end it."""
         answers = [""] * len(requests)
         kinds = [repr(request.args[1]) for request in requests]
         for kind in dict.fromkeys(kinds):
@@ -103,7 +102,7 @@ class AnswersHarness:
         return answers
 
     def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
-        """Answers to texts with the same options."""
+        """Writes answers to texts with the same options."""
         from lm_eval.models.utils import normalize_gen_kwargs
 
         options = dict(normalize_gen_kwargs(dict(given), _MOST))
@@ -129,7 +128,7 @@ class AnswersHarness:
 
 
 def harness_model(run: Run) -> Any:
-    """A run of a language model as a model of `lm_eval`, to be given to its functions.
+    """Makes a model of `lm_eval` of a run of a language model, to be given to its functions.
 
     Raises:
       UserError: a run of another task, or `lm_eval` is not installed.
@@ -144,7 +143,7 @@ def harness_model(run: Run) -> Any:
 def evaluate(
     run: Run, tasks: Sequence[str], include: str | None = None, **options: Any
 ) -> dict[str, Any]:
-    """What the harness finds: "results" by task, "configs", "samples" and more, as its
+    """Runs tasks; returns what the harness finds: "results" by task, "configs", "samples" and more, as its
     `simple_evaluate` gives them.
 
     Args:

@@ -103,12 +103,12 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
 
 
 def compute_dtype(config: Settings) -> Any:
-    """The type of numbers that a trained model is used in, see `decoding.compute`."""
+    """Returns the type of numbers that a trained model is used in, see `decoding.compute`."""
     return np.dtype(getattr(getattr(config, "decoding", None), "compute", "float32"))
 
 
 def in_precision(config: Settings, params: Any) -> Any:
-    """Parameters in the type of `compute_dtype`; float32 ones as they are."""
+    """Casts parameters to `compute_dtype`; float32 ones stay as they are."""
     dtype = compute_dtype(config)
     return params if dtype == np.float32 else jax.tree.map(lambda x: x.astype(dtype), params)
 
@@ -266,8 +266,8 @@ class Run:
         ]
 
     def score(self, texts: Sequence[Text] | str, target: str | None = None, **options: Any) -> Any:
-        """How likely texts are, token by token; of a source and a target log P(target | source) in
-        nats, with the end of the target.
+        """Scores texts token by token; of a source and a target it returns log P(target | source)
+        in nats, with the end of the target.
 
         Args:
           texts: a list of texts, or of pairs of a text and what follows it (of a source and its

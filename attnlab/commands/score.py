@@ -35,7 +35,7 @@ _BATCHES = 16  # of texts between two writes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is scored, how long texts are read, and where the scores go."""
+    """Adds the flags: what is scored, how long texts are read, where the scores go."""
     add = parser.add_argument
     add("run", nargs="?", metavar="RUN", help="the run, as --workdir names it")
     add("--text", metavar="TEXT", help="one text; with --target what stands before that")
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score, print a summary, and write `--out`; stopped, the same command goes on.
+    """Scores texts, prints log P of each or writes `--out`, and a summary; stopped, it goes on.
 
     Returns:
       0.
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _opened(arguments: argparse.Namespace) -> Run:
-    """The run, or the model in a folder of `transformers`."""
+    """Opens the run, or the model in a folder of `transformers`."""
     if not Path(arguments.workdir, "config.json").is_file():
         return session.open_run(session.stored_run(arguments))
     session.start_jax()
@@ -104,7 +104,7 @@ def _opened(arguments: argparse.Namespace) -> Run:
 
 
 def _records(arguments: argparse.Namespace) -> Iterator[Record]:
-    """Every text to be scored, with what stands before it; candidates are numbered."""
+    """Yields every text to be scored, with what stands before it; candidates are numbered."""
     lines = [arguments.text] if arguments.file is None else read_lines(arguments.file)
     if not lines:
         raise UserError(f"{arguments.file} holds no texts")
@@ -137,7 +137,7 @@ def _journal(arguments: argparse.Namespace) -> Path:
 
 
 def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespace) -> list[Record]:
-    """The records with their scores; of `--out` those that a stopped command has left come first."""
+    """Scores the records; with `--out` it goes on behind those that a stopped command has left."""
     options = {"window": arguments.window, "stride": arguments.stride, "end": not arguments.no_end}
     model = [str(trained.workdir.resolve()), trained.step, repr(trained.config)]
     content = json.dumps([model, options, records]).encode()
@@ -172,7 +172,7 @@ def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespa
 
 
 def _written(results: Sequence[Record], form: str) -> bytes:
-    """The content of a file of results; lists are JSON in CSV."""
+    """Returns the content of a file of results; lists are JSON in CSV."""
     if form == ".jsonl":
         return "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in results).encode()
     names = list(dict.fromkeys(name for record in results for name in record))
@@ -190,7 +190,7 @@ def _written(results: Sequence[Record], form: str) -> bytes:
 
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:
-    """All results in a line, and the questions among them in another."""
+    """Yields a line on all results, and two on the questions among them."""
     tokens, nats = sum(len(x["tokens"]) for x in results), -sum(x["log_prob"] for x in results)
     line = f"{len(results):,} texts, {tokens:,} tokens: {nats / tokens:.4f} nats per token"
     line += f", perplexity {math.exp(min(nats / tokens, 700)):.4g} per token"
@@ -207,7 +207,7 @@ def _summary(results: Sequence[Record]) -> Iterator[str]:
 
 
 def _harness(arguments: argparse.Namespace) -> int:
-    """Run tasks of `lm-eval`, print what it finds, and write all of it as JSON to `--out`."""
+    """Runs tasks of `lm-eval`, prints what it finds, and writes all of it as JSON to `--out`."""
     trained, names = _opened(arguments), arguments.tasks.split(",")
     from attnlab.api import harness
 

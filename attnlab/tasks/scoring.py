@@ -88,7 +88,7 @@ class TextScore:
         return None if self.unknown else -self.log_prob / math.log(2) / self.bytes
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON takes it, without the text."""
+        """Returns all of it as JSON takes it, without the text."""
         names = ("log_prob", "perplexity", "bits_per_byte", "bytes", "tokens")
         arrays = {"offsets": self.offsets.tolist(), "log_probs": self.log_probs.tolist()}
         return {**{name: getattr(self, name) for name in names}, **arrays}
@@ -110,7 +110,7 @@ def scored_texts(
     stride: int | None = None,
     end: bool = True,
 ) -> list[TextScore]:
-    """The score of each text.
+    """Scores each text.
 
     Args:
       task: of a language model, or one whose system writes.
@@ -175,7 +175,7 @@ def _text_score(
     scored: Scored,
     end: bool,
 ) -> TextScore:
-    """The score of a text whose tokens, and those before it, stand at `places` of it."""
+    """Returns the score of a text; its tokens, and those before it, stand at `places` of it."""
     ids = row.ids[len(row.ids) - row.scored :]
     selected = np.maximum(places[max(len(places) - row.scored + end, 0) :], 0)
     offsets = np.concatenate([selected, np.full((int(end), 2), len(text))])
@@ -185,7 +185,7 @@ def _text_score(
 
 
 def window_of(task: LanguageModelling) -> int | None:
-    """The tokens that a language model looks back at: of a folder from elsewhere what its config
+    """Returns how many tokens a language model reads at once: of a folder from elsewhere what its config
     says, else the longest row of training; None of a system that carries its state on.
     """
     if task.system.carries:
@@ -202,7 +202,7 @@ def window_of(task: LanguageModelling) -> int | None:
 def pieces(
     length: int, scored: int, window: int | None, stride: int | None
 ) -> Iterator[tuple[int, int, int]]:
-    """The pieces in which a row of `length` ids is read, of which the last `scored` are scored.
+    """Cuts a row of `length` ids, of which the last `scored` are scored, into what is read at once.
 
     Yields:
       begin, end, first: ids begin ... end - 1 are read, and ids first ... end are scored.
@@ -222,7 +222,7 @@ def score_rows(
     window: int | None = None,
     stride: int | None = None,
 ) -> list[Scored]:
-    """The scores of the ids of each row that are scored.
+    """Scores the last ids of each row.
 
     Raises:
       UserError: a window that is less than a token or than the stride, or more than the positions
@@ -255,7 +255,7 @@ def _scored(
     spans: Sequence[tuple[int, slice, slice]],
     rows: Sequence[Row],
 ) -> list[Scored]:
-    """See `score_rows`; `spans` say of each example of the batches to which row it belongs, where
+    """Runs the program of a task on batches, see `score_rows`; `spans` say of each example of the batches to which row it belongs, where
     there its scores go, and which of its scores these are.
     """
     every = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
@@ -268,7 +268,7 @@ def _scored(
 
 
 def widths_of(lengths: np.ndarray) -> list[int]:
-    """Powers of two, from 16 on, up to the longest; that itself is the last."""
+    """Returns the widths of batches: powers of two, from 16 on, and the longest length."""
     longest = int(lengths.max(initial=1))
     powers = range(4, longest.bit_length())
     return [*(2**power for power in powers if 2**power < longest), longest]
