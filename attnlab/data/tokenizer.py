@@ -176,9 +176,7 @@ class Adopted(Vocabulary):
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str, around: bool = False) -> list[int]:
-        """Encodes a text in which names such as "</s>" are special tokens; returns its ids, with
-        those that the tokenizer puts `around` it.
-        """
+        """Returns the ids of a text in which "</s>" and such are special tokens, and of `around`."""
         self._tokenizer.encode_special_tokens = False
         try:
             return list(self._tokenizer.encode(text, add_special_tokens=around).ids)
@@ -223,9 +221,7 @@ class Adopted(Vocabulary):
         return text + whole[len(part) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Returns one readable piece per id, as the tokenizer stores it if it is no whole
-        character. See `Vocabulary.tokens`.
-        """
+        """Returns a readable piece per id, as stored if no whole character; `Vocabulary.tokens`."""
         return [self._shown(int(index)) for index in ids]
 
     def _written(self, ids: Iterable[int]) -> list[int]:

@@ -123,9 +123,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     alone = "a language model reads one text"
 
     def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:
-        """Builds the system, leaves out the measures that the data cannot give, and prepares the
-        programs that score batches, with the state carried between them.
-        """
+        """Builds the system, the measures that the data can give, and programs of scores."""
         self.special = data.vocabulary.special
         super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
         self.penalties = {name: weight for name, weight in config.loss_weights.items() if weight}
@@ -151,9 +149,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     @classmethod
     def check(cls, config: schemas.LanguageModelling) -> None:
-        """Builds the system with a stand-in vocabulary, so that a bad config raises `UserError`
-        before data is read; so do decoding that takes too much memory, and a checkpoint by bits per
-        character of a part of the rows.
+        """Raises `UserError` for a bad config before data is read: the system is built with a
+        stand-in vocabulary; also for decoding beyond the memory, or bits per character of part rows.
         """
         build_system(config, 8)
         if config.training.evaluate_rows and config.checkpoint.by == "bits_per_character":
@@ -166,9 +163,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     # --- training ---
 
     def remembered(self) -> Tree:
-        """What the model knows of every lane before the first step, where there are any; see
-        `attnlab.tasks.base.Task`.
-        """
+        """Returns the first state of every lane, where there are any; see `Task.remembered`."""
         return self._before(self.config.batch.size)
 
     def loss(
@@ -181,9 +176,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         numbers: Numbers | None = None,
         remembered: Tree = None,
     ) -> tuple[jax.Array, Sums]:
-        """Computes the summed cross-entropy, with label smoothing, dropout and weighted penalties,
-        and sums "tokens" and "correct", and the state to be remembered. `numbers` replace those of
-        the config.
+        """Computes the summed cross-entropy with smoothing, dropout and penalties, the sums "tokens"
+        and "correct", and the state to remember; `numbers` replace those of the config.
         """
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
@@ -194,9 +188,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def ordered(
         self, seed: int, shared: Mapping[str, Any]
     ) -> Lanes | Turns | Apart | Blocks | Crops:
-        """Returns the batches of training as `batch.texts` says (whole texts, packed rows, crops or
-        lanes of a stream); the seed orders all but lanes.
-        """
+        """Returns the batches of training as `batch.texts` says; the seed orders all but lanes."""
         ids, options = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
@@ -214,9 +206,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
-        """Computes the sums of each scored batch, each from the state that the batch before has
-        left; where such a state is carried, a part of the split is its first batches.
-        """
+        """Computes the sums of each batch, in order where state is carried from one to the next."""
         score, state = self._score_all if stacked else self._score, self._before(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
