@@ -63,8 +63,7 @@ if TYPE_CHECKING:
 def build_system(
     config: schemas.LanguageModelling, vocabulary: int, pad_id: int = 0
 ) -> LanguageModel:
-    """Builds the language model of a config; raises `UserError` where it cannot read texts, or give
-    logits, as the config says.
+    """Builds the language model of a config, if it can read and write texts as the config says.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit or samples, a loss without
