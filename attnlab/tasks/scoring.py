@@ -202,7 +202,8 @@ def window_of(task: LanguageModelling) -> int | None:
 def pieces(
     length: int, scored: int, window: int | None, stride: int | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Cuts a row of `length` ids, of which the last `scored` are scored, into what is read at once.
+    """Cuts a row of `length` ids, of which the last `scored` are scored, into overlapping windows
+    that are read one at a time.
 
     Yields:
       begin, end, first: ids begin ... end - 1 are read, and ids first ... end are scored.

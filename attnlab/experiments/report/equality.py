@@ -250,9 +250,10 @@ def unlike(records: Sequence[Record], usual: Sequence[Record], metric: str) -> s
 
 
 def other_scale(records: Sequence[Record], usual: Sequence[Record], metric: str) -> str:
-    """Returns in words the first thing that differs between trials and on which the size of a
-    measure depends (such as the vocabulary); "" if there is none. Judged by what the runs have
-    learned; where that is not on record, by the settings of the vocabulary.
+    """Returns in words the first thing on which the size of `metric` depends (such as the
+    vocabulary) and that differs among the scored trials of `records` and `usual` taken together; ""
+    if there is none. Judged by what the runs have learned; where that is not on record, by the
+    settings of the vocabulary.
     """
     wanted = reached(metric) if is_derived(metric) else None
     name = wanted.metric if wanted else metric
