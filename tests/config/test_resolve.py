@@ -409,7 +409,7 @@ def test_hash_and_flat_survive_json(file: str) -> None:
 
 
 def test_settings_newer_than_hashes_count_where_they_differ_from_their_default() -> None:
-    nodes = {"training": TokenTraining, "parallel": Parallel}
+    nodes = {"training": TokenTraining, "parallel": Parallel, "decoding": Decoding}
     config = configs.to_dict(configs.load("configs/translation.py:rnnsearch"))
     older = json.loads(json.dumps(config))
     for node, _, key in (name.partition(".") for name in NEWER):

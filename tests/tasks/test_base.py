@@ -28,6 +28,7 @@ from attnlab.systems.protocol import System
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps, stored_labels
 from attnlab.tasks.schemas import Pretrained, Settings
+from attnlab.tasks.scoring import scored_texts
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
 from attnlab.training.settings import Training
@@ -267,9 +268,10 @@ def test_special_ids_may_stand_anywhere(system: str) -> None:
     assert [best[0].text for best in found] == [best[0].text for best in said]
     scores = [best[0].score for best in said]
     assert [best[0].score for best in found] == pytest.approx(scores, rel=1e-4)
-    assert other.log_probs(mirrored, [("abc", "cba")]) == pytest.approx(
-        task.log_probs(params, [("abc", "cba")]), rel=1e-5
+    (there,), (here,) = (
+        scored_texts(each, p, [("abc", "cba")]) for each, p in ((other, mirrored), (task, params))
     )
+    assert there.log_prob == pytest.approx(here.log_prob, rel=1e-5)
 
 
 def test_two_vocabularies_that_are_padded_otherwise_are_refused() -> None:
