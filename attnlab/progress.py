@@ -4,17 +4,22 @@ results.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Collection, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from attnlab.errors import visible
 
 if TYPE_CHECKING:
     import rich.progress
 
+Batch = TypeVar("Batch")
+PATIENCE, BETWEEN = 2.0, 10.0  # seconds before the first word on long work, and between two
 _SMOOTHING = 0.3  # weight of the newest step time in the estimate of the time left
 _NUMBER = re.compile(
     r"[<+-]? ?[\d,]*\.?\d+(e[+-]?\d+)?("
@@ -154,6 +159,36 @@ class Progress:
             file=self.stream,
             flush=True,
         )
+
+
+@contextlib.contextmanager
+def patience(work: str, total: int = 0) -> Iterator[list[Any]]:
+    """Say on stderr that some work goes on, after `PATIENCE` seconds and then every `BETWEEN`, until
+    the block ends; of its `total` parts so many are done as the list has got elements.
+    """
+    done, ended, began = list[Any](), threading.Event(), time.monotonic()
+
+    def say() -> None:
+        pause = PATIENCE
+        while not ended.wait(pause):
+            parts = f"{len(done)} of {total} batches, " if total else ""
+            spent = clock(time.monotonic() - began)
+            print(f"{work}: {parts}{spent} so far", file=sys.stderr, flush=True)
+            pause = BETWEEN
+
+    threading.Thread(target=say, daemon=True).start()
+    try:
+        yield done
+    finally:
+        ended.set()
+
+
+def patiently(work: str, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches of some work, with `patience`."""
+    with patience(work, len(batches) if isinstance(batches, Sized) else 0) as done:
+        for batch in batches:
+            yield batch
+            done.append(None)
 
 
 def clock(seconds: float) -> str:

@@ -26,6 +26,7 @@ os.environ.setdefault("ATTNLAB_CACHE", os.path.join(tempfile.gettempdir(), "attn
 import jax
 import pytest
 
+from attnlab import progress
 from attnlab.analysis import results
 from tests import sampling, shapes
 from tests.commands.tiny import CommandResult, Runs, arguments, run_command
@@ -34,6 +35,7 @@ jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 shapes.share_shapes()
+progress.PATIENCE = 3600.0  # a busy machine adds no line to what a command prints
 MakeOnce = Callable[[str, Callable[[Path], None]], Path]
 PICTURED, results.PICTURED = results.PICTURED, 0
 """Test examples whose maps are drawn after training: pictures are half of a small run, so they are

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import pytest
 
+from attnlab import progress
 from attnlab.progress import Progress, clock, table
 
 
@@ -129,3 +131,21 @@ def test_a_table_on_a_terminal() -> None:
 def test_clock() -> None:
     expected = ["0:00:00", "0:01:00", "1:01:01", "100:00:00"]
     assert [clock(s) for s in (0, 59.6, 3661, 360000)] == expected
+
+
+def test_long_work_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And short work says nothing."""
+    assert list(progress.patiently("writing", "ab")) == ["a", "b"]
+    assert capsys.readouterr().err == ""
+    for name in ("PATIENCE", "BETWEEN"):
+        monkeypatch.setattr(progress, name, 0.05)
+    for _ in progress.patiently("writing", "ab"):
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "writing: 0 of 2 batches, 0:00:00 so far"
+    assert lines[-1].startswith("writing: 1 of 2 batches, 0:00:0")
+    with progress.patience("reading the data"):
+        time.sleep(0.2)
+    assert capsys.readouterr().err.startswith("reading the data: 0:00:00 so far\n")

@@ -44,7 +44,12 @@ LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is k
 
 
 def report(
-    updates: Updates, task: AnyTask, workdir: Path, code: Code | None = None, first: bool = True
+    updates: Updates,
+    task: AnyTask,
+    workdir: Path,
+    code: Code | None = None,
+    first: bool = True,
+    pictures: bool = True,
 ) -> None:
     """Scores the test split with the best parameters, writes scores, answers and pictures into
     `workdir` (process 0 alone), and prints a table.
@@ -61,6 +66,7 @@ def report(
       code: the user's code when it was imported; None to read it now.
       first: whether this is process 0. The others, which its parameters lie over too, compute with
         it and write nothing.
+      pictures: draw maps, see `draw`.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that
@@ -93,14 +99,15 @@ def report(
     text = json.dumps({**results, **measures}, indent=1) + "\n"
     write_results(workdir, text, others)
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
-    pictures = draw_all(task, params, workdir)
-    print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")
+    drawn = draw_all(task, params, workdir, pictures)
+    print(f"pictures: {', '.join(str(path) for path in drawn) or 'none'}")
     print(f"numbers:  {workdir / 'results.json'}")
 
 
-def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
-    """Draws the attention maps of the first test examples and the loss curves into `workdir`, and
-    returns the files; a failure is noted in `pictures_failed.txt`, not raised.
+def draw_all(task: AnyTask, params: Any, workdir: Path, pictures: bool = True) -> list[Path]:
+    """Draws the attention maps of the first test examples (their arrays alone without `pictures`)
+    and the loss curves into `workdir`, and returns the files; a failure is noted in
+    `pictures_failed.txt`, not raised.
 
     A picture that fails is a warning on stderr and a line of `pictures_failed.txt`; without
     failures that file is removed.
@@ -111,7 +118,7 @@ def draw_all(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     paths: list[Path] = []
     failed: list[str] = []
     for what, drawing in (
-        ("maps", lambda: pictures_of_test(task, params, workdir)),
+        ("maps", lambda: pictures_of_test(task, params, workdir, pictures)),
         ("curves", lambda: [curves(workdir)]),
     ):
         try:
@@ -215,7 +222,9 @@ def curves(workdir: Path) -> Path:
     return path
 
 
-def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
+def pictures_of_test(
+    task: AnyTask, params: Any, workdir: Path, pictures: bool = True
+) -> list[Path]:
     """Draws the attention maps of the first test examples into `workdir`/maps, and returns the most
     useful files; [] if the system has no attention.
 
@@ -227,7 +236,7 @@ def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
         return []
     paths = []
     for number, example in enumerate(task.map_examples("test", PICTURED)):
-        drawn = draw(task, params, example, workdir / "maps" / f"test{number}")
+        drawn = draw(task, params, example, workdir / "maps" / f"test{number}", pictures)
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
         }
@@ -236,10 +245,12 @@ def pictures_of_test(task: AnyTask, params: Any, workdir: Path) -> list[Path]:
     return paths
 
 
-def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, Path]:
+def draw(
+    task: AnyTask, params: Any, example: Example, stem: Path, pictures: bool = True
+) -> dict[str, Path]:
     """Draws every attention map of an example with at most `LEGIBLE` positions as
-    `<stem>-<map>.png`, writes all as arrays to `<stem>.npz`, and returns the paths by map, and
-    "arrays".
+    `<stem>-<map>.png` (unless `pictures` is False), writes all as arrays to `<stem>.npz`, and
+    returns the paths by map, and "arrays".
 
     What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
     `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`
@@ -251,10 +262,10 @@ def draw(task: AnyTask, params: Any, example: Example, stem: Path) -> dict[str, 
     maps, over, gates = _to_draw(task, params, example)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for name, map_ in over.items():
+    for name, map_ in over.items() if pictures else ():
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_overlay(paths[name], map_.image, map_.weights, map_.rows, title=name)
-    for name, map_ in maps.items():
+    for name, map_ in maps.items() if pictures else ():
         if name in over or max(map_.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")

@@ -1,4 +1,4 @@
-"""`status DIR`: the progress of a sweep, from any terminal; reads only."""
+"""`status DIR`: the progress of a sweep, from any terminal; reads only, but for `--page`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch", action="store_true", help="stay and show it anew until all trials have settled"
     )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="stay until the sweep is over, and keep DIR/status.html fresh for a browser",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,10 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or a damaged record.
     """
+    from attnlab.experiments import report
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import Board, best, overview, running, shown, summary, troubles
     from attnlab.progress import table
 
+    if arguments.page:
+        for extent in report.keep_page(arguments.directory):
+            print(f"{arguments.directory / 'status.html'}: {extent}", flush=True)
+        return 0
     if arguments.watch and sys.stdout.isatty():
         with Board(
             Plan.of_sweep(arguments.directory), arguments.directory, stream=sys.stdout

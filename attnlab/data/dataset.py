@@ -23,6 +23,7 @@ from attnlab.data.columns import Examples
 from attnlab.data.learned import Learned, VocabularySettings, has_learned, inherited_vocabulary
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
+from attnlab.progress import patience
 
 Row = TypeVar("Row")
 _RENAMED = {
@@ -153,6 +154,7 @@ class Dataset(Generic[Row]):
         return source
 
     @classmethod
+    @patience("reading the data")
     def load(
         cls,
         data: Mapping[str, Any],

@@ -22,6 +22,7 @@ from attnlab.decoding.sampling import best_first, drawing
 from attnlab.decoding.settings import Decoding
 from attnlab.decoding.steps import length_limits, repeat_rows
 from attnlab.errors import UserError
+from attnlab.progress import patiently
 
 
 class Functions(NamedTuple):
@@ -120,7 +121,7 @@ class Decoder:
         count = 0
         watched = self._ended is not None and self.settings.method != "beam"
         search = self._watched_search if watched else self._search
-        for indices, batch in batches:
+        for indices, batch in patiently("writing texts", batches):
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
             lengths = np.asarray(self._real(source)).sum(axis=1)
             limits = self._limits(indices, lengths)

@@ -16,6 +16,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.data.columns import Batch
+from attnlab.progress import patiently
 
 ROWS = PartitionSpec(("data", "fsdp"))
 NEVER = -jnp.inf  # the log-probability of an impossible token
@@ -109,7 +110,10 @@ def by_example(
     on the host in the order of the N examples; rows of padding are dropped; `batches` as
     `Task.in_order` gives them, at least one.
     """
-    parts = [(rows, jax.device_get(program(params, batch))) for rows, batch in batches]
+    parts = [
+        (rows, jax.device_get(program(params, batch)))
+        for rows, batch in patiently("scoring examples", batches)
+    ]
     numbers = np.concatenate([rows for rows, _ in parts])
     order = np.argsort(numbers, kind="stable")[(numbers < 0).sum() :]  # -1 are rows of padding
     arrays = [array for _, array in parts]

@@ -27,6 +27,7 @@ from attnlab.data.longer import treat_long_examples
 from attnlab.data.settings import Buckets
 from attnlab.decoding.rows import OnRows, by_example, part_of
 from attnlab.errors import UserError
+from attnlab.progress import patience
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
@@ -360,7 +361,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         """The sums of each scored batch, fetched at the end; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
         batches = part_of(self.split_batches(split), -(-rows // self.at_once))
-        sums = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
+        with patience(f"scoring the {split} split"):
+            sums = [(numbers >= 0, score(params, batch)) for numbers, batch in batches]
+            sums = jax.device_get(sums)
         return [{"rows": np.broadcast_to(real.sum(), x["loss"].shape), **x} for real, x in sums]
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:

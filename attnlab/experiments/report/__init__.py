@@ -6,6 +6,7 @@ from attnlab.experiments.report.across import write_across
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.foresight import foresight
+from attnlab.experiments.report.live_page import keep_page
 from attnlab.experiments.report.report import write
 from attnlab.experiments.report.trackers import TRACKERS, Exported, export
 
@@ -17,6 +18,7 @@ __all__ = [
     "compare",
     "export",
     "foresight",
+    "keep_page",
     "write",
     "write_across",
 ]

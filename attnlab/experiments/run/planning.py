@@ -16,7 +16,16 @@ from typing import Any, Literal
 
 from attnlab.errors import TRACEBACK, UserError, one_line, show_traceback, users_code
 from attnlab.experiments.define import AS_IT_IS, Changes
-from attnlab.experiments.plan import Candidate, Plan, locked, matching, own_files, unchanged_plan
+from attnlab.experiments.plan import (
+    Candidate,
+    Plan,
+    keep_draft,
+    locked,
+    matching,
+    own_files,
+    stored_draft,
+    unchanged_plan,
+)
 from attnlab.experiments.run.live import start
 from attnlab.experiments.run.output import write_output_to
 
@@ -48,7 +57,9 @@ def ensure(
     new = None
     if present is None:
         old = Plan.read(directory)
-        new = matching.check_budget(_planned("made", file, directory, changes), old)
+        drafted = stored_draft(file, changes) if old is None else None
+        new = drafted or _planned("made", file, directory, changes)
+        new = matching.check_budget(new, old)
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
         plan = (new or Plan.of_sweep(directory)).with_cores(number, directory)
@@ -62,10 +73,17 @@ def ensure(
 
 def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     """Returns the plan that `ensure` would return, without cores and without the check of budgets;
-    writes nothing.
+    writes nothing there, and a sweep of the same need not plan again.
     """
-    present = unchanged_plan(file, directory, changes)
-    return present or _planned("made", file, directory, changes)
+    old = Plan.read(directory)
+    plan = unchanged_plan(file, directory, changes) or (
+        stored_draft(file, changes) if old is None else None
+    )
+    if plan is None:
+        plan = _planned("made", file, directory, changes)
+        if old is None:
+            keep_draft(plan)
+    return plan
 
 
 def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidate]:

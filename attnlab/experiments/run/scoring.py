@@ -115,6 +115,9 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
         unchanged.check_code(trial)  # before it is imported
         config = configs.prepare(configs.from_dict(trial.config))
         code = unchanged.check_code(trial)
+        # maps are drawn of one seed, which a report shows: they take most of the time
+        drawings = workdir.parent.glob("seed*/maps/*.png")
+        pictures = all(workdir in path.parents for path in drawings)
         try:
             with RunLock(workdir):
                 if has_results(trial, directory) and drawn(
@@ -127,9 +130,10 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 )  # the seed is no part of it
                 _check(trial, directory, task.data.fingerprints)
                 if has_results(trial, directory):
-                    draw_all(task, best_params(config, task, workdir)[0], workdir)
+                    draw_all(task, best_params(config, task, workdir)[0], workdir, pictures)
                 else:
-                    report(Updates.for_reading(config), task, workdir, code)
+                    updates = Updates.for_reading(config)
+                    report(updates, task, workdir, code, pictures=pictures)
             if not drawn(workdir):  # the disk is full: not even the reason can be written
                 codes.append(1)
         except Held:

@@ -96,6 +96,8 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             assert real.read(workdir / "valid.json")["measures"]["loss"] == known["loss"]
             assert len((workdir / "translations.txt").read_text().splitlines()) == 1
             assert (workdir / "curves.png").is_file() and (workdir / "maps" / "test0.npz").is_file()
+            drawn = any((workdir / "maps").glob("test0-*.png"))
+            assert drawn == (seed == plan.seeds[0])
         kept = {
             path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()
         }

@@ -1,0 +1,33 @@
+"""The page of a sweep at work: `status.html`, which a browser reads anew while it is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from attnlab.experiments.report.contents import gather
+from attnlab.experiments.report.page import page
+from attnlab.records.files import write_atomic
+from attnlab.records.locks import is_held
+
+EVERY = 10
+"""Seconds between two pages, and between two readings of a browser."""
+_SHARE = 20  # times as long as the making of a page is the time to the next one, at least
+
+
+def keep_page(directory: Path) -> Iterator[str]:
+    """Write the report so far again and again, until the sweep is over or nobody goes on with it;
+    how far it is, each time.
+    """
+    over = False
+    while not over:
+        began = time.monotonic()
+        contents = gather(directory)
+        settled = all(record.seen.settled for record in contents.records.wanted)
+        over = contents.records.complete or (settled and not is_held(directory))
+        anew = "" if over else f'<meta http-equiv="refresh" content="{EVERY}">\n'
+        text = page(contents).replace("<title>", f"{anew}<title>", 1)
+        write_atomic(directory / "status.html", text)
+        yield contents.extent
+        time.sleep(0 if over else max(EVERY, _SHARE * (time.monotonic() - began)))

@@ -1,0 +1,40 @@
+"""The page of a sweep at work is written anew until the sweep is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import main
+from attnlab.experiments.report import live_page
+from attnlab.records.locks import RunLock
+from tests.experiments.synthetic import sweep
+
+
+def test_it_is_kept_fresh_until_the_sweep_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "EVERY", 0)
+    monkeypatch.setattr(live_page, "_SHARE", 0)
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8), "dot": (0.5, 0.6)})
+    choice = (directory / "choice.json").read_bytes()
+    (directory / "choice.json").unlink()
+    with RunLock(directory):  # the launcher is at the choice
+        pages = live_page.keep_page(directory)
+        next(pages)
+        before = (directory / "status.html").read_text()
+        assert '<meta http-equiv="refresh" content="0">\n<title>' in before
+        (directory / "choice.json").write_bytes(choice)
+        assert len(list(pages)) == 1
+    after = (directory / "status.html").read_text()
+    assert "refresh" not in after and "0.85" in after
+
+
+def test_status_writes_it_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    assert main(["status", str(directory), "--page"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{directory}/status.html: ")
