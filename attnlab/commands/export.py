@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attnlab.errors import UserError
 
-TRACKERS = ("wandb", "mlflow", "tensorboard")
+TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 MODELS = "transformers"
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory",
         metavar="DIR",
         type=Path,
-        help="the folder of a sweep, finished or not; of a run for --to=transformers",
+        help="the folder of a sweep or of a run, finished or not; of a run for --to=transformers",
     )
     parser.add_argument(
         "--to",

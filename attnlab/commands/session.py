@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.records import provenance
+from attnlab.records import provenance, tracking
 from attnlab.records.files import check_folder as check_folder
 from attnlab.records.manifest import Manifest
 from attnlab.tasks.schemas import Settings
@@ -58,6 +58,7 @@ def existing_run(workdir: Path) -> Manifest | None:
     manifest = Manifest.read(workdir)
     if manifest is None and workdir.is_dir():
         own_files = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
+        own_files |= {tracking.FILE, *(f".{name}.lock" for name in tracking.TRACKERS)}
         others = sorted(set(os.listdir(workdir)) - own_files)
         if others:
             raise UserError(

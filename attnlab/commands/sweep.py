@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from attnlab.commands.sweep_flags import add_arguments as add_arguments
 from attnlab.commands.sweep_flags import default_directory, seeds, work_options
 from attnlab.errors import UserError
+from attnlab.records import tracking
 from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.change_plan,
         arguments.accept_unmatched,
     )
+    tracked = tracking.Tracking.choose(directory, arguments.track)
     if arguments.dry_run:
         with (
             tempfile.TemporaryDirectory(prefix="attnlab-") as folder,
@@ -78,7 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         planned = ensure()
         for line in matching.budget_lines(planned):
             print(line)
-        return _run_and_report(directory, with_slots(planned, options, directory, arguments))
+        sized = with_slots(planned, options, directory, arguments)
+        with tracked.beside(directory):
+            return _run_and_report(directory, sized)
 
 
 def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None:

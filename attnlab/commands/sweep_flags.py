@@ -9,6 +9,7 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
+from attnlab.records import tracking
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -55,7 +56,7 @@ OF_FAILED = {
 }
 OF_PLAN = {
     "--no-final": "stop before anything is chosen and the test split is read",
-    "--dry-run": "show the plan, run and write nothing",
+    "--dry-run": "show the plan, run and write nothing; a sweep that follows need not plan again",
     "--accept-unmatched": "train variants that miss the experiment's budget, and record it",
     "--change-plan": "leave out trials that have begun, where file or command line now do",
 }
@@ -141,6 +142,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
     add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
     add_number(parser, "--grace", 0.1, 86400.0, LEAVING, metavar="SECONDS")
+    tracking.add_flag(parser)
 
 
 def work_options(arguments: argparse.Namespace) -> WorkOptions:

@@ -14,17 +14,18 @@ from attnlab import processes
 from attnlab.commands import session
 from attnlab.data import SPLITS
 from attnlab.progress import Progress
-from attnlab.records import provenance
+from attnlab.records import provenance, tracking
 from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
 from attnlab.training.run import Run
-from attnlab.training.session import Interrupt, Session
+from attnlab.training.session import Interrupt, Outcome, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag `--accept-changed-code` to a parser."""
+    """Adds the flags `--accept-changed-code` and `--track` to a parser."""
     session.add_acceptance(parser)
+    tracking.add_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if first:
         check_no_trial(workdir)
     begun = session.existing_run(workdir) if first else Manifest.read(workdir)
+    tracked = tracking.Tracking.choose(workdir, arguments.track) if first else None
     if begun is not None:  # an older run goes on as it was begun
         config = configs.as_stored(config, begun.config, arguments.overrides)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
@@ -49,14 +51,23 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.tasks import TASKS
 
     run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, begun, code)
-    with (
-        RunLock(workdir) if first else contextlib.nullcontext(),
-        Interrupt() as interrupt,
-        Progress(
-            config.training.steps, every=config.training.log_every, item=run.task.item
-        ) as progress,
-    ):
-        outcome = run.fit(Session(progress, interrupt, began))
+    with contextlib.ExitStack() as readers:
+        with (
+            RunLock(workdir) if first else contextlib.nullcontext(),
+            Interrupt() as interrupt,
+            Progress(
+                config.training.steps, every=config.training.log_every, item=run.task.item
+            ) as progress,
+        ):
+            if tracked is not None:
+                readers.enter_context(tracked.beside(workdir))
+            outcome = run.fit(Session(progress, interrupt, began))
+        return _finish(run, outcome, interrupt, first)
+
+
+def _finish(run: Run, outcome: Outcome, interrupt: Interrupt, first: bool) -> int:
+    """Say how training ended, and report where it is done; the exit code."""
+    workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
     if outcome.state == "diverged":
@@ -71,5 +82,5 @@ def run(arguments: argparse.Namespace) -> int:
     if first or run.updates.layout is not None:
         from attnlab.analysis.results import report
 
-        report(run.updates, run.task, workdir, code, first)
+        report(run.updates, run.task, workdir, run.code, first)
     return 0

@@ -8,6 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from attnlab.records import tracking
+
 EPILOG = """\
 As many as you like may work in one folder at once, beside a launcher ('sweep') or without one: the trials' own locks decide who takes
 which. A worker never chooses: 'sweep' with the same file and --dir does, when all trials have settled, and reads the test split."""
@@ -42,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of_sweep(arguments.directory)
     devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
-    with Stop() as stop:
+    tracked = tracking.Tracking.choose(arguments.directory, arguments.track)
+    with Stop() as stop, tracked.beside(arguments.directory):
         work(arguments.directory, slots, stop, sweep_flags.work_options(arguments))
     if stop.signal is not None:
         print(

@@ -17,8 +17,11 @@ from attnlab.commands.session import default_workdir
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
+from attnlab.records.tracking import Tracking
 from attnlab.training import loop
 from tests.commands.tiny import Runs, arguments, refused, run_command
+from tests.experiments.report.trackers.offline import stand_in, wandb_told
+from tests.experiments.synthetic import sweep
 
 TRANSFORMER = pytest.param("transformer", marks=pytest.mark.full)
 
@@ -142,3 +145,33 @@ def test_no_workdir_is_one_below_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     (workdir,) = (tmp_path / "runs").iterdir()
     assert (workdir / "manifest.json").is_file()
     assert workdir.name.startswith("translation-rnnsearch-")
+
+
+def test_a_tracked_run_is_one_run_to_its_tracker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command again, without the flag, tells it nothing else under the same id."""
+    stand_in(monkeypatch, tmp_path / "packages")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
+    command = arguments("rnn_encoder_decoder", tmp_path / "run")
+    wrong = run_command([*command, "--track=wandbb"])
+    assert wrong.code == 2 and wrong.err.count("\n") == 1 and "'wandb'" in wrong.err
+    assert not (tmp_path / "run").exists()
+    for flags in (["--track=wandb"], []):
+        assert run_command([*command, *flags]).code == 0
+        stored = Tracking.read(tmp_path / "run")
+        assert stored is not None and stored.to == {"wandb": str(tmp_path / "store")}
+        told = wandb_told(tmp_path / "store", stored.id)
+        steps = [(line[1], "valid/loss" in line[2]) for line in told if line[0] == "log"]
+        assert steps == [(3, False), (6, True), (9, False), (12, True)]
+        results = json.loads((tmp_path / "run" / "results.json").read_text())
+        assert told[-2][1]["final/test/loss"] == results["loss"] and told[-1] == ["finish", 0]
+
+
+@pytest.mark.parametrize("command", [["sweep", "experiments/quickstart.py"], ["work"]])
+def test_a_tracker_is_refused_before_anything_begins(tmp_path: Path, command: list[str]) -> None:
+    directory = sweep(tmp_path / "made", {"additive": (0.9,)}) if command == ["work"] else tmp_path
+    folder = [str(directory)] if command == ["work"] else [f"--dir={directory / 'new'}"]
+    ended = run_command([*command, *folder, "--track=mlflow:file.db"])
+    assert ended.code == 2 and ended.err.count("\n") == 1 and "mlflow:http://HOST:PORT" in ended.err
+    assert not (directory / "tracking.json").exists() and not (directory / "new").exists()

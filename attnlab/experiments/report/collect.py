@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,9 +229,10 @@ class Records:
         )
 
 
-def collect(directory: Path) -> Records:
-    """Reads the plan, the choice, the looks and every trial's records in the folder of a sweep;
-    raises UserError if it has no plan or a damaged file.
+def collect(directory: Path, only: Collection[str] | None = None) -> Records:
+    """Reads the plan, the choice, the looks and every trial's records (of the trials with the names
+    `only`, if given) in the folder of a sweep; raises UserError if it has no plan or a damaged
+    file.
 
     Raises:
       UserError: there is no plan in it, or a file in it is damaged.
@@ -239,6 +240,7 @@ def collect(directory: Path) -> Records:
     plan = Plan.of_sweep(directory)
     candidates = [candidate.id for variant in plan.variants for candidate in plan.of(variant)]
     trials = [trial for trial in plan.trials() if trial.candidate.id in candidates]
+    trials = [trial for trial in trials if only is None or trial.name in only]
     trials.sort(key=lambda trial: candidates.index(trial.candidate.id))
     recorded = tuple(_record(trial, directory, plan) for trial in trials)
     return Records(plan, Choice.read(directory), recorded, looked(directory))
@@ -249,7 +251,7 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
     began has an empty record.
     """
     workdir = trial.workdir(directory)
-    scored = {split: _scores(workdir / name) for split, name in SCORES.items()}
+    scored = {split: read_scores(workdir / name) for split, name in SCORES.items()}
     events, manifest = attempts.read(workdir), Manifest.read(workdir)
     timing = read_records(workdir / "timing.jsonl", Timing)
     scores = {split: numbers for split, (numbers, _, _) in scored.items()}
@@ -376,7 +378,7 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
     return statistics.median(seconds for seconds, _ in steps), statistics.median_low(steps)[1]
 
 
-def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
+def read_scores(path: Path) -> tuple[dict[str, float], dict[str, Measure], str]:
     """Reads a file of scores: its finite numbers (`is_finite`), what it says of the measures, and
     the split that it names; all empty if it does not exist.
     """

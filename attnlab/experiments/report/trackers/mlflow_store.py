@@ -1,5 +1,5 @@
 """MLflow: an experiment for the sweep and a run for each trial in `mlflow.db`, the SQLite store of
-MLflow's own client.
+MLflow's own client, or on its server.
 
 MLflow's older store of plain files is no longer maintained, and newer versions refuse it.
 """
@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab.config.tree import flat
-from attnlab.errors import UserError
 from attnlab.experiments.define import text
-from attnlab.experiments.report.trackers.runs import Tracked, folder, needed, pieces
+from attnlab.experiments.report.trackers import runs
+from attnlab.experiments.report.trackers.runs import Point, Tracked, folder, pieces
 
 _ID, _DIGEST = "attnlab.id", "attnlab.digest"
 _LONGEST = 6000  # characters of a parameter; MLflow refuses more
 _AT_ONCE = 100  # parameters or tags in one call; of metrics ten times as many
+_STEPS = 20  # in one call, which is there as a whole or not at all
 # the others were stopped
 _STATES = {"done": "FINISHED", "running": "RUNNING", "failed": "FAILED", "diverged": "FAILED"}
 
@@ -30,32 +31,23 @@ def _allowed(name: str) -> str:
     return re.sub(r"[^\w\-. :/]+", "_", name.replace("<=", " le ").replace(">=", " ge ")).strip("_")
 
 
-class Store:
-    """Runs of one experiment in `out/mlflow.db`, found by a tag; one that is replaced goes to
-    MLflow's list of deleted runs.
-    """
+class Store(runs.Store):
+    """Runs found by a tag, at the address `where`, or in `mlflow.db` in that folder."""
 
-    def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
-        """Opens the SQLite store of MLflow in `out`, and finds or creates the sweep's experiment;
-        raises UserError if MLflow is not installed.
+    def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
+        """Opens the store of MLflow at `where`, and finds or creates the experiment of the runs
+        `wanted`.
         """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        needed("mlflow", "mlflow")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        from mlflow.entities import Metric, Param, RunTag
         from mlflow.tracking import MlflowClient
 
-        self._metric, self._param, self._tag = Metric, Param, RunTag
-        uri = f"sqlite:///{folder(out).resolve() / 'mlflow.db'}"
-        try:
-            self._client: Any = MlflowClient(tracking_uri=uri)
-            self._experiment = self._find(out, runs[0].group) if runs else ""
-        except ImportError as error:  # the client comes without what its stores need
-            raise UserError(
-                f"export --to=mlflow needs {error.name}: pip install 'attnlab[mlflow]'"
-            ) from error
-        self._runs: dict[str, list[str]] = {}
+        local = "://" not in where
+        uri = f"sqlite:///{folder(Path(where)).resolve() / 'mlflow.db'}" if local else where
+        self._files = Path(uri.removeprefix("sqlite:///")).parent if "sqlite:" in uri else None
+        self._client: Any = MlflowClient(tracking_uri=uri)
+        self._groups = {run.group: self._experiment(run.group) for run in wanted[:1]}
         self.hint = f"mlflow ui --backend-store-uri {uri}"
 
     def held(self) -> Mapping[str, str]:
@@ -63,52 +55,82 @@ class Store:
         without a digest.
         """
         digests: dict[str, str] = {}
-        token = None
-        while self._experiment:
-            page = self._client.search_runs([self._experiment], max_results=1000, page_token=token)
-            for run in page:
-                identity = run.data.tags.get(_ID, "")
-                digests[identity] = "" if identity in digests else run.data.tags.get(_DIGEST, "")
-                self._runs.setdefault(identity, []).append(run.info.run_id)
-            token = page.token
-            if not token:
-                break
+        for run in self._search(list(self._groups.values())):
+            identity = run.data.tags.get(_ID, "")
+            digests[identity] = "" if identity in digests else run.data.tags.get(_DIGEST, "")
         return digests
 
-    def remove(self, identity: str) -> None:
-        """All runs with the id."""
-        for run in self._runs.pop(identity, ()):
-            self._client.delete_run(run)
+    def open(self, run: Tracked) -> _Entry:
+        """The run with its parameters and tags, as it is there or new."""
+        from mlflow.entities import Param
 
-    def write(self, run: Tracked) -> None:
-        """Writes a run to MLflow with all its parameters, metrics and tags, its digest last."""
-        began, ended = int(1000 * run.began), int(1000 * run.ended)
-        tags = {_ID: run.id, **{name: str(fact) for name, fact in run.facts.items()}}
-        identity = self._client.create_run(
-            self._experiment, start_time=began, tags=tags, run_name=run.facts["trial"]
-        ).info.run_id
-        params = [self._param(key, text(leaf)[:_LONGEST]) for key, leaf in flat(run.config).items()]
+        if run.group not in self._groups:
+            self._groups[run.group] = self._experiment(run.group)
+        stored = list(self._search([self._groups[run.group]], f"tags.`{_ID}` = '{run.id}'"))
+        if stored:
+            identity, measured = stored[0].info.run_id, stored[0].data.metrics
+            self._client.update_run(identity, status="RUNNING")
+        else:
+            created = self._client.create_run(
+                self._groups[run.group],
+                start_time=int(1000 * run.began),
+                tags={_ID: run.id, **{name: str(fact) for name, fact in run.facts.items()}},
+                run_name=run.facts["trial"],
+            )
+            identity, measured = created.info.run_id, {}
+        params = [Param(key, text(leaf)[:_LONGEST]) for key, leaf in flat(run.config).items()]
         for piece in pieces(params, _AT_ONCE):
             self._client.log_batch(identity, params=piece)
-        last = run.curve[-1].step if run.curve else 0
-        measured = [(int(1000 * point.time), point.step, point.values) for point in run.curve] + [
-            (ended, last, run.final)
-        ]
-        metrics = [
-            self._metric(_allowed(name), value, time, step)
-            for time, step, values in measured
-            for name, value in values.items()
-        ]
-        for piece in pieces(metrics, 10 * _AT_ONCE):
-            self._client.log_batch(identity, metrics=piece)
-        self._client.set_terminated(
-            identity, _STATES.get(run.facts["state"], "KILLED"), end_time=ended
-        )
-        self._client.log_batch(identity, tags=[self._tag(_DIGEST, run.digest)])
+        curves = [name for name in measured if name.partition("/")[0] not in ("final", "cost")]
+        histories = [self._client.get_metric_history(identity, name) for name in curves]
+        last = max((point.step for history in histories for point in history), default=-1)
+        return _Entry(self._client, identity, last)
 
-    def _find(self, out: Path, group: str) -> str:
+    def _search(self, experiments: list[str], only: str = "") -> Iterator[Any]:
+        token = None
+        while experiments:
+            page = self._client.search_runs(
+                experiments, filter_string=only, max_results=1000, page_token=token
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _experiment(self, group: str) -> str:
         """Returns the id of the sweep's experiment in MLflow, which is created if absent."""
         if experiment := self._client.get_experiment_by_name(group):
             return experiment.experiment_id
-        artifacts = (out.resolve() / "mlruns").as_uri()
+        artifacts = self._files and (self._files / "mlruns").as_uri()
         return self._client.create_experiment(group, artifact_location=artifacts)
+
+
+class _Entry(runs.Entry):
+    """A run of MLflow's client."""
+
+    def __init__(self, client: Any, identity: str, last: int) -> None:
+        super().__init__(None, last)
+        self._client, self._id = client, identity
+
+    def log(self, points: Sequence[Point]) -> None:
+        """Add steps."""
+        from mlflow.entities import Metric
+
+        for piece in pieces(points, _STEPS):
+            metrics = [
+                Metric(_allowed(name), value, int(1000 * point.time), point.step)
+                for point in piece
+                for name, value in point.values.items()
+            ]
+            self._client.log_batch(self._id, metrics=metrics)
+            self.last = piece[-1].step
+
+    def end(self, run: Tracked) -> None:
+        """Add the final numbers, what is known now, and the state."""
+        from mlflow.entities import RunTag
+
+        self.log([Point(run.last, run.ended, run.final)])
+        state = _STATES.get(run.facts["state"], "KILLED")
+        self._client.set_terminated(self._id, state, end_time=int(1000 * run.ended))
+        tags = {**run.facts, _DIGEST: run.digest}
+        self._client.log_batch(self._id, tags=[RunTag(name, str(tags[name])) for name in tags])

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from attnlab.errors import UserError
-from attnlab.experiments.report.collect import Record, Records
+from attnlab.experiments.report.collect import (
+    SCORES,
+    Record,
+    Records,
+    Timing,
+    median_pace,
+    read_scores,
+)
 from attnlab.experiments.report.derived import COSTS, value
 from attnlab.experiments.report.wide import derived_measures, facts, settings_that_differ
+from attnlab.records import attempts
+from attnlab.records.locks import is_held
+from attnlab.records.manifest import Manifest
+from attnlab.records.stream import Measured, read_records
+from attnlab.records.tracking import Tracking
+
+SINGLE = "attnlab"
+"""The group of runs that belong to no sweep."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +47,13 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Tracked:
-    """A trial as a run.
+    """A trial, or a run that belongs to no sweep, as a run.
 
     Attributes:
       id: 16 hex digits, of the sweep's name, when it was planned first, and the trial.
-      group: the sweep.
-      facts: "variant", "candidate", "seed", "chosen" ("yes" or "no"), "state", "trial".
+      group: the sweep; or `SINGLE`.
+      facts: "trial" (its name), "seed", "state"; of a trial "variant", "candidate", and "chosen"
+        ("yes" or "no").
       config: the whole resolved config, nested.
       varied: settings in which candidates of the sweep differ, by full name.
       curve: by step.
@@ -58,28 +72,67 @@ class Tracked:
     ended: float
 
     @property
+    def last(self) -> int:
+        """The last step; 0 before the first."""
+        return self.curve[-1].step if self.curve else 0
+
+    @property
+    def tags(self) -> list[str]:
+        """What a tracker may filter by."""
+        chosen = ["chosen"] if self.facts.get("chosen") == "yes" else []
+        variant = [str(self.facts["variant"])] if "variant" in self.facts else []
+        return [*variant, f"seed {self.facts['seed']}", *chosen]
+
+    @property
     def digest(self) -> str:
         """A digest that changes if the run changes, to compare with an earlier export."""
         return _hash(dataclasses.asdict(self), 32)
 
 
-class Tracker(Protocol):
-    """Writes runs for one tracker.
+class Entry:
+    """A run in a store, open to be told more.
+
+    Args:
+      started: what the tracker's client calls a run.
+      last: the last step that is there; -1 before the first.
+    """
+
+    def __init__(self, started: Any, last: int) -> None:
+        self.started, self.last = started, last
+
+    def log(self, points: Sequence[Point]) -> None:
+        """Add what was recorded of later steps."""
+        for point in points:
+            self.started.log(dict(point.values), step=point.step)
+            self.last = point.step
+
+    def end(self, run: Tracked) -> None:
+        """Add the final numbers and the state, close it, and wait until all is written."""
+        raise NotImplementedError
+
+
+class Store:
+    """The runs of one tracker; made of where it keeps them, and of all that may be written.
 
     Attributes:
       hint: a line on how to look at them.
     """
 
-    hint: str
+    hint = ""
 
     def held(self) -> Mapping[str, str]:
         """Id to digest of what is there; "" for what is half written."""
+        return {}
 
-    def remove(self, identity: str) -> None:
-        """Take away all that is there of a run."""
+    def open(self, run: Tracked) -> Entry:
+        """The run with this id to be told more, a new one or the one that is there."""
+        raise NotImplementedError
 
     def write(self, run: Tracked) -> None:
-        """Write a run that is not there; its digest last."""
+        """Write a run as it is now; its digest last."""
+        entry = self.open(run)
+        entry.log([point for point in run.curve if point.step > entry.last])
+        entry.end(run)
 
 
 def tracked(records: Records) -> list[Tracked]:
@@ -91,24 +144,32 @@ def tracked(records: Records) -> list[Tracked]:
     return [_run(records, record, group, varied[record.candidate.id]) for record in begun]
 
 
-def needed(module: str, tracker: str) -> Any:
-    """Imports the package `module` of a tracker and returns it; raises UserError, with the extra to
-    install, if it is absent.
+def single(workdir: Path) -> Tracked | None:
+    """Reads a run that belongs to no sweep; returns None before it has begun, and raises UserError
+    where a record is damaged.
 
     Raises:
-      UserError: it is not installed; a folder of that name, which trackers leave, is no package.
+      UserError: a damaged record.
     """
-    try:
-        package = importlib.import_module(module)
-    except ImportError as error:
-        raise _absent(tracker, module) from error
-    if getattr(package, "__file__", None) is None and not getattr(package, "__version__", None):
-        raise _absent(tracker, module)
-    return package
-
-
-def _absent(tracker: str, module: str) -> UserError:
-    return UserError(f"export --to={tracker} needs {module}: pip install 'attnlab[{tracker}]'")
+    manifest = Manifest.read(workdir)
+    if manifest is None:
+        return None
+    events, stored = attempts.read(workdir), Tracking.read(workdir)
+    state = "running" if is_held(workdir) else attempts.last_word(events)[0]
+    times = [event["time"] for event in events]
+    timing = read_records(workdir / "timing.jsonl", Timing)
+    pace, _ = median_pace([(line["step_seconds"], 1) for line in timing if "step_seconds" in line])
+    final = {
+        f"final/{split}/{name}": number
+        for split, file in SCORES.items()
+        for name, number in read_scores(workdir / file)[0].items()
+    }
+    name, seed = workdir.resolve().name, manifest.config["seed"]
+    identity = stored.id if stored else _hash([name, manifest.created, manifest.config_hash], 16)
+    began, ended = min(times, default=0.0), max(times, default=0.0)
+    curve = _curve(read_records(workdir / "metrics.jsonl", Measured), began, pace)
+    about = {"trial": name, "seed": seed, "state": state}
+    return Tracked(identity, SINGLE, about, manifest.config, {}, curve, final, began, ended)
 
 
 def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]) -> Tracked:
@@ -132,18 +193,18 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
     }
     identity = _hash([records.plan.name, records.plan.created, trial.name], 16)
     about = {**facts(records, record), "trial": trial.name}
-    return Tracked(
-        identity, group, about, trial.config, varied, _curve(record, began), final, began, ended
-    )
+    curve = _curve(record.logged.curve, began, record.cost.step_seconds)
+    return Tracked(identity, group, about, trial.config, varied, curve, final, began, ended)
 
 
-def _curve(record: Record, began: float) -> tuple[Point, ...]:
-    """Returns a trial's learning curve as one point for each logged step, in order, with the
-    numbers of all splits as "split/name" and an estimated time.
+def _curve(
+    lines: Sequence[Mapping[str, Any]], began: float, pace: float | None
+) -> tuple[Point, ...]:
+    """Returns a learning curve as one point for each logged step, in order, with the numbers of all
+    splits as "split/name" and a time that is estimated with `pace`, the seconds of a step.
     """
-    pace = record.cost.step_seconds or 0.0
     steps: dict[int, dict[str, float]] = {}
-    for point in record.logged.curve:
+    for point in lines:
         numbers = {
             name: float(number)
             for name, number in point.items()
@@ -152,7 +213,7 @@ def _curve(record: Record, began: float) -> tuple[Point, ...]:
         steps.setdefault(point["step"], {}).update(
             {f"{point['split']}/{name}": number for name, number in numbers.items()}
         )
-    return tuple(Point(step, began + step * pace, steps[step]) for step in sorted(steps))
+    return tuple(Point(step, began + step * (pace or 0.0), steps[step]) for step in sorted(steps))
 
 
 def _is_number(number: Any) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.define import text
+from attnlab.experiments.report.trackers import runs
 from attnlab.experiments.report.trackers.runs import Tracked, folder
 from attnlab.records.files import write_atomic
 from attnlab.records.tensorboard import encoded, scalars
@@ -19,22 +20,22 @@ _FILE = "events.out.tfevents"
 _TAG = "_hparams_/"
 
 
-class Store:
+class Store(runs.Store):
     """An event file for each trial below `out/tensorboard/GROUP`, its digest in its name, and one
     for the sweep: what HParams shows.
     """
 
-    def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
-        """Makes the folder `out/tensorboard`, finds the folder of each run, and writes the sweep's
+    def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
+        """Makes the folder `where/tensorboard`, finds the folder of each run, and writes the sweep's
         event file for the HParams page.
         """
-        self._root = folder(out / "tensorboard")
-        self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in runs}
-        self.hint = f"tensorboard --logdir {self._root / (runs[0].group if runs else '')}"
-        if runs:
-            began, shown = runs[0].began, _hparams("experiment", _experiment(runs))
+        self._root = folder(Path(where) / "tensorboard")
+        self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in wanted}
+        self.hint = f"tensorboard --logdir {self._root / (wanted[0].group if wanted else '')}"
+        if wanted:
+            began, shown = wanted[0].began, _hparams("experiment", _experiment(wanted))
             content = _begun(began) + encoded(began, step=0, summary=shown)
-            write_atomic(folder(self._root / runs[0].group) / f"{_FILE}.0.sweep", content)
+            write_atomic(folder(self._root / wanted[0].group) / f"{_FILE}.0.sweep", content)
 
     def held(self) -> Mapping[str, str]:
         """Returns the digest, by id, of each run that is stored already, from the name of its event
@@ -47,21 +48,17 @@ class Store:
                 stored[identity] = digests[0] if len(digests) == 1 else ""
         return stored
 
-    def remove(self, identity: str) -> None:
-        """All event files of a trial."""
-        for path in self._runs[identity].glob(f"{_FILE}.*"):
-            path.unlink()
-
     def write(self, run: Tracked) -> None:
-        """Writes the event file of a run at once: its settings, its curve, its final numbers and
-        its state.
+        """Writes the event file of a run at once, instead of those that are there: its settings,
+        its curve, its final numbers and its state.
         """
-        last = run.curve[-1].step if run.curve else 0
+        for path in self._runs[run.id].glob(f"{_FILE}.*"):
+            path.unlink()
         summaries = [
             (run.began, 0, _hparams("session_start_info", _start(run))),
             *((point.time, point.step, scalars(point.values)) for point in run.curve),
-            (run.ended, last, scalars(run.final)),
-            (run.ended, last, _hparams("session_end_info", _end(run))),
+            (run.ended, run.last, scalars(run.final)),
+            (run.ended, run.last, _hparams("session_end_info", _end(run))),
         ]
         events = [encoded(time, step=step, summary=summary) for time, step, summary in summaries]
         path = folder(self._runs[run.id]) / f"{_FILE}.{run.began:.0f}.{run.digest}"

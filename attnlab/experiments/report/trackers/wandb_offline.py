@@ -1,16 +1,18 @@
 """Weights & Biases: a folder `wandb/offline-run-...-ID` for each run, as `WANDB_MODE=offline`
-leaves it, for `wandb sync`.
+leaves it, for `wandb sync`; or its server.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.report.trackers.runs import Tracked, folder, needed
+from attnlab.experiments.report.trackers import runs
+from attnlab.experiments.report.trackers.runs import Tracked, folder
 from attnlab.records.files import write_atomic
 
 PROJECT = "attnlab"
@@ -18,63 +20,75 @@ _DIGEST = "attnlab.digest"
 _LONGEST_TAG = 64  # characters; W&B refuses more
 
 
-class Store:
-    """Offline runs below `out/wandb`; those that were synchronised and have not changed stay marked
-    as such.
+class Store(runs.Store):
+    """Offline runs in the folder `where`, below `wandb`; those that were synchronised and have not
+    changed stay marked as such. Or runs of the server, if `where` is "online".
     """
 
-    def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
-        """Imports W&B (raises UserError if it is not installed) and makes the folder `out`."""
+    def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
+        """Imports W&B, and makes the folder `where` unless it is "online"."""
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would call home
-        self._wandb: Any = needed("wandb", "wandb")
-        self._out = folder(out)
-        self.hint = f"wandb sync {out / 'wandb'}/offline-run-*"
+        self._wandb: Any = importlib.import_module("wandb")
+        self._online = where == "online"
+        self._out = Path.cwd() if self._online else folder(Path(where))
+        self.hint = f"wandb sync {self._out / 'wandb'}/offline-run-*"
 
     def held(self) -> Mapping[str, str]:
         """Returns the digest of every stored run by its id, from the file in its folder; "" for a
         run that is stored twice or without a digest.
         """
         digests: dict[str, str] = {}
-        for path in self._all():
+        for path in self.all():
             identity, written = path.name.rpartition("-")[2], path / _DIGEST
             digests[identity] = (
                 written.read_text().strip() if written.exists() and identity not in digests else ""
             )
         return digests
 
-    def remove(self, identity: str) -> None:
-        """All folders of a run."""
-        for path in self._all(identity):
-            shutil.rmtree(path)
-
-    def write(self, run: Tracked) -> None:
-        """Writes an offline run by W&B's own client, without facts on this machine, then its digest
-        into its folder.
+    def open(self, run: Tracked) -> _Entry:
+        """Begins a run by W&B's own client, without facts on this machine; an offline one anew: its
+        folder is replaced, since the records have all of it.
         """
-        wandb, facts = self._wandb, run.facts
+        facts, given = run.facts, {"mode": "online", "resume": "allow"}
+        if not self._online:
+            given = {"mode": "offline"}
+            for path in self.all(run.id):
+                shutil.rmtree(path)
         quiet = {"console": "off", "silent": True, "disable_git": True, "save_code": False}
         quiet |= {"x_disable_meta": True, "x_disable_stats": True}
-        tags = [str(facts["variant"])[:_LONGEST_TAG], f"seed {facts['seed']}"]
-        tags += ["chosen"] * (facts["chosen"] == "yes")
-        config = {**run.config}
-        config |= {name: facts[name] for name in ("variant", "candidate", "chosen")}
-        names = {
-            "project": PROJECT,
-            "id": run.id,
-            "name": facts["trial"],
-            "group": run.group,
-            "job_type": facts["variant"][:_LONGEST_TAG],
+        of_sweep = {
+            name: facts[name] for name in ("variant", "candidate", "chosen") if name in facts
         }
-        settings = wandb.Settings(**quiet)
-        started = wandb.init(
-            **names, tags=tags, config=config, mode="offline", dir=str(self._out), settings=settings
+        if of_sweep:
+            given |= {"group": run.group, "job_type": facts["variant"][:_LONGEST_TAG]}
+        started = self._wandb.init(
+            **given,
+            project=PROJECT,
+            id=run.id,
+            name=facts["trial"],
+            reinit="create_new",
+            tags=[tag[:_LONGEST_TAG] for tag in run.tags],
+            config={**run.config, **of_sweep},
+            dir=str(self._out),
+            settings=self._wandb.Settings(**quiet),
         )
-        for point in run.curve:
-            started.log(dict(point.values), step=point.step)
-        started.summary.update({**run.final, "state": facts["state"]})
-        started.finish(exit_code=0 if facts["state"] in ("done", "running") else 1)
-        for path in self._all(run.id):
-            write_atomic(path / _DIGEST, run.digest + "\n")
+        return _Entry(self, started, started.step - 1 if self._online else -1)
 
-    def _all(self, identity: str = "*") -> list[Path]:
+    def all(self, identity: str = "*") -> list[Path]:
+        """The folders of offline runs with this id."""
         return sorted((self._out / "wandb").glob(f"offline-run-*-{identity}"))
+
+
+class _Entry(runs.Entry):
+    """A run of W&B's client."""
+
+    def __init__(self, store: Store, started: Any, last: int) -> None:
+        super().__init__(started, last)
+        self._store = store
+
+    def end(self, run: Tracked) -> None:
+        """See `runs.Entry`."""
+        self.started.summary.update({**run.final, "state": run.facts["state"]})
+        self.started.finish(exit_code=0 if run.facts["state"] in ("done", "running") else 1)
+        for path in self._store.all(run.id):
+            write_atomic(path / _DIGEST, run.digest + "\n")

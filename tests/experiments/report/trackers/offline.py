@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.experiments.synthetic import claim, sweep
 
@@ -54,3 +58,47 @@ def wandb_records(path: Path) -> Iterator[Any]:
             record.ParseFromString(whole)
             whole = b""
             yield record
+
+
+STAND_IN = """
+import json, os, pathlib, time, types
+
+def Settings(**given):
+    return given
+
+def init(dir, id, mode="", **given):
+    file = pathlib.Path(dir) / "wandb" / f"offline-run-{time.time_ns()}-{id}" / "told.jsonl"
+    file.parent.mkdir(parents=True)
+
+    def tell(*words):
+        with open(file, "a") as lines:
+            lines.write(json.dumps(words) + "\\n")
+
+    tell("begin", given["name"])
+    summary = types.SimpleNamespace(update=lambda final: tell("final", final))
+    return types.SimpleNamespace(
+        log=lambda values, step: tell("log", step, values),
+        finish=lambda exit_code: tell("finish", exit_code),
+        summary=summary,
+        step=0,
+    )
+"""
+"""A `wandb` that writes what it is told into a folder for each run."""
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """Put packages of trackers into a folder, by default all, that this process and those that it
+    starts import before others; the one of W&B is `STAND_IN`.
+    """
+    folder.mkdir()
+    for name in names or ("wandb", "mlflow", "sqlalchemy", "alembic", "trackio"):
+        (folder / f"{name}.py").write_text(STAND_IN if name == "wandb" else "")
+    monkeypatch.syspath_prepend(folder)
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{path}" if path else str(folder))
+
+
+def wandb_told(out: Path, identity: str) -> list[list[Any]]:
+    """What the stand-in for W&B was told of the one run with this id."""
+    (file,) = (out / "wandb").glob(f"offline-run-*-{identity}/told.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]

@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Listener(types.ModuleType):
 
     def __init__(self) -> None:
         super().__init__("wandb")
+        self.__spec__ = ModuleSpec("wandb", None, origin="here")
         self.told: list[dict[str, Any]] = []
         self.Settings = dict
 
@@ -96,11 +98,13 @@ def test_twice_is_once(tmp_path: Path, listener: Listener) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a folder that W&B has left, which Python takes for a package of modules."""
-    for found in (None, types.ModuleType("wandb")):
+    left = types.ModuleType("wandb")
+    left.__spec__ = ModuleSpec("wandb", None)
+    for found in (None, left):
         monkeypatch.setitem(sys.modules, "wandb", found)  # type: ignore[arg-type]
         words = r"export --to=wandb needs wandb: pip install 'attnlab\[wandb\]'"
         with pytest.raises(UserError, match=words):
-            export(made(tmp_path / f"sweep {found}"), "wandb", tmp_path / "out")
+            export(made(tmp_path / f"sweep {found is None}"), "wandb", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,158 @@
+"""Which trackers (Weights & Biases, MLflow, Trackio) see a run or a sweep while it is at work, and
+the processes that tell them.
+
+The choice stands in the folder, with the id that a single run has there; so whoever goes on with it
+is the same run to every tracker. A process for each tracker reads the records beside the work
+(`attnlab.experiments.report.trackers.following`): the work itself is what it is without one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from attnlab.errors import TRACEBACK, UserError, nearest
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import read_file
+
+FILE = "tracking.json"
+TRACKERS = ("wandb", "mlflow", "trackio")
+HELP = (
+    "show it live in wandb (./wandb; wandb:online), mlflow (./mlflow.db; mlflow:http://HOST:PORT),"
+    " trackio, with commas between; the folder keeps the choice, until 'none'"
+)
+_FOLLOWING = "attnlab.experiments.report.trackers.following"
+_PACKAGE = Path(__file__).resolve().parents[2]
+_LONGEST = 600.0  # seconds that the last words to a tracker may take in all
+_QUIET = 2.0  # seconds without a word to the person who waits
+
+
+@dataclasses.dataclass(frozen=True)
+class Tracking:
+    """The trackers of a run or a sweep, as `FILE` holds them.
+
+    Attributes:
+      to: tracker to where it keeps runs: a folder or "online"; the address of a store; "local".
+      id: of a single run, in every tracker.
+    """
+
+    to: dict[str, str] = dataclasses.field(default_factory=dict)
+    id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
+
+    @classmethod
+    def read(cls, directory: Path) -> Tracking | None:
+        """What the folder of a run or a sweep says; None where it was never tracked."""
+        return read_file(directory / FILE, cls, "remove it; trackers then see a new run")
+
+    @classmethod
+    def choose(cls, directory: Path, flag: str | None) -> Tracking:
+        """The trackers of `--track`, or without it those that the folder names; writes nothing.
+
+        Raises:
+          UserError: no such tracker or address, or one that is not installed.
+        """
+        chosen = cls.read(directory) or cls()
+        if flag is not None:
+            chosen = dataclasses.replace(chosen, to=_addresses(flag))
+        for name in chosen.to:
+            check_installed(name, f"--track={name}")
+        return chosen
+
+    @contextlib.contextmanager
+    def beside(self, directory: Path) -> Iterator[None]:
+        """Store the choice, and tell the trackers while the block is at work; then they get the
+        rest.
+        """
+        if self.to or (directory / FILE).exists():
+            write_atomic(directory / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        with contextlib.ExitStack() as readers:
+            for name, where in self.to.items():
+                readers.enter_context(_reader(directory, name, where))
+            yield
+
+
+def add_flag(parser: argparse.ArgumentParser) -> None:
+    """`--track`, of the commands that train."""
+    parser.add_argument("--track", metavar="NAME[:WHERE],...", help=HELP)
+
+
+def check_installed(name: str, asked: str) -> None:
+    """Check that a tracker's package is there, without importing it; a folder of its name, which
+    trackers leave, is none. `UserError`.
+    """
+    for module in (name, "sqlalchemy", "alembic") if name == "mlflow" else (name,):
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise UserError(f"{asked} needs {module}: pip install 'attnlab[{name}]'")
+
+
+def _addresses(flag: str) -> dict[str, str]:
+    """Tracker to where it keeps runs, of "wandb,mlflow:http://host:5000"; `UserError`."""
+    here, to = Path.cwd(), dict[str, str]()
+    usual = {
+        "wandb": str(here / os.environ.get("WANDB_DIR", "")),
+        "mlflow": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{here / 'mlflow.db'}",
+        "trackio": "local",
+    }
+    for word in flag.split(",") if flag != "none" else ():
+        name, _, where = word.strip().partition(":")
+        if name not in TRACKERS:
+            raise UserError(f"--track={flag}: no tracker {name!r}; {nearest(name, TRACKERS)}")
+        if (
+            where
+            and not (name == "mlflow" and "://" in where)
+            and (name, where) != ("wandb", "online")
+        ):
+            raise UserError(
+                f"--track={flag}: {word}; write {', '.join(TRACKERS)}, wandb:online or mlflow:http://HOST:PORT"
+            )
+        to[name] = where or usual[name]
+    return to
+
+
+@contextlib.contextmanager
+def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
+    """A process that tells one tracker, until the block ends or this process does; what it has to
+    say is printed.
+    """
+    path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", _FOLLOWING, name, where, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if os.environ.get(TRACEBACK) else subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,  # Ctrl-C is for the work
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    lines = process.stdout
+
+    def say() -> None:
+        for line in lines:
+            print(line.rstrip(), file=sys.stderr)
+
+    speaker = threading.Thread(target=say, daemon=True)
+    speaker.start()
+    try:
+        yield
+        process.stdin.close()  # it tells the rest and leaves
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_QUIET)
+        if process.returncode is None:
+            print(f"{name}: telling it the rest", file=sys.stderr)
+            process.wait(_LONGEST)
+    finally:
+        process.kill()
+        process.wait()
+        speaker.join(_QUIET)

@@ -1,0 +1,85 @@
+"""`--track`: what it takes, what the folder keeps, and the process beside the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.records.tracking import Tracking
+from tests.experiments.report.trackers.offline import stand_in
+
+
+@pytest.mark.quick
+def test_what_the_flag_takes_and_the_folder_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, tmp_path / "packages")
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_DIR", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    assert Tracking.choose(tmp_path, None).to == {}
+    plain = Tracking.choose(tmp_path, "wandb,mlflow,trackio")
+    database = f"sqlite:///{tmp_path}/mlflow.db"
+    assert plain.to == {"wandb": str(tmp_path), "mlflow": database, "trackio": "local"}
+    told = Tracking.choose(tmp_path, "wandb:online,mlflow:http://here:5000")
+    assert told.to == {"wandb": "online", "mlflow": "http://here:5000"}
+    with Tracking({}, told.id).beside(tmp_path):
+        assert not (tmp_path / "tracking.json").exists()
+    (tmp_path / "tracking.json").write_text(json.dumps({"to": told.to, "id": told.id}))
+    assert Tracking.choose(tmp_path, None) == told
+    assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, told.id)
+    assert Tracking.choose(tmp_path, "none") == Tracking({}, told.id)
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("wandbb", "--track=wandbb: no tracker 'wandbb'; did you mean 'wandb'"),
+        ("wandb,", "no tracker ''; choose from: mlflow, trackio, wandb"),
+        ("wandb:offlin", "--track=wandb:offlin: wandb:offlin; write wandb, mlflow, trackio"),
+        ("mlflow:file.db", "mlflow:http://HOST:PORT"),
+        ("trackio:x://y", "--track=trackio:x://y: trackio:x://y; write"),
+        ("wandb", "--track=wandb needs wandb: pip install 'attnlab[wandb]'"),
+        ("mlflow", "--track=mlflow needs sqlalchemy: pip install 'attnlab[mlflow]'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, words: str
+) -> None:
+    """Also a folder that W&B has left, which Python takes for a package, and an extra of which a
+    part is missing.
+    """
+    stand_in(monkeypatch, tmp_path / "packages", "mlflow")
+    for name in ("wandb", "sqlalchemy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError) as error:
+        Tracking.choose(tmp_path, flag)
+    assert words in str(error.value)
+    assert not (tmp_path / "tracking.json").exists()
+
+
+def test_a_damaged_choice_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tracking.json").write_text("{")
+    with pytest.raises(UserError, match="tracking.json is damaged"):
+        Tracking.choose(tmp_path, None)
+
+
+def test_the_process_beside_the_work_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its line is printed; the folder is none of a run, so there is nothing to tell."""
+    stand_in(monkeypatch, tmp_path / "packages")
+    (tmp_path / "packages" / "wandb.py").write_text("raise RuntimeError('no\\nway')")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
+    directory = tmp_path / "run"
+    directory.mkdir()
+    chosen = Tracking.choose(directory, "wandb")
+    with chosen.beside(directory):
+        pass
+    error = capsys.readouterr().err
+    assert "wandb: RuntimeError: no way; the run goes on, and 'export" in error
+    assert Tracking.choose(directory, None) == chosen
