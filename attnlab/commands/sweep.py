@@ -38,10 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments.plan import matching
 
     inline = _inline_experiment(arguments)
-    directory = Path(
-        arguments.dir
-        or (default_directory(arguments.file) if inline is None else f"runs/sweep-{inline.name}")
-    )
+    usual = f"runs/sweep-{inline.name}" if inline else default_directory(arguments.file)
+    directory = Path(arguments.dir or usual)
     check_folder("--dir", directory)
     written = None if inline is None else directory / f"{inline.name}.py"
     _check_contents(directory, written)

@@ -355,15 +355,14 @@ class Task(Shown, Generic[Config, Data, Model]):
             for i in range(len(sums[0]["loss"]))
         ]
 
+    @patience("scoring a split")
     def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
         """The sums of each scored batch, fetched at the end; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
         batches = part_of(self.split_batches(split), -(-rows // self.at_once))
-        with patience(f"scoring the {split} split"):
-            sums = [(numbers >= 0, score(params, batch)) for numbers, batch in batches]
-            sums = jax.device_get(sums)
+        sums = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
         return [{"rows": np.broadcast_to(real.sum(), x["loss"].shape), **x} for real, x in sums]
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
@@ -373,8 +372,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
         """The system's outputs for N examples, as large for each, [N,...] float32."""
-        outputs: np.ndarray = by_example(self._outputs, params, self.in_order(examples))
-        return outputs
+        return np.asarray(by_example(self._outputs, params, self.in_order(examples)))
 
     @functools.cached_property
     def _outputs(self) -> Callable[[Params, Batch], jax.Array]:
