@@ -14,6 +14,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnlab.errors import TRACEBACK, UserError, nearest
+from attnlab.progress import patience
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import read_file
 
@@ -34,7 +36,6 @@ HELP = (
 _FOLLOWING = "attnlab.experiments.report.trackers.following"
 _PACKAGE = Path(__file__).resolve().parents[2]
 _LONGEST = 600.0  # seconds that the last words to a tracker may take in all
-_QUIET = 2.0  # seconds without a word to the person who waits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Tracking:
 
     @classmethod
     def read(cls, directory: Path) -> Tracking | None:
-        """What the folder of a run or a sweep says; None where it was never tracked."""
+        """Returns what the folder of a run or a sweep says; None where it was never tracked."""
         return read_file(directory / FILE, cls, "remove it; trackers then see a new run")
 
     @classmethod
     def choose(cls, directory: Path, flag: str | None) -> Tracking:
-        """The trackers of `--track`, or without it those that the folder names; writes nothing.
+        """Returns the trackers of `--track`, or without it those that the folder names.
 
         Raises:
           UserError: no such tracker or address, or one that is not installed.
@@ -70,7 +71,7 @@ class Tracking:
 
     @contextlib.contextmanager
     def beside(self, directory: Path) -> Iterator[None]:
-        """Store the choice, and tell the trackers while the block is at work; then they get the
+        """Stores the choice, and tells the trackers while the block is at work; then they get the
         rest.
         """
         if self.to or (directory / FILE).exists():
@@ -82,13 +83,13 @@ class Tracking:
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    """`--track`, of the commands that train."""
+    """Adds `--track`, which commands that train have."""
     parser.add_argument("--track", metavar="NAME[:WHERE],...", help=HELP)
 
 
 def check_installed(name: str, asked: str) -> None:
-    """Check that a tracker's package is there, without importing it; a folder of its name, which
-    trackers leave, is none. `UserError`.
+    """Raises UserError unless a tracker's packages are there, without importing them; a folder of the
+    name, which trackers leave, is none.
     """
     for module in (name, "sqlalchemy", "alembic") if name == "mlflow" else (name,):
         spec = importlib.util.find_spec(module)
@@ -97,7 +98,7 @@ def check_installed(name: str, asked: str) -> None:
 
 
 def _addresses(flag: str) -> dict[str, str]:
-    """Tracker to where it keeps runs, of "wandb,mlflow:http://host:5000"; `UserError`."""
+    """Returns where each tracker of "wandb,mlflow:http://host:5000" keeps runs; raises UserError."""
     here, to = Path.cwd(), dict[str, str]()
     usual = {
         "wandb": str(here / os.environ.get("WANDB_DIR", "")),
@@ -108,22 +109,17 @@ def _addresses(flag: str) -> dict[str, str]:
         name, _, where = word.strip().partition(":")
         if name not in TRACKERS:
             raise UserError(f"--track={flag}: no tracker {name!r}; {nearest(name, TRACKERS)}")
-        if (
-            where
-            and not (name == "mlflow" and "://" in where)
-            and (name, where) != ("wandb", "online")
-        ):
-            raise UserError(
-                f"--track={flag}: {word}; write {', '.join(TRACKERS)}, wandb:online or mlflow:http://HOST:PORT"
-            )
+        if where and not re.fullmatch("wandb:online|mlflow:.+://.*", word.strip()):
+            usage = f"{', '.join(TRACKERS)}, wandb:online or mlflow:http://HOST:PORT"
+            raise UserError(f"--track={flag}: {word}; write {usage}")
         to[name] = where or usual[name]
     return to
 
 
 @contextlib.contextmanager
 def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
-    """A process that tells one tracker, until the block ends or this process does; what it has to
-    say is printed.
+    """Starts a process that tells one tracker, until the block ends or this process does; prints what
+    it has to say.
     """
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
@@ -147,12 +143,9 @@ def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
     try:
         yield
         process.stdin.close()  # it tells the rest and leaves
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_QUIET)
-        if process.returncode is None:
-            print(f"{name}: telling it the rest", file=sys.stderr)
+        with patience(f"telling {name} the rest"), contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LONGEST)
     finally:
         process.kill()
         process.wait()
-        speaker.join(_QUIET)
+        speaker.join(1.0)

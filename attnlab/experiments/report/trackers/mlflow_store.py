@@ -60,8 +60,10 @@ class Store(runs.Store):
             digests[identity] = "" if identity in digests else run.data.tags.get(_DIGEST, "")
         return digests
 
-    def open(self, run: Tracked) -> _Entry:
-        """The run with its parameters and tags, as it is there or new."""
+    def open(self, run: Tracked) -> tuple[Any, int]:
+        """Returns MLflow's id of the run, which gets its parameters and, if new, its tags, and the
+        last step that is there.
+        """
         from mlflow.entities import Param
 
         if run.group not in self._groups:
@@ -84,7 +86,29 @@ class Store(runs.Store):
         curves = [name for name in measured if name.partition("/")[0] not in ("final", "cost")]
         histories = [self._client.get_metric_history(identity, name) for name in curves]
         last = max((point.step for history in histories for point in history), default=-1)
-        return _Entry(self._client, identity, last)
+        return identity, last
+
+    def log(self, opened: Any, points: Sequence[Point]) -> None:
+        """See `runs.Store`."""
+        from mlflow.entities import Metric
+
+        for piece in pieces(points, _STEPS):
+            metrics = [
+                Metric(_allowed(name), value, int(1000 * point.time), point.step)
+                for point in piece
+                for name, value in point.values.items()
+            ]
+            self._client.log_batch(opened, metrics=metrics)
+
+    def end(self, opened: Any, run: Tracked) -> None:
+        """See `runs.Store`; what is known now goes into the tags."""
+        from mlflow.entities import RunTag
+
+        self.log(opened, [Point(run.last, run.ended, run.final)])
+        state = _STATES.get(run.facts["state"], "KILLED")
+        self._client.set_terminated(opened, state, end_time=int(1000 * run.ended))
+        tags = {**run.facts, _DIGEST: run.digest}
+        self._client.log_batch(opened, tags=[RunTag(name, str(tags[name])) for name in tags])
 
     def _search(self, experiments: list[str], only: str = "") -> Iterator[Any]:
         token = None
@@ -103,34 +127,3 @@ class Store(runs.Store):
             return experiment.experiment_id
         artifacts = self._files and (self._files / "mlruns").as_uri()
         return self._client.create_experiment(group, artifact_location=artifacts)
-
-
-class _Entry(runs.Entry):
-    """A run of MLflow's client."""
-
-    def __init__(self, client: Any, identity: str, last: int) -> None:
-        super().__init__(None, last)
-        self._client, self._id = client, identity
-
-    def log(self, points: Sequence[Point]) -> None:
-        """Add steps."""
-        from mlflow.entities import Metric
-
-        for piece in pieces(points, _STEPS):
-            metrics = [
-                Metric(_allowed(name), value, int(1000 * point.time), point.step)
-                for point in piece
-                for name, value in point.values.items()
-            ]
-            self._client.log_batch(self._id, metrics=metrics)
-            self.last = piece[-1].step
-
-    def end(self, run: Tracked) -> None:
-        """Add the final numbers, what is known now, and the state."""
-        from mlflow.entities import RunTag
-
-        self.log([Point(run.last, run.ended, run.final)])
-        state = _STATES.get(run.facts["state"], "KILLED")
-        self._client.set_terminated(self._id, state, end_time=int(1000 * run.ended))
-        tags = {**run.facts, _DIGEST: run.digest}
-        self._client.log_batch(self._id, tags=[RunTag(name, str(tags[name])) for name in tags])

@@ -73,42 +73,13 @@ class Tracked:
 
     @property
     def last(self) -> int:
-        """The last step; 0 before the first."""
+        """Returns the last step; 0 before the first."""
         return self.curve[-1].step if self.curve else 0
-
-    @property
-    def tags(self) -> list[str]:
-        """What a tracker may filter by."""
-        chosen = ["chosen"] if self.facts.get("chosen") == "yes" else []
-        variant = [str(self.facts["variant"])] if "variant" in self.facts else []
-        return [*variant, f"seed {self.facts['seed']}", *chosen]
 
     @property
     def digest(self) -> str:
         """A digest that changes if the run changes, to compare with an earlier export."""
         return _hash(dataclasses.asdict(self), 32)
-
-
-class Entry:
-    """A run in a store, open to be told more.
-
-    Args:
-      started: what the tracker's client calls a run.
-      last: the last step that is there; -1 before the first.
-    """
-
-    def __init__(self, started: Any, last: int) -> None:
-        self.started, self.last = started, last
-
-    def log(self, points: Sequence[Point]) -> None:
-        """Add what was recorded of later steps."""
-        for point in points:
-            self.started.log(dict(point.values), step=point.step)
-            self.last = point.step
-
-    def end(self, run: Tracked) -> None:
-        """Add the final numbers and the state, close it, and wait until all is written."""
-        raise NotImplementedError
 
 
 class Store:
@@ -121,18 +92,31 @@ class Store:
     hint = ""
 
     def held(self) -> Mapping[str, str]:
-        """Id to digest of what is there; "" for what is half written."""
+        """Returns the digest of every stored run by its id, "" for one that is half written."""
         return {}
 
-    def open(self, run: Tracked) -> Entry:
-        """The run with this id to be told more, a new one or the one that is there."""
+    def open(self, run: Tracked) -> tuple[Any, int]:
+        """Returns the run with this id, found or new, as the tracker's client has it, and the last
+        step that is there; -1 before the first.
+        """
+        raise NotImplementedError
+
+    def log(self, opened: Any, points: Sequence[Point]) -> None:
+        """Adds later steps to what `open` returned."""
+        for point in points:
+            opened.log(dict(point.values), step=point.step)
+
+    def end(self, opened: Any, run: Tracked) -> None:
+        """Adds the final numbers and the state, closes what `open` returned, and waits until all is
+        written.
+        """
         raise NotImplementedError
 
     def write(self, run: Tracked) -> None:
-        """Write a run as it is now; its digest last."""
-        entry = self.open(run)
-        entry.log([point for point in run.curve if point.step > entry.last])
-        entry.end(run)
+        """Writes a run as it is now; its digest last."""
+        opened, last = self.open(run)
+        self.log(opened, [point for point in run.curve if point.step > last])
+        self.end(opened, run)
 
 
 def tracked(records: Records) -> list[Tracked]:
@@ -147,9 +131,6 @@ def tracked(records: Records) -> list[Tracked]:
 def single(workdir: Path) -> Tracked | None:
     """Reads a run that belongs to no sweep; returns None before it has begun, and raises UserError
     where a record is damaged.
-
-    Raises:
-      UserError: a damaged record.
     """
     manifest = Manifest.read(workdir)
     if manifest is None:
@@ -159,11 +140,7 @@ def single(workdir: Path) -> Tracked | None:
     times = [event["time"] for event in events]
     timing = read_records(workdir / "timing.jsonl", Timing)
     pace, _ = median_pace([(line["step_seconds"], 1) for line in timing if "step_seconds" in line])
-    final = {
-        f"final/{split}/{name}": number
-        for split, file in SCORES.items()
-        for name, number in read_scores(workdir / file)[0].items()
-    }
+    final = _final({split: read_scores(workdir / file)[0] for split, file in SCORES.items()})
     name, seed = workdir.resolve().name, manifest.config["seed"]
     identity = stored.id if stored else _hash([name, manifest.created, manifest.config_hash], 16)
     began, ended = min(times, default=0.0), max(times, default=0.0)
@@ -179,11 +156,7 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
     trial = record.seen.trial
     began = min((begin for _, begin, _ in record.logged.spans), default=0.0)
     ended = max((end for _, _, end in record.logged.spans), default=0.0)
-    final = {
-        f"final/{split}/{name}": number
-        for split, scores in record.scores.items()
-        for name, number in scores.items()
-    }
+    final = _final(record.scores)
     derived = {
         f"final/{name}": value(record, "valid", name) for name in derived_measures(records.plan)
     }
@@ -195,6 +168,15 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
     about = {**facts(records, record), "trial": trial.name}
     curve = _curve(record.logged.curve, began, record.cost.step_seconds)
     return Tracked(identity, group, about, trial.config, varied, curve, final, began, ended)
+
+
+def _final(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Returns the scores of all splits by "final/split/name"."""
+    return {
+        f"final/{split}/{name}": number
+        for split, numbers in scores.items()
+        for name, number in numbers.items()
+    }
 
 
 def _curve(

@@ -20,19 +20,20 @@ from attnlab.experiments.report.trackers.runs import Tracked, folder
 
 class Store(runs.Store):
     """Runs that are found by their names, which end with the id; in the folder `where`, below
-    `trackio`, or where the user has all ("local"). Later steps and final
-    numbers are added to what is there.
+    `trackio`, or where the user has all ("local"). Later steps and final numbers are added to what
+    is there.
     """
 
     def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
+        """Imports Trackio, which reads then where its store is."""
         self.hint = "trackio show"
         if where != "local":
             os.environ["TRACKIO_DIR"] = str(folder(Path(where) / "trackio").resolve())
             self.hint = f"TRACKIO_DIR={os.environ['TRACKIO_DIR']} trackio show"
         self._trackio: Any = importlib.import_module("trackio")
 
-    def open(self, run: Tracked) -> _Entry:
-        """The run as it is there, or a new one."""
+    def open(self, run: Tracked) -> tuple[Any, int]:
+        """See `runs.Store`."""
         from trackio.sqlite_storage import SQLiteStorage
 
         name = f"{run.facts['trial']}-{run.id}"
@@ -43,14 +44,10 @@ class Store(runs.Store):
         with contextlib.redirect_stdout(None):  # it talks
             started = alone.run(lambda: self._trackio.init(**names, **quiet, resume="allow"))
         last = SQLiteStorage.get_max_step_for_run(run.group, name, run_id=started.id)
-        return _Entry(started, -1 if last is None else last)
+        return started, -1 if last is None else last
 
-
-class _Entry(runs.Entry):
-    """A run of Trackio's client."""
-
-    def end(self, run: Tracked) -> None:
-        """See `runs.Entry`."""
-        self.started.log({**run.final, "state": run.facts["state"]}, step=run.last)
+    def end(self, opened: Any, run: Tracked) -> None:
+        """See `runs.Store`."""
+        opened.log({**run.final, "state": run.facts["state"]}, step=run.last)
         with contextlib.redirect_stdout(None):
-            self.started.finish()
+            opened.finish()

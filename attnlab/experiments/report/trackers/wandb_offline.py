@@ -38,57 +38,49 @@ class Store(runs.Store):
         run that is stored twice or without a digest.
         """
         digests: dict[str, str] = {}
-        for path in self.all():
+        for path in self._all():
             identity, written = path.name.rpartition("-")[2], path / _DIGEST
             digests[identity] = (
                 written.read_text().strip() if written.exists() and identity not in digests else ""
             )
         return digests
 
-    def open(self, run: Tracked) -> _Entry:
+    def open(self, run: Tracked) -> tuple[Any, int]:
         """Begins a run by W&B's own client, without facts on this machine; an offline one anew: its
         folder is replaced, since the records have all of it.
         """
         facts, given = run.facts, {"mode": "online", "resume": "allow"}
         if not self._online:
             given = {"mode": "offline"}
-            for path in self.all(run.id):
+            for path in self._all(run.id):
                 shutil.rmtree(path)
         quiet = {"console": "off", "silent": True, "disable_git": True, "save_code": False}
         quiet |= {"x_disable_meta": True, "x_disable_stats": True}
-        of_sweep = {
-            name: facts[name] for name in ("variant", "candidate", "chosen") if name in facts
-        }
-        if of_sweep:
-            given |= {"group": run.group, "job_type": facts["variant"][:_LONGEST_TAG]}
+        tags, config = [f"seed {facts['seed']}"], {**run.config}
+        if "variant" in facts:
+            variant = str(facts["variant"])[:_LONGEST_TAG]
+            given |= {"group": run.group, "job_type": variant}
+            tags = [variant, *tags, *["chosen"] * (facts["chosen"] == "yes")]
+            config |= {name: facts[name] for name in ("variant", "candidate", "chosen")}
         started = self._wandb.init(
             **given,
             project=PROJECT,
             id=run.id,
             name=facts["trial"],
             reinit="create_new",
-            tags=[tag[:_LONGEST_TAG] for tag in run.tags],
-            config={**run.config, **of_sweep},
+            tags=tags,
+            config=config,
             dir=str(self._out),
             settings=self._wandb.Settings(**quiet),
         )
-        return _Entry(self, started, started.step - 1 if self._online else -1)
+        return started, started.step - 1 if self._online else -1
 
-    def all(self, identity: str = "*") -> list[Path]:
-        """The folders of offline runs with this id."""
-        return sorted((self._out / "wandb").glob(f"offline-run-*-{identity}"))
-
-
-class _Entry(runs.Entry):
-    """A run of W&B's client."""
-
-    def __init__(self, store: Store, started: Any, last: int) -> None:
-        super().__init__(started, last)
-        self._store = store
-
-    def end(self, run: Tracked) -> None:
-        """See `runs.Entry`."""
-        self.started.summary.update({**run.final, "state": run.facts["state"]})
-        self.started.finish(exit_code=0 if run.facts["state"] in ("done", "running") else 1)
-        for path in self._store.all(run.id):
+    def end(self, opened: Any, run: Tracked) -> None:
+        """See `runs.Store`; the digest is written into the folder last."""
+        opened.summary.update({**run.final, "state": run.facts["state"]})
+        opened.finish(exit_code=0 if run.facts["state"] in ("done", "running") else 1)
+        for path in self._all(run.id):
             write_atomic(path / _DIGEST, run.digest + "\n")
+
+    def _all(self, identity: str = "*") -> list[Path]:
+        return sorted((self._out / "wandb").glob(f"offline-run-*-{identity}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from attnlab.records.tracking import Tracking
 from tests.commands.tiny import alone
 from tests.experiments.report.trackers.offline import change, made, stand_in, wandb_told
 
-TRAINED = {"seed": 3, "training": {"steps": 12, "evaluate_every": 6}}
-
 
 class Memory(runs.Store):
     """A tracker that keeps all it is told: of each run the steps and how it ended."""
@@ -26,79 +24,62 @@ class Memory(runs.Store):
     def __init__(self) -> None:
         self.told: dict[str, list[Any]] = {}
 
-    def open(self, run: Tracked) -> runs.Entry:
+    def open(self, run: Tracked) -> tuple[Any, int]:
         kept = self.told.setdefault(run.facts["trial"], [])
-        last = max((step for step in kept if isinstance(step, int)), default=-1)
+        return kept, max((step for step in kept if isinstance(step, int)), default=-1)
 
-        class Entry(runs.Entry):
-            def log(self, points: Sequence[Point]) -> None:
-                kept.extend(point.step for point in points)
-                self.last = points[-1].step if points else self.last
+    def log(self, opened: Any, points: Sequence[Point]) -> None:
+        opened.extend(point.step for point in points)
 
-            def end(self, run: Tracked) -> None:
-                kept.append((run.facts["state"], run.final))
-
-        return Entry(None, last)
+    def end(self, opened: Any, run: Tracked) -> None:
+        opened.append((run.facts["state"], run.final))
 
 
-@pytest.fixture
-def follower(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[Path, runs.Store], Follower]:
-    def make(directory: Path, store: runs.Store) -> Follower:
-        found = Follower("wandb", "", directory)
-        monkeypatch.setattr(found, "_store", store)
-        return found
-
-    return make
+def follower(directory: Path, store: runs.Store) -> Follower:
+    beside = Follower("wandb", "", directory)
+    beside._store = store
+    return beside
 
 
-def trained(folder: Path, *steps: int, valid: Sequence[int] = (), ended: bool = False) -> Path:
+def trained(folder: Path, *steps: int, state: str = "") -> Path:
     """The records of a run that has got so far."""
     folder.mkdir(exist_ok=True)
-    manifest = {
-        "config": TRAINED,
-        "config_hash": config_hash(TRAINED),
-        "code": None,
-        "packages": {},
-        "python": "3",
-    }
-    manifest |= {"platform": "x", "devices": {}, "data": {}, "command": [], "created": "now"}
+    manifest: dict[str, Any] = {name: {} for name in ("packages", "devices", "data")}
+    manifest |= {"config": {"seed": 3}, "config_hash": config_hash({"seed": 3}), "code": None}
+    manifest |= {"python": "3", "platform": "x", "command": [], "created": "now"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    lines = [(step, "train") for step in steps] + [(step, "valid") for step in valid]
-    records = [{"step": step, "split": split, "loss": 1.0} for step, split in sorted(lines)]
+    records = [
+        {"step": step, "split": split, "loss": 1.0}
+        for step in steps
+        for split in ("train", "valid")
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
     events = [{"event": "start", "time": 1.0, "step": 0}]
-    end = {"event": "end", "time": 2.0, "step": 12, "state": "done", "message": ""}
-    events += [end] if ended else []
+    end = {"event": "end", "time": 2.0, "step": 12, "state": state, "message": ""}
+    events += [end] if state else []
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in events))
     return folder
 
 
 @pytest.mark.quick
-def test_every_step_is_told_once_and_whole(
-    tmp_path: Path, follower: Callable[[Path, runs.Store], Follower]
-) -> None:
+def test_every_step_is_told_once_and_whole(tmp_path: Path) -> None:
     store = Memory()
     folder, told = trained(tmp_path / "run", 3, 6), store.told.setdefault("run", [])
     first = follower(folder, store)
-    first.look(last=False)
-    assert told == [3]  # 6 is evaluated, and its scores are still to come
-    trained(folder, 3, 6, valid=[6])
-    first.look(last=False)
-    first.look(last=False)
-    assert told == [3, 6]
-    trained(folder, 3, 6, 9, 12, valid=[6, 12], ended=True)
+    for _ in range(2):
+        first.look(last=False)
+        assert told == [3]  # other records of 6 may be still to come
+    trained(folder, 3, 6, 9, 12, state="done")
     second = follower(folder, store)  # the first was killed
     second.look(last=False)
-    assert told == [3, 6, 9, 12]
+    assert told == [3, 6, 9]
     (folder / "results.json").write_text(json.dumps({"split": "test", "exact": 0.5}))
     second.look(last=True)
     assert told == [3, 6, 9, 12, ("done", {"final/test/exact": 0.5})]
 
 
 def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
-    tmp_path: Path, follower: Callable[[Path, runs.Store], Follower]
+    tmp_path: Path,
 ) -> None:
     directory, store = made(tmp_path / "sweep"), Memory()
     beside = follower(directory, store)
@@ -113,13 +94,13 @@ def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
 
 
 def test_what_fails_is_said_once_and_tried_again(
-    tmp_path: Path, follower: Callable[[Path, runs.Store], Follower], capfd: Any, monkeypatch: Any
+    tmp_path: Path, capfd: Any, monkeypatch: Any
 ) -> None:
     store, failures = Memory(), [ConnectionError("gone"), ConnectionError("gone")]
-    beside = follower(trained(tmp_path / "run", 3, valid=[]), store)
+    beside = follower(trained(tmp_path / "run", 3), store)
     opened = store.open
 
-    def refuse(run: Tracked) -> runs.Entry:
+    def refuse(run: Tracked) -> tuple[Any, int]:
         if failures:
             raise failures.pop()
         beside.leaving.set()
@@ -161,11 +142,11 @@ def test_the_client_of_wandb_is_told_by_a_process_beside(
     """Twice, as after a kill: one run, told from the first step."""
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
-    folder = trained(tmp_path / "run", 3, 6, valid=[6])
+    folder = trained(tmp_path / "run", 3, 6)
     for flag, steps in (("wandb", (3, 6)), (None, (3, 6, 9))):
         chosen = Tracking.choose(folder, flag)
         with chosen.beside(folder):
-            trained(folder, *steps, valid=[6])
+            trained(folder, *steps)
         told = wandb_told(tmp_path / "store", chosen.id)
         assert told[0] == ["begin", "run"] and [line[1] for line in told if line[0] == "log"] == [
             *steps
