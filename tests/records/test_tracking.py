@@ -33,6 +33,9 @@ def test_what_the_flag_takes_and_the_folder_keeps(
     assert Tracking.choose(tmp_path, None) == told
     assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, told.id)
     assert Tracking.choose(tmp_path, "none") == Tracking({}, told.id)
+    (tmp_path / "tracking.json").write_text("{")
+    with pytest.raises(UserError, match="tracking.json is damaged"):
+        Tracking.choose(tmp_path, None)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +63,6 @@ def test_mistakes_are_one_line(
         Tracking.choose(tmp_path, flag)
     assert words in str(error.value)
     assert not (tmp_path / "tracking.json").exists()
-
-
-def test_a_damaged_choice_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tracking.json").write_text("{")
-    with pytest.raises(UserError, match="tracking.json is damaged"):
-        Tracking.choose(tmp_path, None)
 
 
 def test_the_process_beside_the_work_ends_with_it(

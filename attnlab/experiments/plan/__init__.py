@@ -4,17 +4,7 @@
 """
 
 from attnlab.experiments.plan.candidate import Candidate, Trial
-from attnlab.experiments.plan.drafts import keep_draft, stored_draft
 from attnlab.experiments.plan.growth import own_files, unchanged_plan
 from attnlab.experiments.plan.plan import Plan, locked
 
-__all__ = [
-    "Candidate",
-    "Plan",
-    "Trial",
-    "keep_draft",
-    "locked",
-    "own_files",
-    "stored_draft",
-    "unchanged_plan",
-]
+__all__ = ["Candidate", "Plan", "Trial", "locked", "own_files", "unchanged_plan"]

@@ -1,4 +1,4 @@
-"""The plan of a dry run, kept for the sweep that follows within the hour, in the user's cache folder:
+"""The plan of the last dry run, kept for the sweep that follows within the hour, in the user's cache folder:
 it is used if the experiment, the code and the files of the data are those of then.
 """
 
@@ -23,41 +23,39 @@ LIFETIME = 3600.0
 """Seconds for which a draft may be used: what else it depends on, such as packages, has not changed
 by then as a rule.
 """
+_FILE = "plan-of-a-dry-run"
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def keep_draft(plan: Plan) -> None:
-    """Keep the plan of a new sweep; where that is not possible, the next command plans again."""
-    if (path := _path(plan.hash)) is not None:
+def keep(plan: Plan) -> None:
+    """Keeps the plan of a new sweep, in place of the one before; where that is not possible, the
+    next command plans again.
+    """
+    if (folder := cache_folder()) is not None:
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, f"{_inputs(plan)}\n{plan.to_json()}")
-            for other in path.parent.iterdir():
-                if time.time() - other.stat().st_mtime > LIFETIME:
-                    other.unlink()
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / _FILE, f"{plan.hash} {_inputs(plan)}\n{plan.to_json()}")
 
 
-def stored_draft(file: str, changes: Changes) -> Plan | None:
-    """The plan for a new sweep of an experiment that a dry run has made; None without one."""
-    path = _path(definition_hash(definition(load_experiment(file, changes), file)))
-    if path is None or not path.exists() or time.time() - path.stat().st_mtime > LIFETIME:
+def stored(file: str, changes: Changes) -> Plan | None:
+    """Returns the plan for a new sweep of an experiment that the last dry run has made, or None."""
+    folder = cache_folder()
+    if folder is None or not (path := folder / _FILE).exists():
         return None
-    inputs, _, text = path.read_text(encoding="utf-8").partition("\n")
+    if time.time() - path.stat().st_mtime > LIFETIME:
+        return None
+    identity, inputs, text = path.read_text(encoding="utf-8").split(maxsplit=2)
+    if identity != definition_hash(definition(load_experiment(file, changes), file)):
+        return None
     plan = Plan.from_json(text, str(path))
     plan = dataclasses.replace(plan, file=file, created=timestamp(), unmatched=changes.unmatched)
     if inputs != _inputs(plan):
         return None
-    own_code = {**own_files(plan).record(), "accepted": []}
-    return dataclasses.replace(plan, own_code=own_code)
-
-
-def _path(identity: str) -> Path | None:
-    folder = cache_folder()
-    return folder and folder / "plans" / f"{identity}.json"
+    return dataclasses.replace(plan, own_code={**own_files(plan).record(), "accepted": []})
 
 
 def _inputs(plan: Plan) -> str:
-    """A digest of the code and the files that a plan was made of."""
+    """Returns a digest of the code and the files that a plan was made of."""
     files = set(_PACKAGE.rglob("*.py"))
     for candidate in plan.candidates:
         for path in _paths(dict(candidate.config)["data"]):
@@ -69,7 +67,7 @@ def _inputs(plan: Plan) -> str:
 
 
 def _paths(setting: Any) -> Iterator[Path]:
-    """The files and folders that settings name, at any depth."""
+    """Yields the files and folders that settings name, at any depth."""
     if isinstance(setting, Mapping):
         setting = list(setting.values())
     if isinstance(setting, list | tuple):

@@ -19,11 +19,10 @@ from attnlab.experiments.define import AS_IT_IS, Changes
 from attnlab.experiments.plan import (
     Candidate,
     Plan,
-    keep_draft,
+    drafts,
     locked,
     matching,
     own_files,
-    stored_draft,
     unchanged_plan,
 )
 from attnlab.experiments.run.live import start
@@ -57,8 +56,8 @@ def ensure(
     new = None
     if present is None:
         old = Plan.read(directory)
-        drafted = stored_draft(file, changes) if old is None else None
-        new = drafted or _planned("made", file, directory, changes)
+        new = drafts.stored(file, changes) if old is None else None
+        new = new or _planned("made", file, directory, changes)
         new = matching.check_budget(new, old)
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
@@ -75,14 +74,12 @@ def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     """Returns the plan that `ensure` would return, without cores and without the check of budgets;
     writes nothing there, and a sweep of the same need not plan again.
     """
-    old = Plan.read(directory)
-    plan = unchanged_plan(file, directory, changes) or (
-        stored_draft(file, changes) if old is None else None
-    )
-    if plan is None:
+    present = unchanged_plan(file, directory, changes)
+    if present is not None or Plan.read(directory) is not None:
+        return present or _planned("made", file, directory, changes)
+    if (plan := drafts.stored(file, changes)) is None:
         plan = _planned("made", file, directory, changes)
-        if old is None:
-            keep_draft(plan)
+        drafts.keep(plan)
     return plan
 
 

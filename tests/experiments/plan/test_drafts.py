@@ -57,8 +57,8 @@ def test_a_draft_of_other_data_or_code_is_not_used(
         (data / "train.tsv").write_text("a\tb\n" * len(before))
         assert drafts._inputs(reading) != before
         (data / "train.tsv").write_text("a\tb\n")
-    drafts.keep_draft(plan)
+    drafts.keep(plan)
     monkeypatch.setattr(drafts, "_inputs", lambda plan: "other code")
-    assert drafts.stored_draft(file, planned.AS_IT_IS) is None
+    assert drafts.stored(file, planned.AS_IT_IS) is None
     monkeypatch.setenv("ATTNLAB_CACHE", "")
-    assert drafts.stored_draft(file, planned.AS_IT_IS) is None
+    assert drafts.stored(file, planned.AS_IT_IS) is None
