@@ -105,10 +105,10 @@ class Follower:
         self._stamps = stamps
 
     def _tell(self, store: Store, run: Tracked, ends: bool) -> None:
-        opened, told = self._opened.get(run.id) or self._ask(store.open, run)
-        points = [point for point in run.curve[: None if ends else -1] if point.step > told]
+        opened, newest = self._opened.get(run.id) or self._ask(store.open, run)
+        points = [point for point in run.curve[: None if ends else -1] if point.step > newest]
         self._ask(store.log, opened, points)
-        self._opened[run.id] = opened, points[-1].step if points else told
+        self._opened[run.id] = opened, points[-1].step if points else newest
         if ends:
             self._ask(store.end, self._opened.pop(run.id)[0], run)
             self._ended[run.id] = run.digest
