@@ -163,7 +163,7 @@ class Progress:
 
 @contextlib.contextmanager
 def patience(work: str, total: int = 0) -> Iterator[list[Any]]:
-    """Say on stderr that some work goes on, after `PATIENCE` seconds and then every `BETWEEN`, until
+    """Says on stderr that some work goes on, after `PATIENCE` seconds and then every `BETWEEN`, until
     the block ends; of its `total` parts so many are done as the list has got elements.
     """
     done, ended, began = list[Any](), threading.Event(), time.monotonic()
@@ -184,7 +184,7 @@ def patience(work: str, total: int = 0) -> Iterator[list[Any]]:
 
 
 def patiently(work: str, batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches of some work, with `patience`."""
+    """Yields the batches of some work, with `patience`."""
     with patience(work, len(batches) if isinstance(batches, Sized) else 0) as done:
         for batch in batches:
             yield batch

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _finish(run: Run, outcome: Outcome, interrupt: Interrupt, first: bool) -> int:
-    """Say how training ended, and report where it is done; the exit code."""
+    """Prints how training ended, reports if it is done, and returns the exit code."""
     workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")

@@ -27,8 +27,6 @@ def test_what_the_flag_takes_and_the_folder_keeps(
     assert plain.to == {"wandb": str(tmp_path), "mlflow": database, "trackio": "local"}
     told = Tracking.choose(tmp_path, "wandb:online,mlflow:http://here:5000")
     assert told.to == {"wandb": "online", "mlflow": "http://here:5000"}
-    with Tracking({}, told.id).beside(tmp_path):
-        assert not (tmp_path / "tracking.json").exists()
     (tmp_path / "tracking.json").write_text(json.dumps({"to": told.to, "id": told.id}))
     assert Tracking.choose(tmp_path, None) == told
     assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, told.id)

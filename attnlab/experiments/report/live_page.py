@@ -17,8 +17,8 @@ _SHARE = 20  # times as long as the making of a page is the time to the next one
 
 
 def keep_page(directory: Path) -> Iterator[str]:
-    """Write the report so far again and again, until the sweep is over or nobody goes on with it;
-    how far it is, each time.
+    """Writes the report so far again and again, until the sweep is over or nobody goes on with it,
+    and yields how far it is each time.
     """
     over = False
     while not over:

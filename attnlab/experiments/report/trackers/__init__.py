@@ -44,8 +44,8 @@ class Exported:
 
 
 def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[Tracked]:
-    """The trials of a sweep that have begun, of all or of these folders; or the one run in a
-    folder.
+    """Returns the trials of a sweep that have begun, of all or of these folders; or the one run in
+    a folder.
     """
     if (directory / "manifest.json").exists():
         run = single(directory)

@@ -111,6 +111,7 @@ class Store(runs.Store):
         self._client.log_batch(opened, tags=[RunTag(name, str(tags[name])) for name in tags])
 
     def _search(self, experiments: list[str], only: str = "") -> Iterator[Any]:
+        """Yields the runs of experiments that fit MLflow's filter `only`."""
         token = None
         while experiments:
             page = self._client.search_runs(
