@@ -353,14 +353,17 @@ def check_statistics(config: schemas.Settings, part: Any, what: str, advice: str
 
 
 def check_ratios(kind: Any) -> None:
-    """Raises `UserError` where a class of tasks declares a ratio that is none of its measures. A
-    class that declares other measures than its base need not repeat the ratios.
+    """Raises `UserError` where a class of tasks declares a ratio that is none of its measures, nor
+    the loss of its perplexity. A class that declares other measures than its base need not repeat
+    the ratios; measures that are a property are not known here.
     """
     by_name = {name: _owner(kind, name) for name in ("ratios", "measures")}
     if by_name["measures"] is None or not issubclass(by_name["ratios"], by_name["measures"]):
         return
+    if not isinstance(kind.measures, Mapping):
+        return
     for name in kind.ratios:
-        if name not in kind.measures:
+        if name not in {*kind.measures, *(["loss"] if "perplexity" in kind.measures else [])}:
             raise UserError(f"ratios: {name!r} is no measure; {nearest(name, kind.measures)}")
 
 

@@ -222,6 +222,20 @@ def test_a_ratio_that_is_no_measure_is_refused_by_name(images: Brightness) -> No
     type("Fewer", (Brightness,), {"measures": {"loss": "min"}})(CONFIG, images.data)
 
 
+def test_ratios_of_measures_that_are_a_property_or_a_perplexity(images: Brightness) -> None:
+    class Lively(Brightness):
+        measures = property(lambda self: {"accuracy": "max"})  # type: ignore[assignment]
+        ratios = {"accuracy": ("correct", "rows")}
+
+    class Perplexed(Brightness):
+        measures = {"perplexity": "min"}
+        evaluated = ("perplexity",)
+        ratios = {"loss": ("loss", "rows")}
+
+    for kind in (Lively, Perplexed):
+        kind(CONFIG, images.data)
+
+
 class Elsewhere(Vocabulary):
     """A vocabulary whose ids are those of another in reverse."""
 

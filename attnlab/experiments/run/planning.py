@@ -19,7 +19,6 @@ from attnlab.experiments.define import AS_IT_IS, Changes
 from attnlab.experiments.plan import (
     Candidate,
     Plan,
-    drafts,
     locked,
     matching,
     own_files,
@@ -56,9 +55,7 @@ def ensure(
     new = None
     if present is None:
         old = Plan.read(directory)
-        new = drafts.stored(file, changes) if old is None else None
-        new = new or _planned("made", file, directory, changes)
-        new = matching.check_budget(new, old)
+        new = matching.check_budget(_planned("made", file, directory, changes), old)
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
         plan = (new or Plan.of_sweep(directory)).with_cores(number, directory)
@@ -72,15 +69,10 @@ def ensure(
 
 def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     """Returns the plan that `ensure` would return, without cores and without the check of budgets;
-    writes nothing there, and a sweep of the same need not plan again.
+    writes nothing.
     """
     present = unchanged_plan(file, directory, changes)
-    if present is not None or Plan.read(directory) is not None:
-        return present or _planned("made", file, directory, changes)
-    if (plan := drafts.stored(file, changes)) is None:
-        plan = _planned("made", file, directory, changes)
-        drafts.keep(plan)
-    return plan
+    return present or _planned("made", file, directory, changes)
 
 
 def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidate]:
