@@ -26,6 +26,11 @@ _folders: set[pathlib.Path] = (
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
 RENAMED = {
     "attnlab.attention": {"so_far": "history", "no_looks": "initial_history"},
+    "attnlab.systems": {
+        "_transition": "transition",
+        "_generate": "generate",
+        "_mixed": "a part of generate",
+    },
     "attnlab.tasks": {
         "map_labels": "stored_labels",
         "load_data": "a Dataset in loads, whose load reads it",
@@ -48,8 +53,15 @@ MOVED = {
     "token_scores": "Task.ratios, of which Task.averaged makes the scores",
     "asking": "said by the arguments weights= and history= themselves",
     "attnlab.training.interrupt": "attnlab.training.session",
-    "standing": "token_positions",
-    "within": "attnlab.data.generated.within",
+    "attnlab.attention.view.standing": "token_positions",
+    "attnlab.data.diagnostics.drawing.within": "attnlab.data.generated.within",
+    "attnlab.config.values": "attnlab.config.resolve",
+    "attnlab.training.turns": "attnlab.training.stacked",
+    "attnlab.training.storage_errors": "attnlab.training.orbax_steps",
+    "attnlab.tasks.looking": "attnlab.tasks.localisation",
+    "attnlab.tasks.output_bias": "attnlab.tasks.tokens",
+    "attnlab.tasks.shown": "attnlab.tasks.protocol",
+    "attnlab.experiments.plan.client": "attnlab.experiments.run.planning",
     "Look": "AttentionInputs, of tasks attnlab.systems.protocol.AttentionMap",
     **dict.fromkeys(
         [f"attnlab.data.{name}" for name in ("joined", "of_length", "one_side", "prefixed")],

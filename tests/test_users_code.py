@@ -369,7 +369,7 @@ OLD = {
     ),
     "an import": (
         "from attnlab.attention.view import standing",
-        "standing",
+        "attnlab.attention.view.standing",
         "token_positions",
     ),
     "a module": (
@@ -384,7 +384,7 @@ OLD = {
     ),
     "a function that has moved": (
         "from attnlab.data.diagnostics.drawing import within",
-        "within",
+        "attnlab.data.diagnostics.drawing.within",
         "attnlab.data.generated.within",
     ),
     "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
@@ -416,6 +416,14 @@ def test_a_part_of_an_earlier_version_is_told_the_new_name(
     (folder / "own.py").write_text(text)
     line = trained(RNNSEARCH, f"system.attention.{kind}=own:Own")
     assert "Own (own.py:2) has no_looks, which is now initial_history" in line
+
+
+def test_a_step_of_an_earlier_version_is_not_left_out(folder: Path) -> None:
+    """Such a method would never be called."""
+    text = "from attnlab.systems.recurrent.rnnsearch import RNNsearch\n"
+    (folder / "own.py").write_text(f"{text}class Own(RNNsearch):\n    _generate = None\n")
+    line = trained(RNNSEARCH, "system=own:Own")
+    assert "Own (own.py:2) has _generate, which is now generate" in line
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class System(nn.Module, kw_only=True):
 
     `parts` of a subclass names the fields that are components and their tables; `needs` says what
     it requires of the mechanism in each attention slot. A system with empty `needs` has no
-    attention and no maps. `sides` are those of all maps, where `between` says nothing else.
+    attention and no maps. `map_sides` are those of all maps, where `between` says nothing else.
 
     Attributes:
       pad_id: the padding id; the task sets it from its vocabulary.
@@ -90,7 +90,7 @@ class System(nn.Module, kw_only=True):
     parts: ClassVar[Parts] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
     card: ClassVar[Card | None] = None
-    sides: ClassVar[tuple[Side, Side]] = ("target", "source")
+    map_sides: ClassVar[tuple[Side, Side]] = ("target", "source")
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
@@ -158,7 +158,7 @@ class System(nn.Module, kw_only=True):
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """The sides of the queries and of the keys of the map of this name."""
-        return cls.sides
+        return cls.map_sides
 
 
 class Writer(System):
@@ -248,7 +248,7 @@ class LanguageModel(System):
 
     vocabulary: int
 
-    sides = ("source", "source")
+    map_sides = ("source", "source")
     carries: ClassVar[bool] = True
     packs: ClassVar[bool] = False
     in_two: ClassVar[bool] = False
@@ -301,7 +301,7 @@ class Classifier(System):
     vocabulary: int
     classes: int
 
-    sides = ("source", "source")
+    map_sides = ("source", "source")
     texts: ClassVar[tuple[int, ...]] = (1,)
     """How many texts it can read: (1,), (2,) or (1, 2)."""
 
@@ -332,7 +332,7 @@ class TokenClassifier(System):
     vocabulary: int
     outputs: int
 
-    sides = ("source", "source")
+    map_sides = ("source", "source")
     reads: ClassVar[frozenset[Beside]] = frozenset()
 
     def __call__(

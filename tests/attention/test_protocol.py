@@ -16,6 +16,7 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.mechanisms.multi_step import MultiStep
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.memories import Memory, first_memory, written
@@ -153,6 +154,9 @@ def test_a_read_of_the_users_gets_no_argument_at_its_default(
     reading, _ = own(8).init_with_output(jax.random.key(0), x, x)
     np.testing.assert_allclose(reading.context, expected.context, rtol=1e-6)
     assert hands_out_weights(own) is hands_out
+    inner, outer = (MultiStep(8, looks=kind) for kind in (own, Single))
+    readings = [each.init_with_output(jax.random.key(0), x, x)[0] for each in (inner, outer)]
+    np.testing.assert_allclose(readings[0].context, readings[1].context, rtol=1e-6)
 
 
 def test_a_subclass_makes_a_part_that_it_adds_and_need_not_offer_one_that_it_inherits() -> None:
@@ -172,6 +176,16 @@ def test_a_subclass_makes_a_part_that_it_adds_and_need_not_offer_one_that_it_inh
         expected, _ = base(8).init_with_output(jax.random.key(0), x, x)
         reading, _ = own(8).init_with_output(jax.random.key(0), x, x)
         np.testing.assert_array_equal(reading.context, expected.context)
+
+
+def test_a_base_makes_the_parts_of_a_class_that_names_them_once() -> None:
+    class Near(Single):
+        """A class below keeps those of its base."""
+
+        parts = {**Single.parts, "positions": POSITIONS}
+
+    assert list(Single.made_parts) == list(Near.made_parts) == ["score", "alignment"]
+    assert list(MultiHead.made_parts) == ["score", "alignment", "positions"]
 
 
 def test_a_hook_of_a_subclass_of_multihead_counts_in_short_looks_too() -> None:

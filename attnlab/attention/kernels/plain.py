@@ -218,7 +218,9 @@ def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
 
 
 def is_short(kernel: str, queries: int, keys: int) -> bool:
-    """Whether a look of these sizes is computed by the plain kernel, whatever its parts are."""
+    """Returns whether a look of these sizes is computed by the plain kernel, unless its alignment has
+    a kernel of its own.
+    """
     short = min(queries, keys) < LEAST and not detected()
     return kernel == "plain" or (kernel == "auto" and short)
 

@@ -120,11 +120,18 @@ class HeadsAttention(Attention):
     projection of the heads side by side is `out`, unless it implements `result`.
 
     Attributes of the class:
-      made_parts: the parts that `setup` makes here; a class below that has more of them, or hides
-        one from configs, changes `parts` alone.
+      made_parts: the parts that `setup` makes, those of `parts` with the fields of `MADE` unless a
+        class says otherwise; a class below that has more parts makes them itself, and one that hides
+        a part from configs changes `parts` alone.
     """
 
     made_parts: ClassVar[Parts] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Sets `made_parts` of the first class with parts, for itself and the classes below."""
+        if not cls.made_parts:
+            cls.made_parts = {name: cls.parts[name] for name in MADE if name in cls.parts}
+        super().__init_subclass__(**options)
 
     def setup(self) -> None:
         for field, table in self.made_parts.items():

@@ -61,7 +61,7 @@ class Hops(HeadsAttention):
     dropout: float = 0.0
     output: Literal["projected", "side_by_side"] = "projected"
 
-    parts = made_parts = {"alignment": ALIGNMENTS}
+    parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, history=True, window=True)
     card = MixerCard(
         "hops",

@@ -77,7 +77,7 @@ class Latent(HeadsAttention):
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
-    parts = made_parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
+    parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
         dropout=True, positions=frozenset({"query_key"}), history=True, window=True
     )

@@ -93,7 +93,7 @@ class MultiHead(HeadsAttention):
     bias: bool | tuple[str, ...] = False
     kernel: KernelName = "auto"
 
-    parts = made_parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+    parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
     capabilities = Capabilities(
         dropout=True,
         positions=frozenset({"query_key", "score", "value", "row"}),

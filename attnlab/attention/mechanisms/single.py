@@ -58,7 +58,7 @@ class Single(HeadsAttention):
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
-    parts = made_parts = {"score": SCORES, "alignment": ALIGNMENTS}
+    parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
         dropout=True, values=True, unprojected=True, history=True, window=True
     )

@@ -74,7 +74,7 @@ class Synthesizer(HeadsAttention):
     dropout: float = 0.0
     kernel: KernelName = "auto"
 
-    parts = made_parts = {"alignment": ALIGNMENTS}
+    parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
     capabilities = Capabilities(dropout=True, history=True)
     card = MixerCard(

@@ -40,7 +40,7 @@ class Score(nn.Module):
         both sides are turned alike.
       places: a score depends on the position of its key, not only on the distance from the query.
       looks_back: a score depends on the weights of earlier queries, so queries are computed one by
-        one: `pairs` takes `past`, and the score has `initial_history` and `after`.
+        one: `pairs` takes `past`, and the score has `after`, and may have `initial_history`.
       card: where it comes from.
     """
 

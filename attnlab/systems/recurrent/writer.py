@@ -35,8 +35,8 @@ class Encoded:
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32; the state of the decoder; the last context [B,M], None where no
-    step reads that of the step before; what the looks so far leave to the next
+    """Tokens fed so far, [] int32; the state of the decoder; the last context [B,M], which may be
+    None where no step reads it; what the looks so far leave to the next
     (`Attention.initial_history`).
     """
 

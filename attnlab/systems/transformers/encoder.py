@@ -180,7 +180,7 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
 
     texts = (1, 2)
-    sides = ("joined", "joined")
+    map_sides = ("joined", "joined")
     card = CARD
 
     def setup(self) -> None:

@@ -42,7 +42,7 @@ class Captioner(Writer, kw_only=True):
 
     parts = {"backbone": BACKBONES, "image_positions": POSITIONS}
     seen = "image"
-    sides = ("target", "image")
+    map_sides = ("target", "image")
 
     @property
     def over_batch(self) -> bool:

@@ -24,7 +24,7 @@ class OfImage(System):
 
     classes: int
 
-    sides = ("image", "image")
+    map_sides = ("image", "image")
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Images [B,H,W,C'], normalised, to logits [B,C], or [B,H,W,C] of pixels.
@@ -108,7 +108,7 @@ class VisualAnswerer(System):
     vocabulary: int
     classes: int
 
-    sides = ("hops", "image")
+    map_sides = ("hops", "image")
     """A question as a whole looks at the "image", whose places lie row by row as `grid` says. What
     looks word by word calls the words "question"."""
 
