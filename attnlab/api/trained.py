@@ -265,7 +265,14 @@ class Run:
             for index in self.task.longer_than(limit, [texts[number] for number in wanted])
         ]
 
-    def score(self, texts: Sequence[Text] | str, target: str | None = None, **options: Any) -> Any:
+    def score(
+        self,
+        texts: Sequence[Text] | str = (),
+        target: str | None = None,
+        *,
+        source: str | None = None,
+        **options: Any,
+    ) -> Any:
         """Scores texts token by token; of a source and a target it returns log P(target | source)
         in nats, with the end of the target.
 
@@ -273,6 +280,7 @@ class Run:
           texts: a list of texts, or of pairs of a text and what follows it (of a source and its
             target, for a system that writes); or one source.
           target: of that source.
+          source: the one source, in place of `texts`.
           options: `window`, `stride` and `end` of `attnlab.tasks.scoring.scored_texts`.
 
         Returns:
@@ -283,10 +291,11 @@ class Run:
         """
         from attnlab.tasks.scoring import scored_texts
 
+        texts = texts if source is None else source
         if isinstance(texts, str) and target is None:
             raise UserError(f"score takes a list of texts, not one: write score([{texts!r}])")
         if isinstance(texts, str):
-            return self.scores([(texts, target or "")])[0]
+            return self.score([(texts, target or "")], **options)[0].log_prob
         return scored_texts(self.task, self.params, texts, **options)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:

@@ -177,19 +177,17 @@ def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
     ]
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, flag: str = "--output") -> None:
     """Raises `UserError` if no file can be written at `path`: no such folder, a folder itself, or
     no permission; called before the long work.
     """
     if not path.parent.is_dir():
-        raise UserError(
-            f"--output={path}: there is no folder {path.parent}; make it or name another"
-        )
+        raise UserError(f"{flag}={path}: there is no folder {path.parent}; make it or name another")
     if path.is_dir():
-        raise UserError(f"--output={path} is a folder; name a file")
+        raise UserError(f"{flag}={path} is a folder; name a file")
     replaced = path.is_file() or not path.exists()  # then it is the folder that is written to
     if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
-        raise UserError(f"--output={path}: you may not write there; name another")
+        raise UserError(f"{flag}={path}: you may not write there; name another")
 
 
 def read_lines(path: str | None) -> list[str]:

@@ -6,6 +6,7 @@ model as `transformers` writes it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import io
 import itertools
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.commands import session, streams
 from attnlab.commands.generate import check_output, on_one_line, read_lines
 from attnlab.data.readers.json_text import parse_json
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.flags import add_number
 from attnlab.progress import Progress, table
 from attnlab.records.csv_text import as_csv
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 FORMS = (".jsonl", ".csv", ".parquet")
 _BATCHES = 16  # of texts between two writes
+_HEADER = b"attnlab score "  # begins what --out leaves until it is whole
+_BESIDE = {"text": (), "target": ("source",), "choices": ("source", "answer")}
+_EXPECTED = "expected text, or source and target, or choices (with source, answer)"
+_OF_TEXTS, _OF_TASKS = ("window", "stride", "no_end"), ("include", "shots", "limit")
+_OF_RUNS = ("ensemble", "config", "accept_changed_code")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     given = [name for name in ("text", "file", "tasks") if getattr(arguments, name) is not None]
     if len(given) != 1 or (arguments.target is not None and given != ["text"]):
         raise UserError("score: give --text (and --target), --file or --tasks, one of them")
+    tasks = given == ["tasks"]
+    _refuse(arguments, _OF_TEXTS if tasks else _OF_TASKS, f"{'not ' * tasks}with --tasks")
+    if _foreign(arguments):
+        _refuse(arguments, _OF_RUNS, f"for runs; {arguments.workdir} is a folder of transformers")
     if arguments.out:
-        check_output(Path(arguments.out))
-    if arguments.tasks:
+        check_output(Path(arguments.out), "--out")
+    if tasks:
         return _harness(arguments)
     form = Path(arguments.out).suffix if arguments.out else FORMS[0]
     if form not in FORMS or (form == FORMS[-1] and find_spec("pyarrow") is None):
@@ -92,9 +102,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse(arguments: argparse.Namespace, names: Sequence[str], use: str) -> None:
+    """Raises `UserError` for the first of these flags that is given, with what it is for."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value is not False:
+            raise UserError(f"score: --{name.replace('_', '-')} is {use}; leave it out")
+
+
+def _foreign(arguments: argparse.Namespace) -> bool:
+    """Returns whether RUN is a folder of `transformers`."""
+    return Path(arguments.workdir, "config.json").is_file()
+
+
 def _opened(arguments: argparse.Namespace) -> Run:
     """Opens the run, or the model in a folder of `transformers`."""
-    if not Path(arguments.workdir, "config.json").is_file():
+    if not _foreign(arguments):
         return session.open_run(session.stored_run(arguments))
     session.start_jax()
     from attnlab.api.pretrained import load_pretrained
@@ -117,40 +140,66 @@ def _records(arguments: argparse.Namespace) -> Iterator[Record]:
         elif arguments.file.endswith(".jsonl"):
             given = parse_json(line, where)
         held = given if isinstance(given, dict) else {}
+        _check_keys(held, where)
         texts = held.get("choices", [held.get("text", held.get("target"))])
         texts = texts if isinstance(texts, list) else []
         before, answer = held.get("source", ""), held.get("answer")
         kinds = [isinstance(text, str) and text.strip() for text in texts]
         if not kinds or not all(kinds) or not isinstance(before, str):
-            raise UserError(
-                f"{where}: no tokens to score; expected text, or source and target, or choices"
-            )
-        if answer not in (None, *range(len(texts))):
+            raise UserError(f"{where}: no tokens to score; {_EXPECTED}")
+        if answer is not None and (type(answer) is not int or not 0 <= answer < len(texts)):
             raise UserError(f"{where}: answer={answer!r}; expected 0 to {len(texts) - 1}")
         for choice, text in enumerate(texts):
             numbers = {"choice": choice, "answer": answer} if "choices" in held else {}
             yield {"line": number, "source": before, "text": text, **numbers}
 
 
+def _check_keys(held: Record, where: str) -> None:
+    """Raises `UserError` for a key that is unknown, or that does not go with the others."""
+    keys = {*_BESIDE, *itertools.chain(*_BESIDE.values())}
+    for key in sorted(held.keys() - keys):
+        raise UserError(f"{where}: unknown key {key!r}; {nearest(key, keys)}")
+    kind = next((name for name in _BESIDE if name in held), None)
+    if kind and (others := held.keys() - {kind, *_BESIDE[kind]}):
+        raise UserError(f"{where}: {min(others)!r} does not go with {kind!r}; {_EXPECTED}")
+
+
 def _journal(arguments: argparse.Namespace) -> Path:
     return Path(f"{arguments.out}.part")
+
+
+def _resumed(journal: AppendOnly, header: bytes) -> list[Record]:
+    """Returns what a stopped command has left behind this header; behind another of ours, or none,
+    the file begins anew. Raises `UserError` for a file that no such command has written.
+    """
+    path = journal.path
+    content = path.read_bytes() if path.exists() else b""
+    if content[: len(_HEADER)] != _HEADER[: len(content)]:
+        raise UserError(f"{path} is there, and not what a stopped 'score' leaves; move it away")
+    first, *lines = content.rpartition(b"\n")[0].split(b"\n")
+    if first == header:
+        with contextlib.suppress(ValueError):  # damaged
+            results = [json.loads(line) for line in lines]
+            drop_torn_line(path)
+            return results
+    path.unlink(missing_ok=True)
+    journal.append(header + b"\n")
+    return []
 
 
 def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespace) -> list[Record]:
     """Scores the records; with `--out` it goes on behind those that a stopped command has left."""
     options = {"window": arguments.window, "stride": arguments.stride, "end": not arguments.no_end}
-    model = [str(trained.workdir.resolve()), trained.step, repr(trained.config)]
-    content = json.dumps([model, options, records]).encode()
-    header = json.dumps(hashlib.sha256(content).hexdigest())
     results: list[Record] = []
     journal = AppendOnly(_journal(arguments)) if arguments.out else None
     if journal is not None:
-        drop_torn_line(journal.path)
-        lines = journal.path.read_text().splitlines() if journal.path.is_file() else []
-        if lines[:1] == [header]:
-            results = [json.loads(line) for line in lines[1:]]
-        else:
-            journal.path.unlink(missing_ok=True)
+        from attnlab.training.orbax_steps import fingerprint, leaves_by_path
+
+        # of all members of an ensemble
+        weights = {k: fingerprint(x, True) for k, x in leaves_by_path(trained.params).items()}
+        model = [str(trained.workdir.resolve()), trained.step, repr(trained.config), weights]
+        content = json.dumps([model, options, records]).encode()
+        results = _resumed(journal, _HEADER + hashlib.sha256(content).hexdigest().encode())
     size = _BATCHES * trained.task.at_once
     with Progress(len(records), start=len(results), unit="text") as progress:
         for begin in range(len(results), len(records), size):
@@ -164,8 +213,8 @@ def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespa
             scored = zip(part, scores, strict=True)
             results += [{**record, **score.record()} for record, score in scored]
             if journal is not None:
-                lines = [header] * (begin == 0) + [json.dumps(x) for x in results[begin:]]
-                journal.append("".join(f"{line}\n" for line in lines).encode())
+                lines = [json.dumps(x) + "\n" for x in results[begin:]]
+                journal.append("".join(lines).encode())
                 journal.sync()
             progress.update(len(results))
     return results

@@ -141,7 +141,8 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         at_once = config.training.logits_at_once
         self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
         self._score_each = self.jit(self._of_tokens)
-        adopted = data.vocabulary.settings["kind"] == TOKENIZER  # BOS, as `transformers` has it
+        tokenizer = data.vocabulary.settings["kind"] == TOKENIZER
+        adopted = tokenizer and config.pretrained.path is not None  # BOS, as `transformers` has it
         self.first_id = first_of("apart" if adopted else config.batch.texts, self.special)
         self._score = self.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))

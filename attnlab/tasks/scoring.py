@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -123,8 +123,8 @@ def scored_texts(
       end: whether the end of a text is scored too.
 
     Raises:
-      UserError: a task that gives texts no probability, a text where a pair is needed, a text with
-        no tokens, a window that the model does not have.
+      UserError: a task that gives texts no probability, a text where a pair is needed, what is no
+        text or not UTF-8, a text with no tokens, a window that the model does not have.
     """
     writes = isinstance(task, WritingTask)
     if not writes and not isinstance(task, LanguageModelling):
@@ -132,12 +132,9 @@ def scored_texts(
             f"the task {task.config.task!r} gives texts no probability to score; language_modelling"
             " and the tasks whose systems write text do"
         )
-    if writes and (window or stride):
+    if writes and (window, stride) != (None, None):
         raise UserError("window and stride are for language models; targets are read as a whole")
-    pairs = [("", text) if isinstance(text, str) else tuple(text) for text in texts]
-    for number, pair in enumerate(pairs, start=1):
-        if len(pair) != 2 or (writes and not all(map(str.strip, pair))):
-            raise UserError(f"pair {number}: expected a source and a target, both not empty")
+    pairs = [_pair(number, text, writes) for number, text in enumerate(texts, start=1)]
     if not pairs:
         return []
     vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
@@ -165,6 +162,25 @@ def scored_texts(
         _text_score(vocabulary, text, place - begin, row, of_row, end)
         for (_, text), begin, (_, place), row, of_row in every
     ]
+
+
+def _pair(number: int, text: Any, writes: bool) -> tuple[str, str]:
+    """Returns what stands before a text and the text; raises `UserError` for what is neither a text
+    nor a pair, or not UTF-8.
+    """
+    parts = ("", text) if isinstance(text, str) else text
+    pair = tuple(parts) if isinstance(parts, Iterable) else ()
+    if len(pair) != 2 or not all(isinstance(x, str) and (x.strip() or not writes) for x in pair):
+        raise UserError(
+            f"pair {number}: expected a source and a target, both not empty"
+            if isinstance(text, str | tuple | list)
+            else f"text {number} is {type(text).__name__}; expected str, or a pair of them"
+        )
+    try:
+        "".join(pair).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"text {number} is not UTF-8: it has half of a surrogate pair") from error
+    return pair
 
 
 def _text_score(
@@ -226,11 +242,13 @@ def score_rows(
     """Scores the last ids of each row.
 
     Raises:
-      UserError: a window that is less than a token or than the stride, or more than the positions
-        of the model.
+      UserError: a window or a stride that is less than a token, a stride beyond the window, or a
+        row that fills more positions than a system has a table of.
     """
     window = window_of(task) if window is None else window
-    if min(window or 1, stride or 1) < 1 or (window and stride and stride > window):
+    if any(x is not None and x < 1 for x in (window, stride)) or (
+        window and stride and stride > window
+    ):
         raise UserError(
             f"window={window}, stride={stride}: expected at least one token, and a stride of at"
             " most a window"
@@ -242,6 +260,8 @@ def score_rows(
             parts.append((row.ids[begin:end], row.ids[begin + 1 : end + 1]))
             where = slice(first - skipped, end + 1 - skipped)
             spans.append((number, where, slice(first - begin - 1, end - begin)))
+    if not parts:
+        return _scored(task, params, (), (), rows)
     source, target = (Packed(column, task.special.pad) for column in zip(*parts, strict=True))
     examples, widths = Examples(source=source, target=target), widths_of(source.lengths)
     size = min(task.at_once, len(parts))  # no rows of padding for a few texts

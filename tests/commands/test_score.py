@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import attnlab
 from attnlab.commands import score
@@ -86,7 +87,7 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: Any, form: str) ->
         (["--text=a"], "", "score: name one run, as 'score RUN' or by --workdir"),
         (["gpt2", "--file=x.txt"], "a\n\n", "x.txt, line 2: no tokens to score; expected text"),
         (["gpt2", "--file=x.txt"], "", "x.txt holds no texts"),
-        (["gpt2", "--file=x.jsonl"], '{"review": "a"}', "line 1: no tokens to score; expected te"),
+        (["gpt2", "--file=x.jsonl"], '{"source": "a"}', "line 1: no tokens to score; expected te"),
         (["gpt2", "--file=x.jsonl"], '{"choices": 3}', "line 1: no tokens to score; expected te"),
         (
             ["gpt2", "--file=x.jsonl"],
@@ -94,6 +95,12 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: Any, form: str) ->
             "line 1: answer=2; expected 0 to 1",
         ),
         (["gpt2", "--text=a", "--out=x.tsv"], "", "--out=x.tsv cannot be written: end it with"),
+        (
+            ["gpt2", "--text=a", "--out=nowhere/x.csv"],
+            "",
+            "--out=nowhere/x.csv: there is no folder",
+        ),
+        (["gpt2", "--text=\udcff"], "", "text 1 is not UTF-8"),
         (["gpt2", "--text=a", "--window=2", "--stride=3"], "", "a stride of at most a window"),
         (["gpt2", f"--text={'a ' * 99}", "--window=99"], "", "64"),
     ],
@@ -105,3 +112,107 @@ def test_mistakes(folder: Path, flags: list[str], line: str, words: str) -> None
     before = {path.name for path in folder.iterdir()}
     assert words in refused("score", *flags)
     assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("given", ["--tasks=x", "--text=a"])
+@pytest.mark.parametrize(
+    ("flag", "of_texts"),
+    [
+        *((name, True) for name in ("--window=9", "--stride=9", "--no-end")),
+        *((name, False) for name in ("--include=x", "--shots=0", "--limit=9")),
+        *((name, None) for name in ("--ensemble=x", "--config=x", "--accept-changed-code")),
+    ],
+)
+def test_flags_that_would_do_nothing(
+    folder: Path, given: str, flag: str, of_texts: bool | None
+) -> None:
+    """Those of texts with tasks and the other way round, and those of runs with a folder."""
+    if of_texts == (given == "--text=a"):
+        return
+    line = refused("score", "gpt2", given, flag)
+    assert f"score: {flag.partition('=')[0]} is " in line and "leave it out" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"review": "a"}, "unknown key 'review'; choose from"),
+        ({"context": "a", "target": "b"}, "unknown key 'context'"),
+        ({"choices": ["a", "b"], "anwser": 0}, "unknown key 'anwser'; did you mean 'answer'?"),
+        ({"text": "a", "target": "b"}, "'target' does not go with 'text'"),
+        ({"text": "a", "choices": ["a", "b"]}, "'choices' does not go with 'text'"),
+        ({"target": "a", "choices": ["a", "b"]}, "'choices' does not go with 'target'"),
+        ({"text": "a", "answer": 0}, "'answer' does not go with 'text'"),
+        ({"target": "a", "answer": 0}, "'answer' does not go with 'target'"),
+        *(
+            ({"choices": ["a", "b"], "answer": answer}, "expected 0 to 1")
+            for answer in (True, 1.0, "1", -1, [0])
+        ),
+    ],
+)
+def test_objects_that_are_no_question(folder: Path, line: dict[str, Any], words: str) -> None:
+    Path("x.jsonl").write_text('{"text": "a"}\n' + json.dumps(line) + "\n")
+    message = refused("score", "gpt2", "--file=x.jsonl")
+    assert "x.jsonl, line 2: " in message and words in message
+
+
+HEADER = 14 + 64 + 1  # bytes
+
+
+@pytest.mark.parametrize("size", [0, 5, 40, HEADER - 1, HEADER, HEADER + 9, -3])
+def test_a_torn_record_is_written_again(folder: Path, monkeypatch: Any, size: int) -> None:
+    """Wherever it is torn, and the header stands there only at the beginning."""
+    words = ["score", "gpt2", "--config.decoding.batch=2", "--file=questions.jsonl", "--out=x.csv"]
+    with monkeypatch.context() as patched:
+        patched.setattr(score, "_written", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_command(words)
+        journal = Path("x.csv.part")
+        whole = journal.read_bytes()
+        assert whole.count(b"attnlab score ") == 1 and whole.count(b"\n") == 7
+        journal.write_bytes(whole[:size])
+        with pytest.raises(ZeroDivisionError):
+            run_command(words)
+        assert journal.read_bytes() == whole
+        journal.write_bytes(whole[:HEADER] + b"\xff\n")
+        with pytest.raises(ZeroDivisionError):
+            run_command(words)
+        assert journal.read_bytes() == whole
+    assert run_command(words).code == 0 and not journal.exists()
+
+
+@pytest.mark.parametrize("content", [b"notes of mine\n", b"\xff\xfe", b'"a"', b"attnlab sCore 1\n"])
+def test_a_file_of_another_stays(folder: Path, content: bytes) -> None:
+    journal = folder / "x.csv.part"
+    journal.write_bytes(content)
+    line = refused("score", "gpt2", "--text=a", "--out=x.csv")
+    assert "x.csv.part is there, and not what a stopped 'score' leaves; move it away" in line
+    assert journal.read_bytes() == content
+
+
+def test_other_weights_begin_anew(folder: Path, monkeypatch: Any) -> None:
+    """In the same folder, with the same config."""
+    words, headers = ["score", "gpt2", "--text=A dog", "--out=x.csv"], []
+    monkeypatch.setattr(score, "_written", lambda *_: 1 / 0)
+    for scale in (1, 1, 2):
+        file = folder / "gpt2" / "model.safetensors"
+        tensors = {name: scale * array for name, array in load_file(file).items()}
+        save_file(tensors, file, metadata={"format": "pt"})
+        with pytest.raises(ZeroDivisionError):
+            run_command(words)
+        headers.append(Path("x.csv.part").read_bytes().splitlines()[0])
+        assert len(Path("x.csv.part").read_bytes().splitlines()) == 2
+    assert headers[0] == headers[1] != headers[2]
+
+
+def test_another_ensemble_begins_anew(folder: Path, searched: Path, monkeypatch: Any) -> None:
+    shutil.copytree(searched, folder / "run")
+    shutil.copytree(searched, folder / "member")
+    monkeypatch.setattr(score, "_written", lambda *_: 1 / 0)
+    words = ["score", "run", "--text=3 of march 1967", "--target=1967-03-03", "--out=x.csv"]
+    headers = []
+    for more in ([], [], ["--ensemble=member"]):
+        with pytest.raises(ZeroDivisionError):
+            run_command([*words, *more])
+        headers.append(Path("x.csv.part").read_bytes().splitlines()[0])
+    assert headers[0] == headers[1] != headers[2]

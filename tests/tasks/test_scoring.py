@@ -5,6 +5,7 @@ to a score give; `tests/weights/golden_scores.py` says where the numbers come fr
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import attnlab
 from attnlab.errors import UserError
 from attnlab.tasks.scoring import Row, pieces, score_rows, scored_texts, window_of
 from tests.tasks.test_language_modelling import summed, texts_read
-from tests.tasks.tiny_language import apart, joined, passed
+from tests.tasks.tiny_language import APART, JOINED, apart, joined, load, passed
 from tests.weights import scored_folders as given
 from tests.weights.models import GOLDEN
 
@@ -111,7 +112,55 @@ def test_what_cannot_be_scored(golden: tuple[attnlab.Run, Any]) -> None:
         ([("a", "")], {}, "the text '' has no tokens to score"),
         ([("a", "b", "c")], {}, "pair 1: expected a source and a target"),
         (["a"], {"window": 4, "stride": 5}, "a stride of at most a window"),
+        (["a"], {"window": 0}, "window=0, stride=None: expected at least one token"),
+        (["a"], {"stride": 0}, r"window=\d+, stride=0: expected at least one token"),
+        (["a", 5], {}, "text 2 is int; expected str, or a pair of them"),
+        ([None], {}, "text 1 is NoneType; expected str"),
+        ([b"ab"], {}, "text 1 is bytes; expected str"),
+        ([("a", 5)], {}, "pair 1: expected a source and a target"),
+        (["a", "b\ud83d"], {}, "text 2 is not UTF-8"),
+        ([("\udcff", "b")], {}, "text 1 is not UTF-8"),
         ("a", {}, r"not one: write score\(\['a'\]\)"),
     ]:
         with pytest.raises(UserError, match=words):
             run.score(texts, **options)
+
+
+def test_nothing_has_no_scores(golden: tuple[attnlab.Run, Any]) -> None:
+    run, _ = golden
+    assert score_rows(run.task, run.params, []) == []
+    ((log_probs, likeliest),) = score_rows(run.task, run.params, [Row(np.zeros(1, np.int32), 0)])
+    assert log_probs.shape == likeliest.shape == (0,)
+
+
+@pytest.mark.parametrize("texts", ["joined", "apart"])
+def test_a_run_of_a_tokenizer_reads_first_what_its_training_does(
+    tmp_path: Path, texts: str
+) -> None:
+    """Its end where texts are a stream, though the tokenizer has another BOS."""
+    file = given.folder("llama", tmp_path)
+    options = JOINED if texts == "joined" else APART
+    task = load(*options, "vocabulary.kind=tokenizer", f"vocabulary.file={file}")
+    special = task.special
+    assert special.bos != special.eos
+    first = {"joined": special.eos, "apart": special.bos}[texts]
+    (ids,) = task.examples_from_lines(["abc"]).packed("source")
+    batch = next(task._in_turn("train"))
+    assert task.first_id == first == ids[0] == batch["source"][0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given_as", "keywords"),
+    [
+        ([], {"source": "A dog,", "target": " a cat"}),
+        (["A dog,"], {"target": " a cat"}),
+        (["A dog,", " a cat"], {}),
+    ],
+)
+def test_a_source_and_its_target_by_keyword(
+    golden: tuple[attnlab.Run, Any], given_as: list[str], keywords: dict[str, str]
+) -> None:
+    """As in the version before, with options too."""
+    run, _ = golden
+    (pair,) = run.score([("A dog,", " a cat")], end=False)
+    assert run.score(*given_as, **keywords, end=False) == pair.log_prob
