@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page",
         action="store_true",
-        help="stay until the sweep is over, and keep DIR/status.html fresh for a browser",
+        help="stay until the sweep is over or left, and keep DIR/status.html fresh for a browser",
     )
 
 

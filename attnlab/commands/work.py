@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     devices = arguments.devices_per_trial or devices_wanted(plan)
     slots = local_slots(arguments.slots, devices, plan.cores)
     tracked = tracking.Tracking.choose(arguments.directory, arguments.track)
-    with Stop() as stop, tracked.beside(arguments.directory):
+    with tracked.beside(arguments.directory), Stop() as stop:
         work(arguments.directory, slots, stop, sweep_flags.work_options(arguments))
     if stop.signal is not None:
         print(

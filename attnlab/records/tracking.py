@@ -60,13 +60,20 @@ class Tracking:
         """Returns the trackers of `--track`, or without it those that the folder names.
 
         Raises:
-          UserError: no such tracker or address, or one that is not installed.
+          UserError: no such tracker or address, one that is not installed, or an address with a
+            password.
         """
         chosen = cls.read(directory) or cls()
         if flag is not None:
             chosen = dataclasses.replace(chosen, to=_addresses(flag))
-        for name in chosen.to:
+        for name, where in chosen.to.items():
             check_installed(name, f"--track={name}")
+            if re.search("^http.*@|://[^/@]*:.*@", where):
+                raise UserError(
+                    f"--track={name}: its address has a user or a password, which are never stored;"
+                    " leave them out (also of MLFLOW_TRACKING_URI), and set"
+                    " MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                )
         return chosen
 
     @contextlib.contextmanager
@@ -118,8 +125,8 @@ def _addresses(flag: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
-    """Starts a process that tells one tracker, until the block ends or this process does; prints what
-    it has to say.
+    """Starts a process that tells one tracker, until the block ends, however it does, or this process
+    does; prints what it has to say. Ctrl-C ends it at once.
     """
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
@@ -142,10 +149,18 @@ def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
     speaker.start()
     try:
         yield
-        process.stdin.close()  # it tells the rest and leaves
-        with patience(f"telling {name} the rest"), contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_LONGEST)
-    finally:
+    except KeyboardInterrupt:
         process.kill()
-        process.wait()
-        speaker.join(1.0)
+        raise
+    finally:
+        process.stdin.close()  # it tells the rest and leaves
+        try:
+            with patience(f"telling {name} the rest"):
+                process.wait(_LONGEST)
+        except subprocess.TimeoutExpired:
+            remedy = f"'export {directory} --to={name}' writes all of it"
+            print(f"{name}: not at the end after {_LONGEST:g} s; {remedy}", file=sys.stderr)
+        finally:
+            process.kill()
+            process.wait()
+            speaker.join(1.0)

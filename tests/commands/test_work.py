@@ -4,10 +4,13 @@ tests/experiments/run/test_worker.py's neighbours.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
+import signal
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from attnlab.experiments.run.slots import usable_cores
 from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
 from attnlab.records.locks import RunLock
+from attnlab.records.tracking import Tracking
 from tests.commands.tiny import refused, run_command
 from tests.experiments import stub
 
@@ -42,6 +46,25 @@ def test_what_is_left_is_taken_and_nothing_is_chosen(tmp_path: Path) -> None:
     assert len(stub.uses(tmp_path)) == 4
     assert not (tmp_path / "choice.json").exists()
     assert not list(tmp_path.rglob("results.json"))
+
+
+def test_signals_are_heard_while_a_tracker_is_told_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = []
+
+    @contextlib.contextmanager
+    def beside(self: Tracking, directory: Path) -> Iterator[None]:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        yield
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    monkeypatch.setattr(Tracking, "beside", beside)
+    monkeypatch.setattr("attnlab.experiments.run.work", lambda *given: None)
+    stub.planned(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_command(["work", str(tmp_path), "--slots=1"]).code == 0
+    assert handlers == [before, before]
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

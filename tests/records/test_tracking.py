@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.records import tracking
 from attnlab.records.tracking import Tracking
 from tests.experiments.report.trackers.offline import stand_in
 
@@ -61,6 +62,48 @@ def test_mistakes_are_one_line(
         Tracking.choose(tmp_path, flag)
     assert words in str(error.value)
     assert not (tmp_path / "tracking.json").exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://user:pass-word@here:5000",
+        "https://pass-word@here",
+        "postgresql://user:pass-word@h/d",
+    ],
+)
+def test_a_password_is_never_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """Nor one that stands in the environment, or in a file of before."""
+    stand_in(monkeypatch, tmp_path / "packages")
+    (tmp_path / "before").mkdir()
+    content = {"to": {"mlflow": address}, "id": "0"}
+    (tmp_path / "before" / "tracking.json").write_text(json.dumps(content))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    for folder, flag in (("x", f"mlflow:{address}"), ("x", "mlflow"), ("before", None)):
+        with pytest.raises(UserError, match="set MLFLOW_TRACKING_USERNAME and") as error:
+            Tracking.choose(tmp_path / folder, flag)
+        assert "pass-word" not in str(error.value)
+    other = "sqlite:////here/a:b@c.db"
+    assert Tracking.choose(tmp_path, f"mlflow:{other}").to == {"mlflow": other}
+
+
+def test_what_is_not_told_in_time_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And Ctrl-C waits for nothing."""
+    stand_in(monkeypatch, tmp_path / "packages")
+    (tmp_path / "packages" / "wandb.py").write_text("import time\ntime.sleep(600)")
+    chosen = Tracking.choose(tmp_path, "wandb")
+    with pytest.raises(KeyboardInterrupt), chosen.beside(tmp_path):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(tracking, "_LONGEST", 0.1)
+    with chosen.beside(tmp_path):
+        pass
+    line = f"wandb: not at the end after 0.1 s; 'export {tmp_path} --to=wandb' writes all of it\n"
+    assert capsys.readouterr().err == line
 
 
 def test_the_process_beside_the_work_ends_with_it(

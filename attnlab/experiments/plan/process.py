@@ -93,7 +93,7 @@ def made(
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else searched_points(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
-    lowest = [] if plan.search is None else check_space(plan, builder)
+    lowest = [] if plan.search is None else check_space(plan, builder, count)
     if old is None:
         matching.check_budget(plan.grown(lowest), None)
     planned = [
@@ -186,7 +186,7 @@ def candidates(
     return planned
 
 
-def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
+def check_space(plan: Plan, builder: Builder, count: Count = _in_silence) -> list[Candidate]:
     """Checks that every variant accepts the settings that a search may draw: the lowest of each
     range, each option of a choice; returns candidates with the first of these. With a budget it
     also returns those of the other combinations, `MOST_POINTS` in all for each variant.
@@ -200,14 +200,19 @@ def check_space(plan: Plan, builder: Builder) -> list[Candidate]:
         for key, values in plan.search["space"].items()
     }
     first = {key: values[0] for key, values in options.items()}
-    lowest = candidates(plan, [plan.want(variant, first) for variant in plan.variants], builder)
+    wanted = [plan.want(variant, first) for variant in plan.variants]
+    lowest = candidates(plan, wanted, builder, count)
     for variant in plan.variants:
         for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
             with naming(variant, {key: value}):
                 builder.config(plan.want(variant, {**first, key: value}).overrides)
     points = [dict(zip(options, row, strict=True)) for row in itertools.product(*options.values())]
     others = points[1:MOST_POINTS] if plan.budget is not None else []
-    return lowest + [_budgeted(plan, like, point, builder) for point in others for like in lowest]
+    checked = list(lowest)
+    for point, like in itertools.product(others, lowest):
+        count(len(checked), len(lowest) * (1 + len(others)))
+        checked.append(_budgeted(plan, like, point, builder))
+    return checked
 
 
 def _budgeted(plan: Plan, like: Candidate, point: dict[str, Any], builder: Builder) -> Candidate:

@@ -13,19 +13,25 @@ from attnlab.records.locks import is_held
 
 EVERY = 10
 """Seconds between two pages, and between two readings of a browser."""
+ALONE = 60.0
+"""Seconds without a launcher or a trial at work after which nobody is taken to go on."""
 _SHARE = 20  # times as long as the making of a page is the time to the next one, at least
 
 
 def keep_page(directory: Path) -> Iterator[str]:
-    """Writes the report so far again and again, until the sweep is over or nobody goes on with it,
-    and yields how far it is each time.
+    """Writes the report so far again and again, until the sweep is over or nobody has worked on it
+    for `ALONE` seconds, and yields how far it is each time.
     """
-    over = False
+    over, busy = False, time.monotonic()
     while not over:
         began = time.monotonic()
         contents = gather(directory)
         settled = all(record.seen.settled for record in contents.records.wanted)
-        over = contents.records.complete or (settled and not is_held(directory))
+        held = is_held(directory)
+        if held or any(record.seen.state == "running" for record in contents.records.trials):
+            busy = began
+        left = settled or began - busy > ALONE
+        over = contents.records.complete or (left and not held)
         anew = "" if over else f'<meta http-equiv="refresh" content="{EVERY}">\n'
         text = page(contents).replace("<title>", f"{anew}<title>", 1)
         write_atomic(directory / "status.html", text)

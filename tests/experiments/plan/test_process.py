@@ -187,6 +187,16 @@ def test_trials_that_were_trained_with_another_config_are_not_taken_over(
     assert planned(tmp_path, WIDER) == plan
 
 
+def test_how_far_the_check_of_a_search_is(tmp_path: Path, quick: None) -> None:
+    """Both of its parts count: each variant, and with a budget each with the other options."""
+    space = "search=Search({'system.embedding': choice(8, 16, 24)}, trials=2)"
+    budget = "budget=Budget('parameters', 'system.decoder', within=0.5)"
+    file = experiment_file(tmp_path / "which.py", WIDER, space, budget, imports=SEARCH)
+    counts: list[tuple[int, int]] = []
+    made(file, tmp_path / "sweep", count=lambda *given: counts.append(given))
+    assert counts == [(0, 2), (1, 2), *((done, 6) for done in range(2, 6))]
+
+
 def test_a_search_plans_what_it_finds(tmp_path: Path, inside: None) -> None:
     search = (
         "search=Search({'schedule.peak': log_uniform(1e-3, 1e-2), 'system.readout':"

@@ -9,7 +9,7 @@ import pytest
 from attnlab.commands import main
 from attnlab.experiments.report import live_page
 from attnlab.records.locks import RunLock
-from tests.experiments.synthetic import sweep
+from tests.experiments.synthetic import sweep, workdir
 
 
 def test_it_is_kept_fresh_until_the_sweep_is_over(
@@ -29,6 +29,23 @@ def test_it_is_kept_fresh_until_the_sweep_is_over(
         assert len(list(pages)) == 1
     after = (directory / "status.html").read_text()
     assert "refresh" not in after and "0.85" in after
+
+
+def test_it_ends_when_nobody_goes_on_with_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EVERY", "_SHARE", "ALONE"):
+        monkeypatch.setattr(live_page, name, 0)
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    (directory / "choice.json").unlink()
+    folder = workdir(directory, "additive", 0)
+    (folder / "events.jsonl").write_text("")
+    with RunLock(folder):  # a worker alone
+        pages = live_page.keep_page(directory)
+        assert len([next(pages) for _ in range(3)]) == 3
+        assert "refresh" in (directory / "status.html").read_text()
+    assert len(list(pages)) == 1
+    assert "refresh" not in (directory / "status.html").read_text()
 
 
 def test_status_writes_it_and_says_where(

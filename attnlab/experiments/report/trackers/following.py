@@ -21,7 +21,7 @@ from typing import Any
 
 from attnlab.errors import show_traceback
 from attnlab.experiments.report.trackers import TRACKERS, tracked_in
-from attnlab.experiments.report.trackers.runs import Store, Tracked
+from attnlab.experiments.report.trackers.runs import SETTLED, Store, Tracked
 from attnlab.records.locks import exclusive
 
 POLL = 2.0
@@ -38,7 +38,6 @@ ANOTHER = 2.0
 """Seconds that a process waits for another one of its kind when the work has ended: after a kill the
 one before may still be at it, and a launcher's has the rest told.
 """
-SETTLED = ("done", "failed", "diverged", "pruned", "stopped")
 _FILES = ("events.jsonl", "metrics.jsonl", "valid.json", "results.json")
 
 
@@ -88,11 +87,13 @@ class Follower:
                 self.leaving.wait(max(POLL, SHARE * spent))
 
     def look(self, last: bool) -> None:
-        """Tells the tracker what the records have gained but for the newest step, which may be
-        incomplete; at the `last` look, and of trials that have settled, all of it.
+        """Tells the tracker what the records have gained (see `Tracked.curve`); at the `last` look,
+        and of trials that have settled, also the final numbers and the state.
         """
         if self._store is None:
-            self._store = importlib.import_module(TRACKERS[self._name]).Store(self._where)
+            module = TRACKERS[self._name]
+            self._store = self._ask(lambda: importlib.import_module(module).Store(self._where))
+        assert self._store is not None
         sweep = (self._directory / "plan.json").exists()
         folders = self._directory.glob("trials/*/seed*") if sweep else [self._directory]
         stamps = {folder: _changed_at(folder) for folder in folders}
@@ -106,7 +107,7 @@ class Follower:
 
     def _tell(self, store: Store, run: Tracked, ends: bool) -> None:
         opened, newest = self._opened.get(run.id) or self._ask(store.open, run)
-        points = [point for point in run.curve[: None if ends else -1] if point.step > newest]
+        points = [point for point in run.curve if point.step > newest]
         self._ask(store.log, opened, points)
         self._opened[run.id] = opened, points[-1].step if points else newest
         if ends:
@@ -114,7 +115,7 @@ class Follower:
             self._ended[run.id] = run.digest
 
     def _ask(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Calls a function of the tracker, and notes while it has not answered."""
+        """Calls a function of the tracker, notes while it has not answered, returns the answer."""
         self._asked = time.monotonic()
         try:
             return function(*given)

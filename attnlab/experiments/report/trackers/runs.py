@@ -26,6 +26,8 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.stream import Measured, read_records
 from attnlab.records.tracking import Tracking
 
+SETTLED = ("done", "failed", "diverged", "pruned", "stopped")
+"""States in which the records of every step are complete."""
 SINGLE = "attnlab"
 """The group of runs that belong to no sweep."""
 
@@ -56,7 +58,7 @@ class Tracked:
         ("yes" or "no").
       config: the whole resolved config, nested.
       varied: settings in which candidates of the sweep differ, by full name.
-      curve: by step.
+      curve: by step; without the newest, whose records may be incomplete, until the run has settled.
       final: "final/test/exact", "cost/seconds" to number.
       began, ended: seconds since 1970; 0.0 where nobody wrote it down.
     """
@@ -144,7 +146,7 @@ def single(workdir: Path) -> Tracked | None:
     name, seed = workdir.resolve().name, manifest.config["seed"]
     identity = stored.id if stored else _hash([name, manifest.created, manifest.config_hash], 16)
     began, ended = min(times, default=0.0), max(times, default=0.0)
-    curve = _curve(read_records(workdir / "metrics.jsonl", Measured), began, pace)
+    curve = _curve(read_records(workdir / "metrics.jsonl", Measured), began, pace, state)
     about = {"trial": name, "seed": seed, "state": state}
     return Tracked(identity, SINGLE, about, manifest.config, {}, curve, final, began, ended)
 
@@ -166,7 +168,7 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
     }
     identity = _hash([records.plan.name, records.plan.created, trial.name], 16)
     about = {**facts(records, record), "trial": trial.name}
-    curve = _curve(record.logged.curve, began, record.cost.step_seconds)
+    curve = _curve(record.logged.curve, began, record.cost.step_seconds, about["state"])
     return Tracked(identity, group, about, trial.config, varied, curve, final, began, ended)
 
 
@@ -180,10 +182,11 @@ def _final(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _curve(
-    lines: Sequence[Mapping[str, Any]], began: float, pace: float | None
+    lines: Sequence[Mapping[str, Any]], began: float, pace: float | None, state: str
 ) -> tuple[Point, ...]:
     """Returns a learning curve as one point for each logged step, in order, with the numbers of all
-    splits as "split/name" and a time that is estimated with `pace`, the seconds of a step.
+    splits as "split/name" and a time that is estimated with `pace`, the seconds of a step; without
+    the newest unless the `state` is settled: trackers take each step once, and it may lack a split.
     """
     steps: dict[int, dict[str, float]] = {}
     for point in lines:
@@ -195,7 +198,8 @@ def _curve(
         steps.setdefault(point["step"], {}).update(
             {f"{point['split']}/{name}": number for name, number in numbers.items()}
         )
-    return tuple(Point(step, began + step * (pace or 0.0), steps[step]) for step in sorted(steps))
+    complete = sorted(steps)[: None if state in SETTLED else -1]
+    return tuple(Point(step, began + step * (pace or 0.0), steps[step]) for step in complete)
 
 
 def _is_number(number: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.config.tree import config_hash
-from attnlab.experiments.report.trackers import following, runs
+from attnlab.experiments.report.trackers import following, runs, tracked_in
 from attnlab.experiments.report.trackers.following import Follower
 from attnlab.experiments.report.trackers.runs import Point, Tracked
 from attnlab.records.tracking import Tracking
@@ -19,20 +19,29 @@ from tests.experiments.report.trackers.offline import change, made, stand_in, wa
 
 
 class Memory(runs.Store):
-    """A tracker that keeps all it is told: of each run the steps and how it ended."""
+    """A tracker that keeps all it is told: of each run the points and how it ended."""
 
     def __init__(self) -> None:
         self.told: dict[str, list[Any]] = {}
 
     def open(self, run: Tracked) -> tuple[Any, int]:
         kept = self.told.setdefault(run.facts["trial"], [])
-        return kept, max((step for step in kept if isinstance(step, int)), default=-1)
+        return kept, max((told.step for told in kept if isinstance(told, Point)), default=-1)
 
     def log(self, opened: Any, points: Sequence[Point]) -> None:
-        opened.extend(point.step for point in points)
+        opened.extend(points)
 
     def end(self, opened: Any, run: Tracked) -> None:
         opened.append((run.facts["state"], run.final))
+
+
+def points(kept: list[Any]) -> list[tuple[int, list[str]]]:
+    """The steps that were told, and the names of the values of each."""
+    return [(told.step, sorted(told.values)) for told in kept if isinstance(told, Point)]
+
+
+def whole(*steps: int) -> list[tuple[int, list[str]]]:
+    return [(step, ["train/loss", "valid/loss"]) for step in steps]
 
 
 def follower(directory: Path, store: runs.Store) -> Follower:
@@ -41,8 +50,8 @@ def follower(directory: Path, store: runs.Store) -> Follower:
     return beside
 
 
-def trained(folder: Path, *steps: int, state: str = "") -> Path:
-    """The records of a run that has got so far."""
+def trained(folder: Path, *steps: int, state: str = "", evaluated: bool = True) -> Path:
+    """The records of a run that has got so far; the last step may not be evaluated yet."""
     folder.mkdir(exist_ok=True)
     manifest: dict[str, Any] = {name: {} for name in ("packages", "devices", "data")}
     manifest |= {"config": {"seed": 3}, "config_hash": config_hash({"seed": 3}), "code": None}
@@ -53,6 +62,7 @@ def trained(folder: Path, *steps: int, state: str = "") -> Path:
         for step in steps
         for split in ("train", "valid")
     ]
+    records = records if evaluated else records[:-1]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
     events = [{"event": "start", "time": 1.0, "step": 0}]
     end = {"event": "end", "time": 2.0, "step": 12, "state": state, "message": ""}
@@ -68,14 +78,32 @@ def test_every_step_is_told_once_and_whole(tmp_path: Path) -> None:
     first = follower(folder, store)
     for _ in range(2):
         first.look(last=False)
-        assert told == [3]  # other records of 6 may be still to come
+        assert points(told) == whole(3)  # other records of 6 may be still to come
     trained(folder, 3, 6, 9, 12, state="done")
     second = follower(folder, store)  # the first was killed
     second.look(last=False)
-    assert told == [3, 6, 9]
+    assert points(told) == whole(3, 6, 9, 12) and isinstance(told[-1], Point)
     (folder / "results.json").write_text(json.dumps({"split": "test", "exact": 0.5}))
     second.look(last=True)
-    assert told == [3, 6, 9, 12, ("done", {"final/test/exact": 0.5})]
+    assert points(told) == whole(3, 6, 9, 12)
+    assert told[4:] == [("done", {"final/test/exact": 0.5})]
+
+
+def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
+    """Both at the last look, after a kill while it was evaluated, and in an export meanwhile."""
+    store = Memory()
+    folder, told = (
+        trained(tmp_path / "run", 3, 6, evaluated=False),
+        store.told.setdefault("run", []),
+    )
+    for run in tracked_in(folder):
+        store.write(run)
+    assert points(told) == whole(3)
+    follower(folder, store).look(last=True)
+    assert points(told) == whole(3) and told[-1] == ("interrupted", {})
+    trained(folder, 3, 6, 9, state="done")
+    follower(folder, store).look(last=True)
+    assert points(told) == whole(3, 6, 9)
 
 
 def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
@@ -90,14 +118,15 @@ def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
     before = {name: len(kept) for name, kept in store.told.items()}
     beside.look(last=True)
     more = [name for name, kept in store.told.items() if len(kept) > before[name]]
-    assert len(more) == 1 and store.told[more[0]][:4] == [3, 6, 9, 12]
+    assert len(more) == 1
+    assert [step for step, _ in points(store.told[more[0]])] == [3, 6, 9, 12]
 
 
 def test_what_fails_is_said_once_and_tried_again(
     tmp_path: Path, capfd: Any, monkeypatch: Any
 ) -> None:
     store, failures = Memory(), [ConnectionError("gone"), ConnectionError("gone")]
-    beside = follower(trained(tmp_path / "run", 3), store)
+    beside = follower(trained(tmp_path / "run", 3, 6), store)
     opened = store.open
 
     def refuse(run: Tracked) -> tuple[Any, int]:
@@ -110,17 +139,18 @@ def test_what_fails_is_said_once_and_tried_again(
     monkeypatch.setattr(following, "POLL", 0.0)
     monkeypatch.setattr(following, "SHARE", 0)
     beside.run()
-    assert store.told["run"] == [3, ("interrupted", {})]
+    assert points(store.told["run"]) == whole(3)
+    assert store.told["run"][1:] == [("interrupted", {})]
     assert capfd.readouterr().err.count("wandb: ConnectionError: gone; the run goes on") == 1
 
 
+@pytest.mark.parametrize("hangs", ["Settings = dict\ndef init(**_): ", ""])
 def test_a_tracker_that_never_answers_costs_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: str
 ) -> None:
+    """Also where its import hangs."""
     stand_in(monkeypatch, tmp_path / "packages")
-    (tmp_path / "packages" / "wandb.py").write_text(
-        "import time\nSettings = dict\ndef init(**_): time.sleep(600)"
-    )
+    (tmp_path / "packages" / "wandb.py").write_text(f"import time\n{hangs}time.sleep(600)")
     folder = trained(tmp_path / "run", 3)
     code = """
 import os, pathlib, sys
@@ -143,12 +173,25 @@ def test_the_client_of_wandb_is_told_by_a_process_beside(
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
     folder = trained(tmp_path / "run", 3, 6)
-    for flag, steps in (("wandb", (3, 6)), (None, (3, 6, 9))):
+    for flag, steps, state in (("wandb", (3, 6), ""), (None, (3, 6, 9), "done")):
         chosen = Tracking.choose(folder, flag)
         with chosen.beside(folder):
-            trained(folder, *steps)
+            trained(folder, *steps, state=state)
         told = wandb_told(tmp_path / "store", chosen.id)
-        assert told[0] == ["begin", "run"] and [line[1] for line in told if line[0] == "log"] == [
-            *steps
-        ]
-        assert told[-1] == ["finish", 1]
+        assert told[0] == ["begin", "run"]
+        logged = [line[1] for line in told if line[0] == "log"]
+        assert logged == list(steps if state else steps[:-1])
+        assert told[-1] == ["finish", 0 if state else 1]
+
+
+def test_a_run_that_raises_is_told_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, tmp_path / "packages")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
+    folder = trained(tmp_path / "run", 3)
+    chosen = Tracking.choose(folder, "wandb")
+    with pytest.raises(RuntimeError, match="no good"), chosen.beside(folder):
+        trained(folder, 3, 6, state="failed")
+        raise RuntimeError("no good")
+    told = wandb_told(tmp_path / "store", chosen.id)
+    assert [line[1] for line in told if line[0] == "log"] == [3, 6]
+    assert told[-1] == ["finish", 1] and told[-2][1]["state"] == "failed"
