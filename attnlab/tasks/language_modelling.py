@@ -149,9 +149,7 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
 
     @classmethod
     def check(cls, config: schemas.LanguageModelling) -> None:
-        """Raises `UserError` for a bad config before data is read: the system is built with a
-        stand-in vocabulary; also for decoding beyond the memory, or bits per character of part rows.
-        """
+        """Raises `UserError` for a bad config before data is read, by a stand-in vocabulary."""
         build_system(config, 8)
         if config.training.evaluate_rows and config.checkpoint.by == "bits_per_character":
             raise UserError(

@@ -233,7 +233,7 @@ def test_ratios_of_measures_that_are_a_property_or_a_perplexity(images: Brightne
         ratios = {"loss": ("loss", "rows")}
 
     for kind in (Lively, Perplexed):
-        kind(CONFIG, images.data)
+        assert kind(CONFIG, images.data).ratios == kind.ratios
 
 
 class Elsewhere(Vocabulary):
