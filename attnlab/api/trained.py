@@ -292,6 +292,8 @@ class Run:
         from attnlab.tasks.scoring import scored_texts
 
         texts = texts if source is None else source
+        if target is not None and not isinstance(texts, str):
+            raise UserError("score: target= goes with one source; give a list of pairs")
         if isinstance(texts, str) and target is None:
             raise UserError(f"score takes a list of texts, not one: write score([{texts!r}])")
         if isinstance(texts, str):

@@ -198,7 +198,9 @@ def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespa
         # of all members of an ensemble
         weights = {k: fingerprint(x, True) for k, x in leaves_by_path(trained.params).items()}
         model = [str(trained.workdir.resolve()), trained.step, repr(trained.config), weights]
-        content = json.dumps([model, options, records]).encode()
+        learned = Path(arguments.workdir, "tokenizer.json")  # of a folder of `transformers`
+        tokenizer = learned.read_text() if learned.is_file() else None
+        content = json.dumps([model, options, records, tokenizer]).encode()
         results = _resumed(journal, _HEADER + hashlib.sha256(content).hexdigest().encode())
     size = _BATCHES * trained.task.at_once
     with Progress(len(records), start=len(results), unit="text") as progress:

@@ -68,7 +68,7 @@ class Tracking:
             chosen = dataclasses.replace(chosen, to=_addresses(flag))
         for name, where in chosen.to.items():
             check_installed(name, f"--track={name}")
-            if re.search("^http.*@|://[^/@]*:.*@", where):
+            if re.search("^http.*@|://[^/@]*:.*@|[?&]pass", where):
                 raise UserError(
                     f"--track={name}: its address has a user or a password, which are never stored;"
                     " leave them out (also of MLFLOW_TRACKING_URI), and set"

@@ -121,6 +121,7 @@ def loaded(run: attnlab.Run, *overrides: Any, **how: Any) -> Any:
         (lambda run: run.evaluate("tset"), "split 'tset'; did you mean 'test'?"),
         (lambda run: loaded(run, splits="tset"), "split 'tset'; did you mean 'test'?"),
         (lambda run: run.score("a", " "), "pair 1: expected a source and a target, both not empty"),
+        (lambda run: run.score([("a", "b")], "c"), "target= goes with one source; give a list of"),
         (lambda run: run.maps(" "), "source=' ': expected a text that is not empty"),
         (
             lambda run: loaded(run, {"training.steps": 8}),

@@ -70,6 +70,7 @@ def test_mistakes_are_one_line(
         "http://user:pass-word@here:5000",
         "https://pass-word@here",
         "postgresql://user:pass-word@h/d",
+        "postgresql://h/d?user=u&password=pass-word",
     ],
 )
 def test_a_password_is_never_stored(
