@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         required=True,
-        help="plain text, .jsonl (either may be .gz or .xz), .parquet, patterns in quotes, or the"
-        " folder of a prepared set of TensorFlow Datasets",
+        help="plain text, .jsonl, .csv or .tsv (all may be .gz, .xz or .zst), .parquet, .arrow, patterns"
+        " in quotes, or the folder of a prepared set of TensorFlow Datasets",
     )
     parser.add_argument(
         "--documents",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field",
         default="text",
-        help="the field of JSONL, Parquet or TensorFlow Datasets that has the text",
+        help="the field or column that has the text, of all but plain text",
     )
     parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
     _add_vocabulary(parser)

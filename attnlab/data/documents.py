@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from attnlab.data.files import PACKED, alike, decoded, unpacked
+from attnlab.data.files import alike, decoded, unpacked
 from attnlab.data.json_lines import field_of, object_of
-from attnlab.data.readers.tables import parquet_texts
+from attnlab.data.readers.records import form_of, records
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -84,7 +84,9 @@ class Corpus:
                 with open(part, "rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
             files.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
-        return {"unit": self.unit, "field": self.field, "split": self.split, "files": files}
+        # earlier versions read the lines of tables
+        by = {"table": True} if any(form_of(path) in ("csv", "tsv") for path in self.files) else {}
+        return {"unit": self.unit, "field": self.field, "split": self.split, "files": files, **by}
 
     def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of all files in order, each with `done`, the bytes read so far of all
@@ -102,13 +104,13 @@ class Corpus:
 
     def of_file(self, number: int) -> Iterator[Chunk]:
         """Returns an iterator over the chunks of file `number`, read by its form (prepared set,
-        Parquet, or lines); `done` counts bytes of this file only.
+        records, or lines); `done` counts bytes of this file only.
         """
         path = self.files[number]
         if form(path) == "tfds":
             return self._recorded(number, _of_tfds(path, self.split, self.field))
-        if form(path) == "parquet":
-            return self._recorded(number, _of_parquet(path, self.field))
+        if form(path) == "records":
+            return self._recorded(number, _of_records(path, self.field))
         return self._read(number, path)
 
     def _recorded(self, number: int, texts: Iterable[str]) -> Iterator[Chunk]:
@@ -157,6 +159,8 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
     paths: list[Path] = []
     for name in named:
         path = expanded(name)
+        if (path / "state.json").is_file():  # what `datasets` of Hugging Face has saved
+            path /= "data*.arrow"
         if os.path.exists(path):
             paths.append(path)
             continue
@@ -175,16 +179,14 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
-    """Returns the form of a file: "tfds" for a folder, else by its file name "json" or "parquet",
-    and "plain" for any other.
+def form(path: Path) -> Literal["plain", "json", "records", "tfds"]:
+    """Returns the form of a file: "tfds" for a folder, else by its file name "json" or "records"
+    (CSV, TSV, Parquet, Arrow), and "plain" for any other.
     """
     if path.is_dir():
         return "tfds"
-    name = path.with_suffix("") if path.suffix in PACKED else path
-    if name.suffix in (".jsonl", ".ndjson", ".json"):
-        return "json"
-    return "parquet" if name.suffix == ".parquet" else "plain"
+    kind = form_of(path)
+    return "json" if kind == "json" else "records" if kind else "plain"
 
 
 def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
@@ -296,16 +298,19 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
     return documents, skipped
 
 
-def _of_parquet(path: Path, field: str) -> Iterator[str]:
-    """Yields the texts in the column `field` of a Parquet file; raises `BadSource` if its content
-    is wrong, `UserError` if it cannot be read.
+def _of_records(path: Path, field: str) -> Iterator[str]:
+    """Yields the texts in a column of a file of records, "" for none; raises `BadSource` if its
+    content is wrong.
     """
     try:
-        yield from parquet_texts(path, field)
+        for where, values in records(path, [field]):
+            if not isinstance(text := values[field] or "", str):
+                raise UserError(f"{where}: field {field!r} is {type(text).__name__}, not a text")
+            yield text
     except UserError as error:
+        if getattr(error.__cause__, "errno", None):  # the file may come back
+            raise
         raise BadSource(str(error)) from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The user's own files, plain, .gz or .xz: sentence pairs in one file per language or a table with
+"""The user's own files, plain, .gz, .xz or .zst: sentence pairs in one file per language or a table with
 a column per language, and plain text.
 
 Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import logging
 import lzma
 import os
@@ -22,7 +23,26 @@ from typing import Any, BinaryIO
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
-PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+def arrow(what: object) -> Any:
+    """Returns the package pyarrow; raises `UserError` if it is not installed, with what needs
+    it.
+    """
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        advice = "'pip install attnlab[parquet]' installs it"
+        raise UserError(f"reading {what} needs pyarrow; {advice}") from error
+    return pyarrow
+
+
+def _open_zst(file: BinaryIO) -> BinaryIO:
+    """Opens the bytes of a .zst file as a decompressed stream."""
+    pyarrow = arrow(file.name)
+    return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
+
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zst}
 HERE = " in the current folder, which an empty config.data.directory means"
 MOST_UNPACKED, MOST_RATIO = 256 << 20, 300
 """A packed file holds at most so many bytes, or so many times its size if that is more."""
@@ -237,8 +257,8 @@ def part(split: str, wanted: str) -> tuple[str, int, int]:
 
 
 def find_file(directory: str, name: str) -> Path:
-    """Returns the path of the file `name` in `directory`, or of `name` with .gz or .xz appended,
-    whichever exists first; raises `UserError` with similar names if none does.
+    """Returns the path of the file `name` in `directory`, or of `name` with .gz, .xz or .zst
+    appended, whichever exists first; raises `UserError` with similar names if none does.
 
     Raises:
       UserError: there is none; says what was tried and what lies there under a similar name.
@@ -278,7 +298,7 @@ def alike(path: Path) -> str:
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:
-    """Reads a UTF-8 file, decompressed if its name ends in .gz or .xz, and returns its lines
+    """Reads a UTF-8 file, decompressed if its name ends in .gz, .xz or .zst, and returns its lines
     without the characters `strip` (None: white space) at both ends; raises `UserError` if it is
     empty or damaged.
 
@@ -295,7 +315,7 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
 
 
 def contents(path: Path) -> bytes:
-    """Returns all bytes of a file, decompressed if its name ends in .gz or .xz; raises `UserError`
+    """Returns all bytes of a file, decompressed if its name ends in .gz, .xz or .zst; raises `UserError`
     if it is damaged or would decompress to an extreme size.
 
     Raises:
@@ -319,7 +339,7 @@ def contents(path: Path) -> bytes:
 def unpacked(
     path: Path, damaged: type[UserError] = UserError
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """Opens a file, decompressed if its name ends in .gz or .xz, and yields its stream of bytes and
+    """Opens a file, decompressed if its name ends in .gz, .xz or .zst, and yields its stream of bytes and
     a function that returns how many bytes of the file itself are read; raises `damaged` if it is
     damaged.
 

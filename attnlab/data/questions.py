@@ -61,14 +61,20 @@ class Squad(SplitFiles):
         if not questions:
             raise UserError(f"{path} has no question")
         for question in questions:
-            for text, begin in question.answers:
-                stands = begin >= 0 and question.passage[begin : begin + len(text)] == text
-                if not stands or not text.strip():
-                    raise UserError(
-                        f"{path}: {question.question!r}: the answer {text!r} does not stand at"
-                        f" character {begin} of its passage"
-                    )
+            check_answers(question, f"{path}: {question.question!r}")
         return questions
+
+
+def check_answers(question: Question, where: str) -> None:
+    """Raises `UserError`, which begins with `where`, unless each answer stands in the passage where it
+    is said to, and is not blank.
+    """
+    for text, begin in question.answers:
+        stands = begin >= 0 and question.passage[begin : begin + len(text)] == text
+        if not stands or not text.strip():
+            raise UserError(
+                f"{where}: the answer {text!r} does not stand at character {begin} of its passage"
+            )
 
 
 def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

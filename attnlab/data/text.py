@@ -38,7 +38,7 @@ class Texts(Dataset[str]):
         if not (any(callable(getattr(source, method, None)) for method in ("loaded", "texts"))):
             raise UserError(
                 f"config.data={data['name']}: language modelling needs a source with texts(split),"
-                " such as text, shards, associations or tfds; one_side makes one of a source of pairs"
+                " such as text, rows, shards or tfds; one_side makes one of a source of pairs"
             )
         return source
 

@@ -80,7 +80,7 @@ def test_parquet(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [*LINES, None], "n": range(6)}), path)
     assert texts(Corpus((path,))) == ([line for line in LINES if line], 2)
-    with pytest.raises(BadSource, match="no field 'txt'; did you mean 'text'"):
+    with pytest.raises(BadSource, match="no column 'txt'; did you mean 'text'"):
         texts(Corpus((path,), field="txt"))
 
 

@@ -108,16 +108,19 @@ class CaptionFolder(ImageFiles):
         lines = _lines(path)
         names = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
         lines = [line for line in lines if line[1] in names]
-        images: dict[str, np.ndarray] = {}
-        for where, name, _ in lines:
-            if name not in images:
-                try:
-                    images[name] = self.read(path.parent / name)
-                except UserError as error:
-                    raise UserError(f"{where}: {error}") from error
-        return Captioned(
-            np.stack([images[name] for _, name, _ in lines]), [text for _, _, text in lines]
-        )
+        at = {name: row for row, name in enumerate(dict.fromkeys(name for _, name, _ in lines))}
+        first = {path.parent / name: where for where, name, _ in reversed(lines)}
+
+        def read(file: Path) -> np.ndarray:
+            """Reads an image; raises `UserError` with the line that names it first."""
+            try:
+                return self.read(file)
+            except UserError as error:
+                raise UserError(f"{first[file]}: {error}") from error
+
+        images = self.read_all([path.parent / name for name in at], read)
+        rows = [at[name] for _, name, _ in lines]
+        return Captioned(images[rows], [text for _, _, text in lines])
 
 
 def _lines(path: Path) -> list[tuple[str, str, str]]:

@@ -148,9 +148,9 @@ class CocoCaptions(_Coco):
         path, folder = self._paths(split)
         names, texts = _captions(path)
         chosen = self._ids(split, names)
-        images = [self.read(folder / names[key]) for key in chosen]
+        images = self.read_all([folder / names[key] for key in chosen])
         rows = [row for row, key in enumerate(chosen) for _ in texts[key]]
-        return Captioned(np.stack(images)[rows], [text for key in chosen for text in texts[key]])
+        return Captioned(images[rows], [text for key in chosen for text in texts[key]])
 
 
 Objects = list[tuple[str, list[float], bool]]

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnlab.data.files import HERE, alike
 from attnlab.data.generated import within
+from attnlab.data.images.decoded import decoded, stacked
 from attnlab.data.images.labelled import HeldOut, Labelled
 from attnlab.data.learned import Shape
 from attnlab.data.readers.images import read_image, resized
@@ -52,6 +53,18 @@ class ImageFiles(HeldOut):
     def read(self, path: Path) -> np.ndarray:
         """See `read_image`."""
         return read_image(path, self.side, self.grey)
+
+    def read_all(
+        self, paths: Sequence[Path], read: Callable[[Path], np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Returns image files as uint8 [N,H,W,C] by `read`, or the method of this name, see
+        `decoded`; a user's class may change, and reads them one by one.
+        """
+        read = read or self.read
+        if not type(self).__module__.startswith("attnlab."):
+            return stacked([(path, read(path)) for path in paths])
+        by = [getattr(self, name, "") for name in ("side", "grey", "resize", "resample")]
+        return decoded(paths, read, by)
 
     def place(self, split: str) -> tuple[Path, bool]:
         """Returns the folder of a split (that of training if there is none for validation), and
@@ -131,22 +144,7 @@ class ImageFolder(ImageFiles):
         """
         folder, own = self.place(split)
         files = self.part(split, _files(folder), own)
-        images = stacked([(str(path), self.read(path)) for path in files])
-        return Labelled(images, [path.parent.name for path in files])
-
-
-def stacked(images: Sequence[tuple[str, np.ndarray]]) -> np.ndarray:
-    """Stacks images given as (name, array) into one array [N,H,W,C]; raises `UserError` if their
-    sizes differ.
-    """
-    first, image = images[0]
-    for name, other in images:
-        if other.shape != image.shape:
-            mine, theirs = (f"{array.shape[0]} x {array.shape[1]}" for array in (other, image))
-            raise UserError(
-                f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
-            )
-    return np.stack([image for _, image in images])
+        return Labelled(self.read_all(files), [path.parent.name for path in files])
 
 
 def read_images(

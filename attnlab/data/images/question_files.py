@@ -12,8 +12,8 @@ import numpy as np
 
 from attnlab.data.files import SplitFiles, contents, find_file, read_lines
 from attnlab.data.generated import within
+from attnlab.data.images.decoded import decoded
 from attnlab.data.images.files import array_of, arrays_of
-from attnlab.data.images.folder import stacked
 from attnlab.data.images.labelled import HeldOut
 from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import objects_of, text_of
@@ -204,8 +204,8 @@ def _is_box(value: Any) -> bool:
 
 
 def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
-    """Image files as uint8 [N,H,W,C], see `folder.read_image` and `folder.stacked`."""
-    return stacked([(str(path), read_image(path, side, grey)) for path in files])
+    """Image files as uint8 [N,H,W,C], see `decoded`."""
+    return decoded(files, lambda path: read_image(path, side, grey), (side, grey))
 
 
 def _listed(path: Path) -> list[tuple[str, str, int]]:

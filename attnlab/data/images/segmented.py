@@ -16,6 +16,7 @@ import numpy as np
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Split
 from attnlab.data.images.annotated import AnnotatedData, Segmented
+from attnlab.data.images.decoded import in_parallel
 from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
 from attnlab.data.images.labelled import check_images, fingerprint
 from attnlab.data.readers.images import check_upright, opened
@@ -72,10 +73,10 @@ class MaskFolder(ImageFiles):
         """
         folder, own = self.place(split)
         files = self.part(split, _images(folder / "images"), own)
-        masks = [self._mask(path, folder / "masks" / f"{path.stem}.png") for path in files]
-        return Segmented(
-            np.stack([self.read(path) for path in files]), np.stack(masks), self.classes
+        masks = in_parallel(
+            lambda path: self._mask(path, folder / "masks" / f"{path.stem}.png"), files
         )
+        return Segmented(self.read_all(files), np.stack(masks), self.classes)
 
     def _mask(self, image: Path, path: Path) -> np.ndarray:
         """Reads the mask of an image, resized, as int32 [side,side] with -1 at unlabelled pixels;

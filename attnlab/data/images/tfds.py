@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.images.annotated import Captioned
-from attnlab.data.images.folder import ImageFiles, stacked
+from attnlab.data.images.decoded import stacked
+from attnlab.data.images.folder import ImageFiles
 from attnlab.data.images.labelled import Labelled
 from attnlab.data.prepared import Prepared, as_text, features_of, open_builder
 from attnlab.data.readers.images import opened, pixels, resized

@@ -1,11 +1,10 @@
-"""Tables that somebody else wrote: lines of cells with a separator between them, and Parquet files."""
+"""Tables that somebody else wrote: lines of cells with a separator between them."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from attnlab.errors import UserError, nearest
@@ -93,43 +92,3 @@ def check_widths(rows: Iterable[Row], where: str) -> None:
                 f"{where}, line {row.line}: {len(row.cells)} column(s), line {first.line} has"
                 f" {len(first.cells)}; mend the line, or say what stands between columns"
             )
-
-
-KINDS = ("string", "large_string", "string_view")
-"""The types of Arrow that are texts; a dictionary of one of them is taken too, all others refused."""
-
-
-def parquet_texts(path: Path, field: str) -> Iterator[str]:
-    """Yields the texts in the column `field` of a Parquet file, with "" for null; raises
-    `UserError` if there is no such column of texts or the file is damaged.
-
-    Raises:
-      UserError: no such column, two of that name, one that holds no text, a damaged file, or
-        pyarrow is not installed.
-      OSError: the file cannot be read.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"reading {path} needs pyarrow; 'pip install attnlab[parquet]' installs it"
-        ) from error
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            if (count := schema.names.count(field)) != 1:
-                reason = f"{count} fields" if count else "no field"
-                hint = "name them apart" if count else nearest(field, schema.names)
-                raise UserError(f"{path} has {reason} {field!r}; {hint}")
-            kind = schema.field(field).type
-            if str(kind.value_type if pyarrow.types.is_dictionary(kind) else kind) not in KINDS:
-                raise UserError(f"{path}: field {field!r} is {kind}, not a text")
-            for batch in file.iter_batches(batch_size=1024, columns=[field]):
-                yield from (text or "" for text in batch.column(field).to_pylist())
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is damaged or no Parquet file: {error}") from error
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise UserError(f"{path} is damaged: {error}") from error  # pyarrow's own

@@ -1,0 +1,106 @@
+"""Images of files, decoded by all cores, once for all trials: the arrays lie in the user's cache, and
+every later reading maps them into memory, so that trials of one machine share them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from attnlab.errors import UserError
+from attnlab.records.files import cache_folder
+
+VERSION = 1
+"""Of what `attnlab.data.readers.images` makes of a file: one more when that changes."""
+
+Cell = TypeVar("Cell", bound=Path | bytes)
+Read = TypeVar("Read")
+
+
+def in_parallel(read: Callable[[Cell], Read], cells: Iterable[Cell]) -> list[Read]:
+    """Returns what `read` makes of each file, in their order, by as many threads as there are cores;
+    of several errors the first in this order is raised.
+    """
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(read, cells))
+
+
+def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: object) -> np.ndarray:
+    """Returns images as one array, uint8 [N,H,W,C], from the cache if they are there.
+
+    Args:
+      cells: the files, paths or bytes.
+      read: makes an image of one.
+      by: all that decides what `read` makes of a file, by its `repr`.
+
+    Raises:
+      UserError: what `read` raises, or images of different sizes.
+    """
+    with _place(by, cells) as path:
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError, EOFError):  # none is there, or damaged
+                return np.load(path, mmap_mode="r").view(np.ndarray)
+        names = [
+            cell if isinstance(cell, Path) else f"image {n}" for n, cell in enumerate(cells, 1)
+        ]
+        images = stacked(list(zip(names, in_parallel(read, cells), strict=True)))
+        if path is not None:
+            temporary = path.with_suffix(".tmp")
+            with contextlib.suppress(OSError), open(temporary, "wb") as file:  # a full disk
+                np.save(file, images)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, path)
+            temporary.unlink(missing_ok=True)
+    return images
+
+
+@contextlib.contextmanager
+def _place(by: object, cells: Sequence[Path | bytes]) -> Iterator[Path | None]:
+    """Yields the path in the cache of what is made of some files, while no other process has it; None
+    without a cache that can be written, or if a file is missing.
+    """
+    import PIL
+
+    with contextlib.ExitStack() as stack:
+        path = None
+        with contextlib.suppress(OSError):
+            key = repr((by, VERSION, PIL.__version__, [*map(_mark, cells)]))
+            folder = (cache_folder() or Path(os.devnull)) / "images"
+            folder.mkdir(parents=True, exist_ok=True)
+            name = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
+            fcntl.flock(stack.enter_context(open(f"{name}.lock", "ab")), fcntl.LOCK_EX)
+            path = Path(f"{name}.npy")
+        yield path
+
+
+def _mark(cell: Path | bytes) -> object:
+    """Returns what tells whether an image is that of before: of a file where it lies, its bytes and
+    the time of its last change in ns, of bytes their SHA-256.
+    """
+    if isinstance(cell, bytes):
+        return hashlib.sha256(cell).hexdigest()
+    state = os.stat(cell)
+    return os.path.abspath(cell), state.st_size, state.st_mtime_ns
+
+
+def stacked(images: Sequence[tuple[object, np.ndarray]]) -> np.ndarray:
+    """Stacks images given as (name, array) into one array [N,H,W,C]; raises `UserError` if their
+    sizes differ.
+    """
+    first, image = images[0]
+    for name, other in images:
+        if other.shape != image.shape:
+            mine, theirs = (f"{array.shape[0]} x {array.shape[1]}" for array in (other, image))
+            raise UserError(
+                f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
+            )
+    return np.stack([image for _, image in images])

@@ -1,0 +1,101 @@
+"""Images in the named columns of tables, as names of files or as their bytes, with labels or
+captions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from attnlab.data.generated import within
+from attnlab.data.images.annotated import Captioned
+from attnlab.data.images.decoded import decoded
+from attnlab.data.images.labelled import Labelled
+from attnlab.data.learned import Shape
+from attnlab.data.readers.images import opened, pixels, resized
+from attnlab.data.readers.records import Record
+from attnlab.data.rows import Rows, in_line
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageRows(Rows):
+    """Images in the columns of tables: names of PNG or JPEG files, from the folder of the table on, or
+    their bytes, as `datasets` keeps them. Which columns a task takes stands in
+    `attnlab.data.rows.TAKES`.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      files: files that have all splits, as `train` names them: training gets 80 %, validation and
+        test 10 %; or "all[fold]", by a column that has the names of the splits; "" where each split
+        has files of its own.
+      train: the files of training: a name, with or without its ending (.csv, .tsv, .jsonl, .json,
+        .parquet, .arrow; .gz, .xz or .zst behind it), a pattern such as "part-*.csv", or a folder,
+        also one that `datasets` has saved. Of these files a share, "all[:90%]", or the rows with
+        some values in a column, "all[fold=1,2]". "" for `files`, or the name of the split.
+      valid, test: the same; the name of valid is also validation or dev.
+      seed: of shares. Rows that are equal in the first column that is read are of one split.
+      separator: between the cells of CSV and TSV, such as ";"; "" for a comma and a tab.
+      columns: what the columns are called in the files: `text` and `label`, and `second` where
+        pairs of texts are labelled; `source` and `target`; `words` and `tags`, lists or texts with
+        blanks; `passage`, `question` and `answers`; `image`, and `label` or `caption`.
+      side: height and width to which every image is resized, in pixels; 0 leaves images as they
+        are, which must then have one size.
+      grey: one channel instead of three.
+
+    Raises:
+      UserError: settings that do not go together, or a number out of range.
+    """
+
+    side: int = 64
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        within("side", self.side, 0, 4096)
+
+    @property
+    def shape(self) -> Shape | None:
+        """H, W, C of every image; None where that is not known before they are read."""
+        return (self.side, self.side, 1 if self.grey else 3) if self.side else None
+
+    def images(self, split: str) -> Labelled:
+        """Returns the images of a split, each with its label."""
+        rows = self.rows(split, "images")
+        return Labelled(self._images(rows), [row["label"].strip() for _, row in rows])
+
+    def captions(self, split: str) -> Captioned:
+        """Returns the images of a split, each with its caption."""
+        rows = self.rows(split, "captions")
+        return Captioned(self._images(rows), [in_line(row["caption"]) for _, row in rows])
+
+    def _images(self, rows: Sequence[Record]) -> np.ndarray:
+        """Returns the images of rows, uint8 [N,H,W,C]; one that several rows have is read once."""
+        cells = [_file(*row) for row in rows]
+        first = dict(zip(reversed(cells), (where for where, _ in reversed(rows)), strict=True))
+        at = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+
+        def read(cell: Path | bytes) -> np.ndarray:
+            """Reads an image; errors say where it stands first."""
+            file = cell if isinstance(cell, Path) else io.BytesIO(cell)
+            name = f"{first[cell]}: {cell if file is cell else 'the image'}"
+            with opened(file, name) as image:
+                return resized(pixels(image, name, self.grey), self.side)
+
+        return decoded(list(at), read, (self.side, self.grey))[[at[cell] for cell in cells]]
+
+
+def _file(where: str, values: dict[str, object]) -> Path | bytes:
+    """Returns the path or the bytes of the image of a row; raises `UserError` if it has none."""
+    cell = values["image"]
+    if isinstance(cell, dict):  # as `datasets` has it
+        cell = cell.get("bytes") or cell.get("path")
+    if isinstance(cell, str):
+        return Path(where.rpartition(", ")[0]).parent / cell
+    if isinstance(cell, bytes):
+        return cell
+    raise UserError(f"{where}: an image is the name of a file or bytes, not {str(cell)[:40]}")

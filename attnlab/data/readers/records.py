@@ -1,0 +1,181 @@
+"""Records that somebody else wrote: rows of CSV and TSV, lines of JSON, rows of Parquet and Arrow; read
+one by one, with their columns by name.
+
+    .csv                     RFC 4180: cells in quotes may have commas, quotes ("") and line ends
+    .tsv                     a tab between cells; quotes are text, as text/tab-separated-values has it
+    .jsonl .ndjson .json     an object on every line that is not blank
+    .parquet .arrow          numbers of classes (`ClassLabel` of `datasets`) become their names
+
+The first three may be packed (.gz, .xz, .zst). A column within another one is named with a dot,
+"translation.de".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.data.files import PACKED, arrow, unpacked
+from attnlab.data.json_lines import object_of
+from attnlab.data.readers.json_text import parse_json
+from attnlab.errors import UserError, nearest
+
+FORMS = {
+    **{".csv": "csv", ".tsv": "tsv", ".jsonl": "json", ".ndjson": "json", ".json": "json"},
+    **{".parquet": "parquet", ".arrow": "arrow"},
+}
+_LONGEST = 2**28  # characters of a line of JSON, or of a cell
+_AT_ONCE = 1024  # rows of Arrow
+
+
+Record = tuple[str, dict[str, Any]]
+"""A row: where it stands, for messages, and the values of its columns by name."""
+
+
+def form_of(path: Path) -> str:
+    """Returns the form of a file of records by its name, a value of `FORMS`, or "" if it has
+    none.
+    """
+    packed = path.suffix in PACKED
+    form = FORMS.get(path.with_suffix("").suffix if packed else path.suffix, "")
+    return "" if packed and form in ("parquet", "arrow") else form
+
+
+def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Iterator[Record]:
+    """Yields the rows of a file with the values of the given columns, or of all; what is read at a
+    time is a row, or a batch of Parquet or Arrow.
+
+    Args:
+      path: of a form in `FORMS`.
+      columns: names, "a.b" for the column b within a.
+      separator: between cells of CSV and TSV; "" for a comma and a tab.
+
+    Raises:
+      UserError: an unreadable or damaged file, no such column, one that is there twice, or a row
+        with more or fewer cells than the first line.
+    """
+    form = form_of(path)
+    try:
+        if form in ("parquet", "arrow"):
+            yield from _of_arrow(path, form, columns)
+            return
+        with unpacked(path) as (stream, _):
+            text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n" if form == "json" else "")
+            tab = separator or ("\t" if form == "tsv" else ",")
+            rows = _of_json(path, text) if form == "json" else _of_table(path, text, columns, tab)
+            for where, row in rows:
+                yield where, _chosen(row, columns, where)
+    except UnicodeDecodeError as error:
+        byte = f"0x{error.object[error.start]:02x}"
+        raise UserError(f"{path}: not UTF-8 (byte {byte}); convert the file to UTF-8") from error
+
+
+def _roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[str]:
+    """Returns the columns of a file that have the given ones, of "a.b" the column a, or all; raises
+    `UserError`, with near names, for one that is not there once.
+    """
+    roots = [name if name in present else name.partition(".")[0] for name in columns]
+    for name, root in zip(columns, roots, strict=True):
+        if (count := present.count(root)) != 1:
+            reason = f"{count} columns" if count else "no column"
+            hint = "name them apart" if count else nearest(name, present)
+            raise UserError(f"{path} has {reason} {name!r}; {hint}")
+    return list(dict.fromkeys(roots or present))
+
+
+def _of_table(
+    path: Path, text: io.TextIOBase, columns: Sequence[str], separator: str
+) -> Iterator[Record]:
+    """Yields the rows of a table whose first line has the names of its columns; leaves out blank
+    lines.
+    """
+    csv.field_size_limit(_LONGEST)
+    quoting = csv.QUOTE_NONE if form_of(path) == "tsv" else csv.QUOTE_MINIMAL
+    rows = csv.reader(text, delimiter=separator, quoting=quoting, strict=True)  # type: ignore[arg-type]
+    try:
+        header = [name.strip() for name in next(rows, [])]
+        _roots(path, columns, header)
+        for row in rows:
+            where = f"{path}, line {rows.line_num}"
+            if len(row) == len(header):
+                yield where, dict(zip(header, row, strict=True))
+            elif any(map(str.strip, row)):
+                raise UserError(
+                    f"{where}: {len(row)} cell(s), the first line has {len(header)}; mend the line,"
+                    " or set config.data.separator"
+                )
+    except csv.Error as error:
+        raise UserError(f"{path}, line {rows.line_num}: {error}; mend its quotes") from error
+
+
+def _of_json(path: Path, text: io.TextIOBase) -> Iterator[Record]:
+    """Yields the objects of a file, one on each line that is not blank."""
+    for number, line in enumerate(iter(lambda: text.readline(_LONGEST), ""), 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, object_of(line, where)
+
+
+def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
+    """Yields the rows of a Parquet file, or of Arrow's file or stream format."""
+    pyarrow = arrow(path)
+    try:
+        if form == "parquet":
+            file = pyarrow.parquet.ParquetFile(path, memory_map=True)
+            roots = _roots(path, columns, file.schema_arrow.names)
+            schema, batches = file.schema_arrow, file.iter_batches(_AT_ONCE, columns=roots)
+        else:
+            source = pyarrow.memory_map(str(path))  # of which nothing is read before it is needed
+            whole = source.read(6) == b"ARROW1"
+            source.seek(0)
+            table = (pyarrow.ipc.open_file if whole else pyarrow.ipc.open_stream)(source).read_all()
+            roots = _roots(path, columns, table.column_names)
+            schema, batches = table.schema, table.select(roots).to_batches(_AT_ONCE)
+        classes = _classes(schema, str(path))
+        for number, row in enumerate((row for part in batches for row in part.to_pylist()), 1):
+            for name in classes.keys() & row.keys():
+                row[name] = _named(row[name], classes[name])
+            where = f"{path}, row {number}"
+            yield where, _chosen(row, columns, where)
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"cannot read {path} as {form}: {error}") from error
+
+
+def _chosen(row: Mapping[str, Any], columns: Sequence[str], where: str) -> dict[str, Any]:
+    """Returns the values of some columns of a row, of all if there are no names; raises `UserError`
+    if one is missing.
+    """
+    values = {}
+    for name in columns or row:
+        value: Any = row
+        for part in [name] if name in row else name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise UserError(f"{where}: no column {name!r}; {nearest(name, row)}")
+            value = value[part]
+        values[name] = value
+    return values
+
+
+def _classes(schema: Any, where: str) -> dict[str, list[str]]:
+    """Returns the names of classes by column, as `datasets` notes them in a schema: of a
+    `ClassLabel`, or of a list of such.
+    """
+    noted = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), where)
+    named = {}
+    for column, feature in noted.get("info", {}).get("features", {}).items():
+        inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
+        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+            named[column] = inner["names"]
+    return named
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    """Returns the name of a number of a class, "" for -1 and others of none; of a list the name of
+    each.
+    """
+    if isinstance(value, list):
+        return [_named(inner, names) for inner in value]
+    return names[value] if value is not None and 0 <= value < len(names) else ""

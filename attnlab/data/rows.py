@@ -1,0 +1,276 @@
+"""Texts in the named columns of tables: CSV, TSV, JSON lines, Parquet, Arrow, and folders that
+`datasets` of Hugging Face has saved; several files, and splits by a column or by a seeded share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.data.files import alike, part
+from attnlab.data.passages import Question
+from attnlab.data.questions import check_answers
+from attnlab.data.readers.records import FORMS, Record, form_of, records
+from attnlab.data.tagged import Sentence
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import expanded
+
+TAKES: Mapping[str, tuple[str, ...]] = {
+    "texts": ("text",),
+    "pairs": ("source", "target"),
+    "labelled": ("text", "second", "label"),
+    "tagged": ("words", "tags"),
+    "questions": ("passage", "question", "answers"),
+    "images": ("image", "label"),
+    "captions": ("image", "caption"),
+}
+"""The columns that each kind of task takes, by the method of a source that the task asks for. Boxes,
+masks and questions about images are no columns, see the sources `coco_boxes`, `mask_folder` and
+`image_questions`."""
+NAMES: Mapping[str, str] = {
+    **{column: column for columns in TAKES.values() for column in columns},
+    **{"second": "", "words": "tokens", "passage": "context"},
+}
+"""What each column is called in the files, unless `columns` says otherwise; "" for none."""
+NO_TEXTS = ("words", "tags", "answers", "image")
+"""The columns whose cells may be something else than a text, a number, true or false."""
+NAMED = {"train": ("train",), "valid": ("valid", "validation", "dev"), "test": ("test",)}
+SHARES = {"train": "[:80%]", "valid": "[80%:90%]", "test": "[90%:]"}
+"""What each split may be called, and its share of `files`."""
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Texts in the columns of tables, for every task of texts; which columns a task takes stands in
+    `attnlab.data.rows.TAKES`.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      files: files that have all splits, as `train` names them: training gets 80 %, validation and
+        test 10 %; or "all[fold]", by a column that has the names of the splits; "" where each split
+        has files of its own.
+      train: the files of training: a name, with or without its ending (.csv, .tsv, .jsonl, .json,
+        .parquet, .arrow; .gz, .xz or .zst behind it), a pattern such as "part-*.csv", or a folder,
+        also one that `datasets` has saved. Of these files a share, "all[:90%]", or the rows with
+        some values in a column, "all[fold=1,2]". "" for `files`, or the name of the split.
+      valid, test: the same; the name of valid is also validation or dev.
+      seed: of shares. Rows that are equal in the first column that is read are of one split.
+      separator: between the cells of CSV and TSV, such as ";"; "" for a comma and a tab.
+      columns: what the columns are called in the files: `text` and `label`, and `second` where
+        pairs of texts are labelled; `source` and `target`; `words` and `tags`, lists or texts with
+        blanks; `passage`, `question` and `answers`; `image`, and `label` or `caption`.
+
+    Raises:
+      UserError: settings that do not go together.
+    """
+
+    directory: str = ""
+    files: str = ""
+    train: str = ""
+    valid: str = ""
+    test: str = ""
+    seed: int = 0
+    separator: str = ""
+    columns: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(NAMES))
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a separator of several signs, or of one that has another meaning."""
+        if len(self.separator) > 1 or self.separator in ("\n", "\r", '"'):
+            raise UserError(f"config.data.separator={self.separator!r} must be one sign")
+
+    def called(self, column: str) -> str:
+        """Returns what a column is called in the files; "" for one that is not read."""
+        return self.columns.get(column, NAMES[column])
+
+    def part(self, split: str) -> tuple[Sequence[str], str, Sequence[str], int, int]:
+        """Returns which rows are a split: the names of their files, of which the first that is there
+        counts, a column ("" for none) and the values that they have there, and between which
+        percents they are drawn; raises `UserError` for an impossible share.
+        """
+        of_all = self.files + ("" if self.files[-1:] in ("", "]") else SHARES[split])
+        names, given = NAMED[split], getattr(self, split) or of_all
+        if match := re.fullmatch(r"(.*)\[([^\[\]=:]+)(?:=([^\[\]]*))?\]", given):
+            return (match[1],), match[2], match[3].split(",") if match[3] else names, 0, 100
+        name, begin, end = part(split, given)
+        return (name,) if name else names, "", (), begin, end
+
+    def paths(self, split: str) -> list[Path]:
+        """Returns the files from which the rows of a split come, in their order."""
+        return find_tables(self.directory, self.part(split)[0], f"config.data.{split}")
+
+    def rows(self, split: str, method: str) -> list[Record]:
+        """Returns the rows of a split with what stands in the columns of a task, by our names for
+        them; leaves out and counts those with nothing in any, but for `answers` none may be blank.
+
+        Args:
+          split: which.
+          method: of `TAKES`; `second` is left out if it is called "".
+
+        Raises:
+          UserError: no such file, column or split, no row, a cell that is blank or no text, or a
+            damaged file.
+        """
+        called = {c: name for c in TAKES[method] if (name := self.called(c)) or c != "second"}
+        _, by, values, begin, end = self.part(split)
+        rows, blank, others = list[Record](), 0, dict[str, None]()
+        read = list(dict.fromkeys([*called.values(), *filter(None, [by])]))
+        for path in self.paths(split):
+            for where, cells in records(path, read, self.separator):
+                if by and (value := _text(cells[by], by, where)) not in values:
+                    others |= {} if len(others) > 20 else {value: None}
+                    continue
+                row = {
+                    column: cells[name] if column in NO_TEXTS else _text(cells[name], name, where)
+                    for column, name in called.items()
+                }
+                lacking = [called[column] for column, value in row.items() if is_blank(value)]
+                if not begin <= self._place(next(iter(row.values()))) < end:
+                    continue
+                if len(lacking) == len(row):
+                    blank += 1
+                elif lacking and lacking != [called.get("answers")]:
+                    name = lacking[0]
+                    raise UserError(
+                        f"{where}: column {name!r} is blank; fill it in or leave it out"
+                    )
+                else:
+                    rows.append((where, row))
+        if not rows:
+            missing = f"no row of the {split} split has anything in {', '.join(called.values())}"
+            if by:
+                wanted = " or ".join(map(repr, values))
+                missing += f" and {wanted} in {by}; {nearest(values[0], others)}"
+            raise UserError(f"config.data: {missing}")
+        if blank:
+            _log.warning("skipped %d blank rows of the %s split", blank, split)
+        return rows
+
+    def _place(self, value: Any) -> float:
+        """Returns where a row is drawn, in percent, by the value of its first column, so that more
+        rows move no other.
+        """
+        digest = hashlib.blake2b(f"{self.seed} {value!r}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64 * 100
+
+    @property
+    def sentences(self) -> int:
+        """How many texts a labelled example has."""
+        return 2 if self.called("second") else 1
+
+    def texts(self, split: str) -> list[str]:
+        """Returns the texts of a split as they stand there; rows without one are left out."""
+        return [row["text"] for _, row in self.rows(split, "texts")]
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        """Returns the source and target texts of a split, white space as single blanks."""
+        rows = self.rows(split, "pairs")
+        return [(in_line(row["source"]), in_line(row["target"])) for _, row in rows]
+
+    def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
+        """Returns the one or two texts of each row with its label."""
+        rows = ([*map(str.strip, row.values())] for _, row in self.rows(split, "labelled"))
+        return [(tuple(texts), label) for *texts, label in rows]
+
+    def tagged(self, split: str) -> list[Sentence]:
+        """Returns the words of each row with their tags."""
+        sentences = []
+        for where, row in self.rows(split, "tagged"):
+            words, tags = (_words(row[name], self.called(name), where) for name in TAKES["tagged"])
+            if len(words) != len(tags) or "" in words + tags:
+                counts = f"{len(words)} words and {len(tags)} tags"
+                raise UserError(f"{where}: {counts}; each word needs one, and none may be blank")
+            sentences.append(Sentence(words, tags))
+        return sentences
+
+    def questions(self, split: str) -> list[Question]:
+        """Returns the questions of a split with their passages and answers: as `datasets` has those
+        of SQuAD, {"text": [...], "answer_start": [...]}, or a text, which is
+        meant where the passage first has it; nothing for a question without an answer.
+        """
+        questions = []
+        for where, row in self.rows(split, "questions"):
+            cell = row["answers"] or {"text": [], "answer_start": []}
+            if isinstance(cell, str):
+                cell = {"text": [cell], "answer_start": [row["passage"].find(cell)]}
+            try:
+                answers = tuple(zip(cell["text"], map(int, cell["answer_start"]), strict=True))
+                questions.append(Question(row["question"], row["passage"], answers))
+                check_answers(questions[-1], where)
+            except (KeyError, TypeError, ValueError) as error:
+                raise UserError(
+                    f"{where}: answers are {str(cell)[:40]}; expected a text, or an object with the"
+                    " lists 'text' and 'answer_start'"
+                ) from error
+        return questions
+
+
+def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
+    """Returns the files that the first of several names leads to that is there: see `Rows`.
+
+    Args:
+      directory: of the names.
+      names: to be tried in turn.
+      where: the setting that has them, for messages.
+
+    Raises:
+      UserError: none is there, or a file that is no table, or two forms of one name.
+    """
+    root = expanded(directory)
+    for name in names:
+        for end in ("", ".*", "-[0-9]*-of-[0-9]*"):
+            path = root / name
+            if path.is_dir():  # where `datasets` has saved, notes and caches lie beside the data
+                end = "/data*.arrow" if (path / "state.json").is_file() else "/*"
+            pattern = glob.escape(name) + end if end or path.exists() else name
+            inside = glob.glob(pattern, root_dir=root, recursive=True)
+            tables = sorted(root / file for file in inside if form_of(root / file))
+            forms = {file.name if end == ".*" else form_of(file): file.name for file in tables}
+            if len(forms) > 1:
+                both = " and ".join(forms.values())
+                raise UserError(f"{where}: {root} has {both}; name the one that is meant")
+            if tables:
+                return tables
+    raise UserError(
+        f"{where}: no table ({', '.join(FORMS)}) {' or '.join(map(repr, names))} in"
+        f" {root}{os.sep}; {alike(root / names[0])}"
+    )
+
+
+def _text(value: Any, name: str, where: str) -> str:
+    """Returns a value of a cell as a text: a number, true or false as JSON has it, "" for nothing
+    and for NaN; raises `UserError` for any other kind.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return ""
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    raise UserError(f"{where}: column {name!r} is {type(value).__name__}, not a text")
+
+
+def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
+    """Returns the words of a list, or of a text with blanks between them."""
+    if isinstance(value, list):
+        return tuple(_text(word, name, where).strip() for word in value)
+    return tuple(_text(value, name, where).split())
+
+
+def in_line(text: str) -> str:
+    """Returns a text with white space as single blanks."""
+    return " ".join(text.split())
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell has nothing in it, or a number that is none."""
+    text = value.strip() if isinstance(value, str) else value
+    return text in (None, "", b"", [], {}) or value != value

@@ -1,0 +1,177 @@
+"""Rows of every form by the names of their columns; what is damaged is one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.data.documents import BadSource, Corpus, find
+from attnlab.data.readers.records import FORMS, form_of, records
+from attnlab.data.rows import find_tables
+from attnlab.errors import UserError
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+ROWS = [{"text": "so, so", "n": 1}, {"text": 'say "no"', "n": 2}, {"text": "Ü", "n": 3}]
+CSV = 'text,n\n"so, so",1\r\n"say ""no""",2\n\nÜ,3\n'
+LINES = "\n".join(map(json.dumps, ROWS))
+
+
+def zstd(content: bytes) -> bytes:
+    return bytes(pyarrow.Codec("zstd").compress(content, asbytes=True))
+
+
+def arrow(path: Path, table: Any, stream: bool = True) -> Path:
+    new = pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file
+    with new(str(path), table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def saved(folder: Path, table: Any) -> Path:
+    """As `datasets` saves a split."""
+    folder.mkdir(parents=True)
+    arrow(folder / "data-00000-of-00001.arrow", table)
+    files = [{"filename": "data-00000-of-00001.arrow"}]
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+    return folder
+
+
+def with_classes(columns: dict[str, list[Any]], features: dict[str, Any]) -> Any:
+    noted = json.dumps({"info": {"features": features}})
+    return pyarrow.table(columns).replace_schema_metadata({"huggingface": noted})
+
+
+WRITTEN: dict[str, bytes] = {
+    "a.csv": CSV.encode("utf-8-sig"),
+    "a.csv.gz": gzip.compress(CSV.encode()),
+    "a.tsv": b'text\tn\nso, so\t1\nsay "no"\t2\n\xc3\x9c\t3\n',
+    "a.jsonl": b"\xef\xbb\xbf" + LINES.encode(),
+    "a.ndjson.zst": zstd(LINES.encode()),
+    "a.json": LINES.encode() + b"\n\n",
+}
+
+
+@pytest.mark.quick
+def test_every_form_has_the_same_rows(tmp_path: Path) -> None:
+    """Packed or not; numbers of CSV and TSV are texts."""
+    paths = []
+    for name, content in WRITTEN.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(content)
+    table = pyarrow.Table.from_pylist(ROWS)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    paths += [tmp_path / "a.parquet", arrow(tmp_path / "stream.arrow", table)]
+    paths.append(arrow(tmp_path / "file.arrow", table, stream=False))
+    folder = saved(tmp_path / "saved", table)
+    assert find_tables(str(tmp_path), ["saved"], "test") == list(find([str(folder)]))
+    paths += find([str(folder)])
+    assert {form_of(path) for path in paths} == {*FORMS.values()}
+    for path in paths:
+        assert [row["text"] for _, row in records(path, ["text"])] == [r["text"] for r in ROWS]
+        assert [int(row["n"]) for _, row in records(path)] == [1, 2, 3]
+        with pytest.raises(UserError, match="no column 'txt'; did you mean 'text'"):
+            list(records(path, ["txt"]))
+    assert form_of(tmp_path / "a.parquet.gz") == form_of(tmp_path / "a.txt") == ""
+
+
+def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
+    """A number of a class is its name in a cell or a list, -1 none; another is refused."""
+    feature = {"names": ["O", "B"], "_type": "ClassLabel"}
+    features = {"label": feature, "tags": {"feature": feature, "_type": "Sequence"}}
+    columns = {"label": [1, -1], "tags": [[0, 1], []], "pair": [{"de": "ja"}, {"de": "o"}]}
+    path = arrow(tmp_path / "a.arrow", with_classes(columns, features))
+    rows = [row for _, row in records(path, ["label", "tags", "pair.de"])]
+    assert rows == [
+        {"label": "B", "tags": ["O", "B"], "pair.de": "ja"},
+        {"label": "", "tags": [], "pair.de": "o"},
+    ]
+    parquet.write_table(with_classes({"label": [7]}, features), tmp_path / "a.parquet")
+    assert list(records(tmp_path / "a.parquet")) == [
+        (f"{tmp_path}/a.parquet, row 1", {"label": ""})
+    ]
+    with pytest.raises(UserError, match="a.arrow, row 1: no column 'pair.en'; did you mean 'pair'"):
+        list(records(path, ["pair.en"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"text,n\na,b,c\n", "a.csv, line 2: 3 cell.s., the first line has 2"),
+        ("a.csv", b'text\n"a', "a.csv, line 2: unexpected end of data; mend its quotes"),
+        ("a.csv", b"text,text\na,b\n", "has 2 columns 'text'; name them apart"),
+        ("a.csv", b"text,n\na\n", "a.csv, line 2: 1 cell.s., the first line has 2"),
+        ("a.csv.gz", gzip.compress(CSV.encode() * 99)[:-9], "a.csv.gz is damaged or no .gz file"),
+        ("a.jsonl", '{"text": "\u00e9"}'.encode("latin-1"), "a.jsonl: not UTF-8 .byte 0xe9."),
+        ("a.tsv", "text\n".encode("utf-16"), "a.tsv: not UTF-8 .byte 0xff."),
+        ("a.csv", b"text\n\xff\n", "a.csv: not UTF-8 .byte 0xff.; convert the file"),
+        ("a.csv", b"", "no column 'text'"),
+        ("a.jsonl", b'{"text": 1}\n[2]', "a.jsonl, line 2: list, expected an object"),
+        ("a.jsonl", b'{"text": 1}\n{', "a.jsonl, line 2: no JSON that can be used"),
+        ("a.json", b'[{"text": 1}, 2]', "a.json, line 1: list, expected an object"),
+        ("a.csv.zst", b"text", "cannot read .*a.csv.zst"),
+        ("a.csv.zst", zstd(CSV.encode())[:-5], "cannot read .*a.csv.zst"),
+        ("a.arrow", b"text", "cannot read .*a.arrow as arrow"),
+    ],
+)
+def test_what_is_damaged_is_one_line(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        list(records(tmp_path / name, ["text"]))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=r"cannot find|cannot read"):
+        list(records(tmp_path / f"none-{name}"))
+
+
+# --- texts of a corpus ---
+
+
+def texts(path: Path, field: str = "text") -> list[str]:
+    return [text for chunk in Corpus((path,), field=field).chunks() for text in chunk.content]
+
+
+def written(folder: Path, columns: list[Any], names: list[str]) -> Path:
+    path = folder / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays(columns, names=names), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_types_that_are_texts_are_taken(kind: str, packed: bool, tmp_path: Path) -> None:
+    values = pyarrow.array(["one", None, "Ü"], getattr(pyarrow, kind)())
+    values = values.dictionary_encode() if packed and "view" not in kind else values
+    assert texts(written(tmp_path, [values], ["text"])) == ["one", "", "Ü"]
+    (tmp_path / "a.csv").write_text(CSV)
+    assert texts(tmp_path / "a.csv") == [row["text"] for row in ROWS]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("value", [b"a", 1, 0.5, True, ["a"], {"a": "b"}], ids=repr)
+def test_all_other_types_are_refused_by_name(value: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, [pyarrow.array([value])], ["text"])
+    with pytest.raises(BadSource, match=f"field 'text' is {type(value).__name__}, not a text"):
+        texts(path)
+
+
+def test_columns_of_one_name(tmp_path: Path) -> None:
+    """Two that are asked for are refused; two others do no harm."""
+    path = written(tmp_path, [pyarrow.array(["a"])] * 3, ["text", "n", "n"])
+    assert texts(path) == ["a"]
+    with pytest.raises(BadSource, match="has 2 columns 'n'; name them apart"):
+        texts(path, "n")
+
+
+def test_damage_is_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, [pyarrow.array(["a\xff".encode("latin-1")]).view("utf8")], ["text"])
+    good = path.read_bytes()
+    for bad in (good, b"PAR1" + good[9:], good[:-40], b"", good[:20] + b"\xff" * 9 + good[29:]):
+        path.write_bytes(bad)
+        with pytest.raises(BadSource, match="cannot read .*a.parquet as parquet"):
+            texts(path)

@@ -1,0 +1,150 @@
+"""Every task of texts reads named columns; splits by file, column and share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.data import SPLITS
+from attnlab.data.passages import Question
+from attnlab.data.rows import NAMES, TAKES, Rows
+from attnlab.data.tagged import Sentence
+from attnlab.errors import UserError
+
+ROWS: dict[str, tuple[dict[str, Any], Any]] = {
+    "texts": ({"text": " so so "}, " so so "),
+    "pairs": ({"source": " ja  ja", "target": "yes"}, ("ja ja", "yes")),
+    "labelled": ({"text": "fine ", "label": 4}, (("fine",), "4")),
+    "tagged": ({"tokens": ["a", "b"], "tags": "X Y"}, Sentence(("a", "b"), ("X", "Y"))),
+    "questions": (
+        {"context": "a cat", "question": "who?", "answers": {"text": ["cat"], "answer_start": [2]}},
+        Question("who?", "a cat", (("cat", 2),)),
+    ),
+}
+
+
+def lines(path: Path, *rows: dict[str, Any]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("method", ROWS)
+def test_every_task_takes_its_columns(method: str, tmp_path: Path) -> None:
+    """By their usual names, or others; blank rows are left out, a missing column is one line."""
+    row, expected = ROWS[method]
+    lines(tmp_path / "train.jsonl", row, dict.fromkeys(row, ""))
+    assert getattr(Rows(str(tmp_path)), method)("train") == [expected]
+    lines(tmp_path / "dev.jsonl", {f"my {name}": value for name, value in row.items()})
+    called = {column: f"my {NAMES[column]}" for column in TAKES[method] if NAMES[column]}
+    assert getattr(Rows(str(tmp_path), columns=called), method)("valid") == [expected]
+    with pytest.raises(UserError, match=rf"dev.jsonl, line 1: no column '{next(iter(row))}'"):
+        getattr(Rows(str(tmp_path)), method)("valid")
+
+
+@pytest.mark.parametrize(
+    ("row", "method", "message"),
+    [
+        ({"text": "a", "other": " ", "label": 1}, "labelled", "column 'other' is blank"),
+        ({"text": "a", "other": "b", "label": None}, "labelled", "column 'label' is blank"),
+        ({"text": ["a"]}, "texts", "line 1: column 'text' is list, not a text"),
+        ({"source": "a", "target": None}, "pairs", "line 1: column 'target' is blank"),
+        ({"text": ""}, "texts", "no row of the train split has anything in text"),
+        ({"tokens": "a b", "tags": "X"}, "tagged", "line 1: 2 words and 1 tags"),
+        ({"tokens": ["a", ""], "tags": "X Y"}, "tagged", "none may be blank"),
+        ({"tokens": ["a", ["b"]], "tags": "X Y"}, "tagged", "column 'tokens' is list, not a text"),
+        ({"context": "a", "question": "?", "answers": "b"}, "questions", "'b' does not stand at"),
+        ({"context": "a", "question": "?", "answers": [1]}, "questions", r"answers are \[1\]; exp"),
+        (
+            {"context": "a", "question": "?", "answers": {"text": [1], "answer_start": [0]}},
+            "questions",
+            "expected a text, or an object",
+        ),
+    ],
+)
+def test_values_that_are_no_examples(
+    row: dict[str, Any], method: str, message: str, tmp_path: Path
+) -> None:
+    source = Rows(str(tmp_path), columns={"second": "other"})
+    lines(tmp_path / "train.jsonl", row)
+    with pytest.raises(UserError, match=message):
+        getattr(source, method)("train")
+
+
+def test_values_that_are_read_as_texts(tmp_path: Path) -> None:
+    """Numbers, true and false; the first place of an answer, and no answer."""
+    source = Rows(str(tmp_path), columns={"second": "other"})
+    lines(tmp_path / "train.jsonl", {"text": 1.5, "other": "b", "label": True})
+    assert source.labelled("train") == [(("1.5", "b"), "true")] and source.sentences == 2
+    questions = [{"context": "a b b", "question": "?", "answers": answer} for answer in ("b", None)]
+    lines(tmp_path / "train.jsonl", *questions)
+    assert [row.answers for row in source.questions("train")] == [(("b", 2),), ()]
+
+
+def test_a_number_that_is_none_is_blank(tmp_path: Path) -> None:
+    """NaN, which pandas writes for nothing, is no class."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = pyarrow.table({"text": ["a", "b"], "label": [1.0, float("nan")]})
+    parquet.write_table(rows, tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=r"train.parquet, row 2: column 'label' is blank"):
+        Rows(str(tmp_path)).labelled("train")
+
+
+def test_a_share_is_seeded_and_keeps_equal_texts_together(tmp_path: Path) -> None:
+    """Of several files; more rows move none, another seed does."""
+    rows = [{"text": f"t{n % 100}", "label": n % 2} for n in range(200)]
+    lines(tmp_path / "a-1.jsonl", *rows[:150])
+    lines(tmp_path / "a-2.jsonl", *rows[150:])
+    source = Rows(str(tmp_path), files="a-*.jsonl")
+    texts = {split: {text for (text,), _ in source.labelled(split)} for split in SPLITS}
+    assert sum(map(len, texts.values())) == 100 == len(set().union(*texts.values()))
+    assert 65 < len(texts["train"]) < 95 and 3 < len(texts["valid"]) < 20
+    few = Rows(str(tmp_path), train="a-1[:80%]", valid="a-1[80%:90%]")
+    assert {text for (text,), _ in few.labelled("valid")} == texts["valid"]
+    other = Rows(str(tmp_path), files="a-*.jsonl", seed=1)
+    assert {text for (text,), _ in other.labelled("valid")} != texts["valid"]
+    with pytest.raises(UserError, match="the part begins at 90 % and ends at 80 %"):
+        Rows(str(tmp_path), train="a-1[90%:80%]").labelled("train")
+
+
+def test_a_split_by_a_column(tmp_path: Path) -> None:
+    """By the names of splits, or values; of those that are not there one hears which are."""
+    (tmp_path / "all.csv").write_text("text;fold\na;0\nb;1\nc;2\nd;dev\n")
+    fields = {"directory": str(tmp_path), "separator": ";"}
+    source = Rows(**fields, files="all[fold]", train="all[fold=0,2]")
+    assert source.texts("train") == ["a", "c"] and source.texts("valid") == ["d"]
+    with pytest.raises(UserError, match="in text and 'test' in fold; choose from: 0, 1, 2, dev"):
+        source.texts("test")
+    with pytest.raises(UserError, match=r"no column 'folds'; did you mean 'fold'"):
+        Rows(**fields, files="all[folds]").texts("train")
+    with pytest.raises(UserError, match="separator='||' must be one sign"):
+        Rows(separator="||")
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    """A name has one form; the parts of one that is cut are read together."""
+    for name in ("train.csv", "train.jsonl", "train.txt", "b/1.csv", "b/2.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text\na\n")
+    assert Rows(str(tmp_path), train="train.csv").texts("train") == ["a"]
+    for wanted, message in (
+        ("", "has train.csv and train.jsonl; name the one that is meant"),
+        ("b", "has 1.csv and 2.json; name the one that is meant"),
+        ("train.txt", r"no table \(.csv, .tsv, .*\) 'train.txt' in"),
+        ("trian.csv", "config.data.train: no table .* 'trian.csv' .*did you mean 'train.csv'"),
+        ("c*.csv", r"no table .* 'c\*.csv'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Rows(str(tmp_path), train=wanted).texts("train")
+    with pytest.raises(UserError, match="no table .* 'valid' or 'validation' or 'dev'"):
+        Rows(str(tmp_path)).texts("valid")
+    for number in range(2):
+        (tmp_path / f"test-0000{number}-of-00002.csv").write_text(f"text\na{number}\n")
+    assert Rows(str(tmp_path)).texts("test") == ["a0", "a1"]
+    (tmp_path / "[x]" / "train").mkdir(parents=True)
+    (tmp_path / "[x]" / "train" / "a.csv").write_text("text\nb\n")
+    assert Rows(str(tmp_path / "[x]")).texts("train") == ["b"]
+    assert Rows(train=str(tmp_path / "test-*")).texts("train") == ["a0", "a1"]
