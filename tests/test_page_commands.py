@@ -105,6 +105,8 @@ def given(folder: Path) -> None:
     files = {f"TEXTS/{split}.txt": texts for split in ("train", "valid", "test")}
     for split in ("train", "valid", "test"):
         files |= {f"FOLDER/{split}.{side}": texts for side in ("de", "en")}
+        rows = [f"{one},{number % 2}" for number, one in enumerate(texts)]
+        files[f"REVIEWS/{split}.csv"] = ["review,stars", *rows]
         files[f"TABLES/{split}.tsv"] = [f"x\t{one}\t{one.split()[1]}" for one in texts]
     own = re.search(
         r"^# my_attention\.py\n.*?(?=^```)", (ROOT / "README.md").read_text(), re.M | re.S
@@ -124,7 +126,7 @@ SHORT = [
     *("training.steps=4", "training.evaluate_every=2", "batch.size=4", "decoding.max_extra=2"),
     *("system.width=16", "system.hidden=16", "system.layers=1"),
 ]
-OWN = re.compile(r"data=(files|text|table|shards)$")  # data that is short already
+OWN = re.compile(r"data=(files|text|table|rows|shards)$")  # data that is short already
 FLAGS = {
     "verify": ["--steps=4"],
     "cost": ["--lengths=16,32", "--rows=1", "--width=16"],
@@ -177,7 +179,7 @@ def sweeps(words: list[str]) -> bool:
     return words[0] in ("sweep", "status", "compare") or "runs/quickstart" in words
 
 
-QUICK = ("list", "show", "prepare")
+QUICK = ("list", "show", "prepare", "preview")
 CASES = [
     pytest.param(
         {"long": words[0] not in QUICK and "--help" not in words, "number": number + 2},

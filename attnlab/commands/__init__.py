@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command(
         ".compare", "two sweeps side by side, and what differs between them", on_run=False
     ),
+    "preview": Command(".preview", "what is in tables of data", on_run=False, overrides=True),
     "prepare": Command(
         ".prepare", "a large corpus as shards of ids, which training reads from disk", on_run=False
     ),

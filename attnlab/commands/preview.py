@@ -1,0 +1,125 @@
+"""`preview DATA`: what is in tables of data: columns, rows, classes, lengths, what would be cut; and the
+command that trains on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.progress import table
+
+ROWS = 5_000
+CONFIGS: Mapping[str, str] = {
+    "questions": "configs/question_answering.py",
+    "pairs": "configs/translation.py:transformer",
+    "tagged": "configs/tagging.py",
+    "captions": "configs/captioning.py",
+    "images": "configs/image_classification.py",
+    "labelled": "configs/classification.py:transformer",
+    "texts": "configs/language_modelling.py:decoder",
+}
+"""The config that trains on data of each kind; of several kinds that fit the first is meant."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `preview` to its parser."""
+    parser.add_argument("data", metavar="DATA", help="a file, a pattern in quotes, or a folder")
+    parser.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config to train with")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what is in the data, up to the first `ROWS` rows of training, and the command.
+
+    Raises:
+      UserError: no such data or column, or settings that are none of a source of rows.
+    """
+    from attnlab import config as configs
+    from attnlab.config.registry import build
+    from attnlab.data import SOURCES
+    from attnlab.data.readers.records import records
+    from attnlab.data.rows import NAMES, TAKES
+
+    flags = [*_place(arguments.data), *arguments.overrides]
+    of_data = [flag for flag in flags if flag.startswith("data.")]
+    source = build(SOURCES, configs.load(CONFIGS["texts"], ["data=rows", *of_data]).data, "data")()
+    path = source.paths("train")[0]
+    named = {column: name for column, name in source.columns.items() if name != NAMES[column]}
+    next(records(path, [*named.values()], source.separator), None)  # they are there
+    rows = [row for _, row in itertools.islice(records(path, (), source.separator), ROWS)]
+    if not rows:
+        raise UserError(f"{path} has no row")
+    title = f"{path}: {'the first ' * (len(rows) == ROWS)}{len(rows):,} rows"
+    heads = "column", "kind", "blank", "different", "words", "the most frequent"
+    table(title, heads, [_column(name, [row.get(name) for row in rows]) for name in rows[0]])
+    fitting = [
+        method
+        for method in CONFIGS
+        if {*named} <= {*TAKES[method]}
+        and all(source.called(c).partition(".")[0] in ("", *rows[0]) for c in TAKES[method])
+    ]
+    if not fitting:
+        tasks = "; ".join(", ".join(TAKES[method]) for method in CONFIGS)
+        print(f"\nno task finds its columns; --config.data.columns.text=COLUMN and so on: {tasks}")
+        return 0
+    config, first = arguments.config or CONFIGS[fitting[0]], TAKES[fitting[0]][0]
+    flags.insert(0, f"data={'image_rows' if first == 'image' else 'rows'}")
+    batch = configs.load(config, flags).batch
+    if (longest := getattr(batch, "max_length", None)) and first != "image":
+        texts = itertools.islice(records(path, [source.called(first)], source.separator), ROWS)
+        over = sum(_length(text) >= longest for _, cells in texts for text in cells.values())
+        print(
+            f"\n{over:,} of {len(rows):,} rows or more do not fit into batch.max_length={longest:,}"
+            f" tokens (a word is one or several); batch.longer={getattr(batch, 'longer', 'windows')}"
+        )
+    words = [f"--config={config}", *(f"--config.{flag}" for flag in flags)]
+    words.append(f"--workdir=runs/{Path(arguments.data).stem}")
+    print(f"\ntrain on it by\n  python launch.py train {shlex.join(words)}")
+    return 0
+
+
+def _place(data: str) -> list[str]:
+    """Returns the settings of the place of data: a folder with a file for each split, of which
+    training gives shares to those that have none, or files of all splits.
+    """
+    from attnlab.data.rows import NAMED, find_tables
+
+    has = []
+    for split, names in NAMED.items():
+        with contextlib.suppress(UserError):
+            has += [split for _ in find_tables(data, names, data)[:1]]
+    if "train" not in has:
+        folder, name = os.path.split(data.rstrip("/"))
+        return [f"data.directory={folder}", f"data.files={name}"]
+    shares = ["data.files=train", *["data.test=test"] * ("test" in has)]
+    return [f"data.directory={data}", *([] if "valid" in has else shares)]
+
+
+def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:
+    """Returns the cells that describe a column; of lengths the least, a histogram and the most."""
+    import numpy as np
+
+    from attnlab.data.rows import is_blank
+
+    kinds = " or ".join(sorted({type(value).__name__ for value in values if not is_blank(value)}))
+    filled = ["..." if isinstance(v, (dict, bytes)) else v for v in values if not is_blank(v)]
+    counts = Counter(map(str, filled))
+    lengths = [*map(_length, filled)] or [0]
+    bins = np.histogram(lengths, 8)[0]
+    bars = "".join("▁▂▃▄▅▆▇█"[7 * count // bins.max()] for count in bins)
+    words, blank = f"{min(lengths):,} {bars} {max(lengths):,}", 1 - len(filled) / len(values)
+    most = ", ".join(f"{value[:30]!r} {count:,}" for value, count in counts.most_common(3))
+    return name, kinds, f"{blank:.0%}", f"{len(counts):,}", words, most[:50]
+
+
+def _length(value: Any) -> int:
+    """The words of a cell."""
+    return len(value if isinstance(value, list) else str(value).split())

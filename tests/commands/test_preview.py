@@ -1,0 +1,66 @@
+"""`preview` tells what is in data, and its last line trains on it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.commands import main
+from attnlab.commands.preview import CONFIGS
+from attnlab.data.rows import NAMES, TAKES
+
+VALUES: dict[str, Any] = {"words": ["a", "b"], "tags": ["X", "Y"], "answers": []}
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_the_command_of_every_kind_is_a_config(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"n": 0} | {NAMES[column]: VALUES.get(column, "so so") for column in TAKES[method]}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row))
+    assert main(["preview", str(tmp_path / "mine.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"\nn +int +0% +1 .*'0' 1\n", shown)
+    line = shlex.split(shown.strip().splitlines()[-1])
+    assert line[:4] == ["python", "launch.py", "train", f"--config={CONFIGS[method]}"]
+    flags = [word.removeprefix("--config.") for word in line[4:-1]]
+    settings = configs.load(CONFIGS[method], flags)
+    assert settings.data["files"] == "mine.jsonl" and line[-1] == "--workdir=runs/mine"
+
+
+def test_columns_and_what_would_be_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a folder with a file for each split; names that are not there are one line."""
+    rows = [f"{'so ' * n}so,{n % 3}" for n in range(100)]
+    (tmp_path / "train.csv").write_text("\n".join(["review,stars", *rows]))
+    assert main(["preview", str(tmp_path)]) == 0
+    assert "no task finds its columns" in capsys.readouterr().out
+    text, label = "--config.data.columns.text=review", "--config.data.columns.label=stars"
+    assert main(["preview", str(tmp_path), text, label]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"stars +str +0% +3 +1 .* 1 +'0' 34, '1' 33, '2' 33", shown)
+    assert re.search(r"review +str +0% +100 +1 [▅-█]{8} 100 ", shown)
+    assert "37 of 100 rows or more do not fit into batch.max_length=64 tokens" in shown
+    place = f"--config.data.directory={tmp_path}"
+    assert f"{place} --config.data.files=train {text} {label}" in shown
+    assert max(map(len, shown.splitlines()[:-1])) <= 120
+    for split, flags in (("test", "files=train --config.data.test=test "), ("dev", "")):
+        (tmp_path / f"{split}.csv").write_text("review,stars\nso,1\n")
+        assert main(["preview", str(tmp_path), text, label]) == 0
+        assert (
+            f"{place} {'--config.data.' if flags else ''}{flags}{text}" in capsys.readouterr().out
+        )
+    (tmp_path / "empty.csv").write_text("")
+    for arguments, message in (
+        ([str(tmp_path), text + "s"], "has no column 'reviews'; did you mean 'review'"),
+        ([str(tmp_path), "--config.data.column=a"], "config.data.column: no such key"),
+        ([str(tmp_path / "none.csv")], "no table (.csv, .tsv, .jsonl"),
+        ([str(tmp_path / "empty.csv")], "empty.csv has no row"),
+    ):
+        assert main(["preview", *arguments]) == 2
+        assert message in capsys.readouterr().err
