@@ -89,6 +89,9 @@ COMMANDS: Mapping[str, Command] = {
         "a run as a folder of transformers; a sweep's trials for W&B, MLflow or TensorBoard",
         on_run=False,
     ),
+    "prune": Command(
+        ".prune", "what the states of finished runs take on the disk, and take it", on_run=False
+    ),
     "verify": Command(
         ".verify", "repeat a recorded run and say whether it comes out the same", on_run=False
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
-from attnlab.records import tracking
+from attnlab.records import states, tracking
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -40,6 +40,11 @@ LEAVING = (
 TIMEOUT = (
     "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
     " none)"
+)
+
+KEPT = (
+    "what stays of the states of a trial that is done, whoever trains it; the plan keeps the choice"
+    f" ({'; '.join(f'{name}: {what}' for name, what in states.KEEPS.items())}; default: all)"
 )
 
 VARIED = {
@@ -119,6 +124,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
         help="where trials run (default: local)",
     )
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
+    parser.add_argument("--keep", choices=states.KEEPS, help=KEPT)
     for flag, meaning in OF_PLAN.items():
         parser.add_argument(flag, action="store_true", help=meaning)
 

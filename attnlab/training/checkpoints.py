@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError, one_line
+from attnlab.records.states import saved_steps
 from attnlab.training.mesh import on_mesh, spans
 from attnlab.training.orbax_steps import (
     Meta,
@@ -99,11 +100,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Returns the numbers of the committed steps in rising order; half-written ones do not count."""
-        if not self.directory.is_dir():
-            return []
-        folders = (path for path in self.directory.iterdir() if path.is_dir())
-        numbered = (path for path in folders if path.name.isdecimal() and any(path.iterdir()))
-        return sorted(int(path.name) for path in numbered)
+        return saved_steps(self.directory)
 
     @property
     def best(self) -> int | None:
