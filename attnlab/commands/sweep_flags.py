@@ -9,7 +9,7 @@ from pathlib import Path
 from attnlab.errors import UserError
 from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
-from attnlab.records import states, tracking
+from attnlab.records import tracking
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -42,11 +42,10 @@ TIMEOUT = (
     " none)"
 )
 
-KEPT = (
-    "what stays of the states of a trial that is done, whoever trains it; the plan keeps the choice"
-    f" ({'; '.join(f'{name}: {what}' for name, what in states.KEEPS.items())}; default: all)"
+KEEP = (
+    "what stays of the states of trials from when they are done: all (default), the one that is"
+    " used, or its parameters; the sweep remembers it, for workers too"
 )
-
 VARIED = {
     "--grid": (
         "KEY=V,V",
@@ -124,7 +123,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
         help="where trials run (default: local)",
     )
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
-    parser.add_argument("--keep", choices=states.KEEPS, help=KEPT)
+    parser.add_argument("--keep", choices=("all", "best", "best-params"), help=KEEP)
     for flag, meaning in OF_PLAN.items():
         parser.add_argument(flag, action="store_true", help=meaning)
 

@@ -45,14 +45,6 @@ LOOK = "look.json"
 _VOCABULARY = "vocabulary"  # where tasks keep in a run what they have learned from the data
 
 
-class Pruned(TypedDict):
-    """What `prune` has left of the states of a run: which, of what step, and when."""
-
-    keep: str
-    step: Natural
-    time: str
-
-
 @dataclasses.dataclass(frozen=True)
 class Manifest:
     """The origin of a run.
@@ -72,7 +64,7 @@ class Manifest:
       vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; in
         version 1 it may be None.
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
-      pruned: what is left of its states, see `attnlab.records.states`; None for all.
+      pruned: what is left of its states, see `attnlab.training.pruning`; None for all.
       version: of all records of the run, see `attnlab.records.versions`.
     """
 
@@ -88,7 +80,7 @@ class Manifest:
     created: str
     vocabulary: dict[str, str] | None = None
     own_code: Record | None = None
-    pruned: Pruned | None = None
+    pruned: str | None = None
     version: Natural = RUN
 
     @classmethod
@@ -171,17 +163,15 @@ class Manifest:
                 " another --workdir"
             )
 
-    def check_states(self, workdir: str | Path, enough: Sequence[str] = ()) -> None:
+    def check_states(self, workdir: str | Path, enough: str = "") -> None:
         """Raises `UserError` if this manifest's run was pruned, to something else than `enough`, so
         that nothing can go on from it.
         """
-        if self.pruned is not None and self.pruned["keep"] not in enough:
-            left = {"best": "state"}.get(self.pruned["keep"], "parameters")
-            lost = "later states are" if left == "state" else "the optimizer's state is"
+        if self.pruned not in (None, enough):
+            lost = "later states are" if self.pruned == "best" else "optimizer's state is"
             raise UserError(
-                f"{workdir} was pruned to its best {left} (step {self.pruned['step']},"
-                f" {self.pruned['time']}), and {lost} gone: it cannot go on; evaluate, generate and"
-                " export take it as it is"
+                f"{workdir} was pruned (--keep={self.pruned}): its {lost} gone, so it cannot go on;"
+                " evaluate, generate and export take it as it is"
             )
 
     def check_vocabulary(self, workdir: str | Path) -> None:

@@ -24,9 +24,9 @@ from attnlab.data.learned import SIDES
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
-from attnlab.records.states import ALONE, CHECKPOINTS
 from attnlab.tasks import TASKS, schemas
 from attnlab.tasks.protocol import Params
+from attnlab.training.pruning import ALONE, CHECKPOINTS
 from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
 

@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError, one_line
-from attnlab.records.states import saved_steps
 from attnlab.training.mesh import on_mesh, spans
 from attnlab.training.orbax_steps import (
     Meta,
@@ -34,6 +33,7 @@ from attnlab.training.orbax_steps import (
     short_reason,
 )
 from attnlab.training.parallel import message_from_0
+from attnlab.training.pruning import saved_steps
 from attnlab.training.step import Tree
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
@@ -348,6 +348,13 @@ class Checkpoints:
         patterns = ["deleting-*", f"*{suffix}"] if suffix else ["deleting-*"]
         for folder in [path for pattern in patterns for path in self.directory.glob(pattern)]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Single(Checkpoints):
+    """A folder of one step, which is only written to make room for others."""
+
+    def check_space(self, size: int) -> None:
+        """That the disk is full is seen when it is."""
 
 
 class Followed(Checkpoints):

@@ -23,14 +23,13 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TypedDict, cast
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.errors import UserError, causes, one_line
-from attnlab.records.states import step_record, text_digest
 from attnlab.training.mesh import on_host, on_mesh, spans
 from attnlab.training.parallel import largest
 from attnlab.training.step import Tree
@@ -101,7 +100,7 @@ class OrbaxSteps:
         # Through JSON once, so that the checksum is of what reading gives back: lists for tuples,
         # strings for keys.
         content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
-        meta = self._ocp.args.JsonSave({"content": content, "sha256": text_digest(content)})
+        meta = self._ocp.args.JsonSave({"content": content, "sha256": _text_digest(content)})
         items = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta
         )
@@ -119,7 +118,11 @@ class OrbaxSteps:
         ValueError if its checksum or step number differs. Any exception means that the step is
         damaged.
         """
-        return cast(StepRecord, step_record(self._directory / str(step)))
+        meta = json.loads((self._directory / str(step) / "meta" / "metadata").read_text())
+        content: StepRecord = meta["content"]
+        if _text_digest(content) != meta["sha256"] or content["step"] != step:
+            raise ValueError("checksum of meta differs")
+        return content
 
     def read_arrays(self, step: int, saved: dict[str, Print], like: Tree = ()) -> dict[str, Tree]:
         """Reads the arrays of one step by path, on the host or placed as in `like`, and checks each
@@ -313,6 +316,10 @@ def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
             node = node.setdefault(folder, {})
         node[name] = leaf
     return root
+
+
+def _text_digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def check_readable(folder: Path, cause: Exception) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 import optax
 
 from attnlab.errors import UserError
-from attnlab.records.states import ALONE, CHECKPOINTS, saved_steps
 from attnlab.training import arguments
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.drawing import values
@@ -26,7 +25,17 @@ from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.step import Params, Step, Sums, TrainState, first_state, make_step, seed_array
+from attnlab.training.pruning import ALONE, CHECKPOINTS, saved_steps
+from attnlab.training.step import (
+    Params,
+    Step,
+    Sums,
+    TrainState,
+    Tree,
+    first_state,
+    make_step,
+    seed_array,
+)
 from attnlab.training.trained import Trained
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,31 +14,33 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.records import states
 from attnlab.records.manifest import Manifest
-from attnlab.records.states import Keep
 from attnlab.tasks import TASKS
-from attnlab.training import pruning
 from attnlab.training.orbax_steps import OrbaxSteps
+from attnlab.training.pruning import Keep, prunable, prune, saved_steps
 from attnlab.training.updates import best_params
-
-KEEPS: tuple[Keep, ...] = ("best", "best-params")
-
 
 CHANGES: tuple[tuple[Any, str], ...] = (
     *((Path, name) for name in ("rename", "mkdir")),
     *((Manifest, "write"), (OrbaxSteps, "write"), (OrbaxSteps, "wait"), (shutil, "rmtree")),
 )
 """What changes the disk."""
+KEEPS = pytest.mark.parametrize("keep", ["best", "best-params"])
 
 
 class Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.fixture
+def folder(searched: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run with the states 8 and 12."""
+    return Path(shutil.copytree(searched, tmp_path / "run"))
+
+
 @pytest.fixture(scope="module")
 def read(runs: Any) -> Callable[[Path], list[np.ndarray]]:
-    """Reads the parameters that a copy of a tiny run is used with."""
+    """Reads the parameters that a copy of that run is used with."""
     manifest = Manifest.read(runs("rnnsearch")[0])
     assert manifest is not None
     config = configs.prepare(configs.from_dict(manifest.config), [])
@@ -68,13 +71,13 @@ def killed(folder: Path, keep: Keep, number: int, monkeypatch: pytest.MonkeyPatc
         for owner, name in CHANGES:
             patched.setattr(owner, name, dying(getattr(owner, name)))
         try:
-            pruning.prune(states.prunable(folder, keep))
+            prune(prunable(folder, keep))
         except Killed:
             return True
     return False
 
 
-@pytest.mark.parametrize("keep", KEEPS)
+@KEEPS
 def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
     keep: Keep, searched: Path, read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,38 +87,33 @@ def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
         folder = Path(shutil.copytree(searched, tmp_path / str(number)))
         going = killed(folder, keep, number, monkeypatch)
         assert all(map(np.array_equal, read(folder), wanted)), f"killed at change {number}"
-        pruning.prune(states.prunable(folder, keep))  # again, to the end
+        prune(prunable(folder, keep))  # again, to the end
         assert all(map(np.array_equal, read(folder), wanted))
-        assert not states.prunable(folder, keep).take
-        assert not list((folder / "checkpoints").glob("deleting-*"))
+        assert not prunable(folder, keep).folders and not prunable(folder, "best").folders
     assert number > 3
     manifest = Manifest.read(folder)
-    assert manifest is not None and manifest.pruned is not None
-    assert manifest.pruned["keep"] == keep
+    assert manifest is not None and manifest.pruned == keep
+    manifest.check_states(folder, keep)
+    with pytest.raises(UserError, match=r"was pruned \(--keep=.* gone, so it cannot go on"):
+        manifest.check_states(folder)
 
 
-@pytest.mark.parametrize("keep", KEEPS)
-def test_a_damaged_state_costs_nothing_more(keep: Keep, searched: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(searched, tmp_path / "run"))
-    for file in (folder / "checkpoints/12/state").rglob("d/*"):
-        file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(UserError, match="damaged .*nothing is taken"):
-        pruning.prune(states.prunable(folder, keep))
-    assert states.saved_steps(folder / "checkpoints") == [8, 12]
-    manifest = Manifest.read(folder)
-    assert manifest is not None and manifest.pruned is None
-
-
-def test_a_full_disk_costs_nothing(
-    searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@KEEPS
+@pytest.mark.parametrize(("damage", "said"), [("bits", "damaged"), ("disk", "no space left")])
+def test_a_damaged_state_or_a_full_disk_costs_nothing_more(
+    keep: Keep, damage: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Path(shutil.copytree(searched, tmp_path / "run"))
-
     def full(*given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(OrbaxSteps, "write", full)
-    with pytest.raises(UserError, match="no space left on its disk"):
-        pruning.prune(states.prunable(folder, "best-params"))
-    assert states.saved_steps(folder / "checkpoints") == [8, 12]
-    assert not (folder / "params").exists()
+    if damage == "bits":
+        for file in (folder / "checkpoints/12/state").rglob("d/*"):
+            file.write_bytes(file.read_bytes()[:-9])
+    else:
+        monkeypatch.setattr(OrbaxSteps, "write", full)
+        keep = "best-params"
+    with pytest.raises(UserError, match=said) as raised:
+        prune(prunable(folder, keep))
+    assert "\n" not in str(raised.value)
+    assert saved_steps(folder / "checkpoints") == [8, 12] and not saved_steps(folder / "params")
+    assert json.loads((folder / "manifest.json").read_text())["pruned"] is None

@@ -19,7 +19,7 @@ from attnlab.experiments.define.axes import Axis, Point, check_count, flattened
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
 from attnlab.experiments.define.typed import typed
-from attnlab.records.states import Keep
+from attnlab.training.pruning import Keep
 
 WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}
 """What a budget may match, and the share by which a variant may differ from it where the experiment

@@ -23,7 +23,7 @@ from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.planning import draft, ensure
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import local_slots
-from attnlab.experiments.run.state import Seen, counts, look, look_at_all, prunings, recorded
+from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep
 from attnlab.experiments.run.worker import work
@@ -50,7 +50,6 @@ __all__ = [
     "looked",
     "outlook",
     "overview",
-    "prunings",
     "ray",
     "recorded",
     "run_sweep",

@@ -12,7 +12,6 @@ from typing import Any
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.records import attempts
 from attnlab.records.locks import is_held
-from attnlab.records.states import Keep, Pruning, prunable
 from attnlab.records.stream import Measured, State, read_records
 
 SETTLED = ("done", "failed", "diverged")
@@ -156,12 +155,6 @@ def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None
     seconds = sum(record.get("seconds") or 0.0 for record in records if record["event"] == "end")
     since = starts[-1]["time"] if starts else None
     return Seen(trial, state, step, message, len(starts), seconds, since, *_pulse(records))
-
-
-def prunings(plan: Plan, directory: Path, keep: Keep) -> list[Pruning]:
-    """Returns, of each trial that is done, what goes if `keep` stays of its states."""
-    done = [trial for trial in plan.trials() if recorded(trial, directory).state == "done"]
-    return [prunable(trial.workdir(directory), keep) for trial in done]
 
 
 def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:

@@ -4,14 +4,12 @@ machine or on a cluster.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.run import ray, slurm
 from attnlab.experiments.run.board import Board, failures
@@ -20,7 +18,7 @@ from attnlab.experiments.run.launcher import Launcher, retry_failed
 from attnlab.experiments.run.live import DEFAULTS, WorkOptions
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import Slot
-from attnlab.experiments.run.state import prunings, recorded
+from attnlab.experiments.run.state import recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.worker import Worker
 
@@ -78,14 +76,7 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
         lines = launcher.train()
         if stop.signal is None and not lines and options.final:
             lines = launcher.finish()
-    plan = Plan.of_sweep(directory)
-    with contextlib.suppress(UserError):  # of a damaged state, which nobody needs now
-        if plan.keep != "all" and any(run.take for run in prunings(plan, directory, plan.keep)):
-            command = f"'prune {directory} --keep={plan.keep} --yes' takes it"
-            print(
-                f"note: some trials keep more than --keep={plan.keep}; {command}", file=sys.stderr
-            )
-    wrong = failures(plan, directory)
+    wrong = failures(Plan.of_sweep(directory), directory)
     return Ended(stop.signal, (*wrong, *lines))
 
 

@@ -33,8 +33,8 @@ from attnlab.records.locks import Held, RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
-from attnlab.records.states import prunable
 from attnlab.records.stream import Scored, State, best_record, read_records
+from attnlab.training.pruning import prunable, prune
 from attnlab.training.session import Interrupt, Outcome, Session
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan)
     message = "waiting for the other trials of its round" if waiting else outcome.message
     attempt.end(outcome.state, outcome.step, message, outcome.seconds_to_first_step)
     if outcome.state == "done" and plan.keep != "all":
-        from attnlab.training.pruning import prune
-
         try:
             prune(prunable(run.workdir, plan.keep))
         except (UserError, OSError) as error:  # it is done all the same
