@@ -11,12 +11,8 @@ from attnlab.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `prune` to its parser: the folder, `--keep` and `--yes`."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="of a run, a trial or a sweep")
-    parser.add_argument(
-        "--keep",
-        choices=("best", "best-params"),
-        default="best",
-        help="the state that is used, with the optimizer's (default), or the parameters of it",
-    )
+    meaning = "the state that is used, with the optimizer's (default), or the parameters of it"
+    parser.add_argument("--keep", choices=("best", "best-params"), default="best", help=meaning)
     parser.add_argument("--yes", action="store_true", help="take it; without, it is only listed")
 
 
@@ -32,7 +28,6 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import recorded
-    from attnlab.progress import patience
     from attnlab.records.files import check_folder
     from attnlab.records.locks import RunLock, holder, is_held
     from attnlab.training.pruning import prunable, prune
@@ -41,29 +36,25 @@ def run(arguments: argparse.Namespace) -> int:
     check_folder("DIR", directory)
     plan = Plan.read(directory)
     trials = [] if plan is None else plan.trials()
-    runs = [directory, *(trial.workdir(directory) for trial in trials)]
-    for folder in runs:
+    for folder in (directory, *(trial.workdir(directory) for trial in trials)):
         if is_held(folder):
             raise UserError(f"{folder} is at work ({holder(folder)}); wait for it, or stop it")
-    if plan is not None:
-        done = [trial for trial in trials if recorded(trial, directory).state == "done"]
-        runs = [trial.workdir(directory) for trial in done]
-        if len(done) < len(trials):
-            print(
-                f"{len(trials) - len(done)} of {len(trials)} trials are not done: left as they are"
-            )
-    prunings = [pruning for folder in runs if (pruning := prunable(folder, arguments.keep)).folders]
-    for pruning in prunings:
-        what = f"{pruning.files:,} files, {pruning.size / 1e6:,.1f} MB"
-        print(f"{pruning.workdir}: {what}; what is used is of step {pruning.step}")
-    size = sum(pruning.size for pruning in prunings) / 1e6
-    whole = f"{size:,.1f} MB of {len(prunings)} runs" if prunings else "nothing"
-    if not arguments.yes:
-        print(f"would go: {whole}{'; --yes takes it' if prunings else ''}")
-        return 0
-    with patience("pruning"):
-        for pruning in prunings:
-            with RunLock(pruning.workdir):
-                prune(pruning)
-    print(f"gone: {whole}")
+    done = [trial for trial in trials if recorded(trial, directory).state == "done"]
+    if len(done) < len(trials):
+        print(f"{len(trials) - len(done)} of {len(trials)} trials are not done: left as they are")
+    runs, total = [directory] if plan is None else [x.workdir(directory) for x in done], 0
+    for folder in runs:
+        step, takes = prunable(folder, arguments.keep)
+        files = [file for path in takes for file in path.rglob("*") if file.is_file()]
+        size = sum(file.lstat().st_size for file in files)
+        if takes:
+            what = f"{len(files):,} files, {size / 1e6:,.1f} MB"
+            print(f"{folder}: {what}; what is used, of step {step}, stays")
+        total += size
+    if arguments.yes:
+        for folder in runs:
+            with RunLock(folder):
+                prune(folder, arguments.keep)
+    words = f"{total / 1e6:,.1f} MB{'' if arguments.yes else '; --yes takes it'}"
+    print(f"{'gone' if arguments.yes else 'would go'}: {words if total else 'nothing'}")
     return 0

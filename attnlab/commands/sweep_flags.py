@@ -42,10 +42,7 @@ TIMEOUT = (
     " none)"
 )
 
-KEEP = (
-    "what stays of the states of trials from when they are done: all (default), the one that is"
-    " used, or its parameters; the sweep remembers it, for workers too"
-)
+KEEP = "of a trial that is done: all states (default), the one used, or its parameters; remembered"
 VARIED = {
     "--grid": (
         "KEY=V,V",

@@ -168,9 +168,9 @@ class Manifest:
         that nothing can go on from it.
         """
         if self.pruned not in (None, enough):
-            lost = "later states are" if self.pruned == "best" else "optimizer's state is"
+            lost = "optimizer's state" if self.pruned != "best" else "newest state"
             raise UserError(
-                f"{workdir} was pruned (--keep={self.pruned}): its {lost} gone, so it cannot go on;"
+                f"{workdir} was pruned (--keep={self.pruned}): its {lost} is gone, so it cannot go on;"
                 " evaluate, generate and export take it as it is"
             )
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -26,16 +26,7 @@ from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.pruning import ALONE, CHECKPOINTS, saved_steps
-from attnlab.training.step import (
-    Params,
-    Step,
-    Sums,
-    TrainState,
-    Tree,
-    first_state,
-    make_step,
-    seed_array,
-)
+from attnlab.training.step import Params, Step, Sums, TrainState, first_state, make_step, seed_array
 from attnlab.training.trained import Trained
 
 if TYPE_CHECKING:
@@ -175,7 +166,7 @@ class Updates:
           UserError: there is no checkpoint, or it is damaged or does not fit.
         """
         like, alone = self.saved_like(task), bool(saved_steps(workdir / ALONE))
-        wanted: Tree = {"params": like.averaged} if alone else like
+        wanted: Any = {"params": like.averaged} if alone else like
         folder = workdir / (ALONE if alone else CHECKPOINTS)
         kind = Followed if spans(wanted) and jax.process_index() else Checkpoints
         with contextlib.closing(kind(folder, 1, read_only=True)) as checkpoints:

@@ -62,7 +62,7 @@ def test_of_a_sweep_the_trials_that_are_done(finished: Path, tmp_path: Path) -> 
         with RunLock(path):
             assert "is at work" in run_command(command).err
     taken = run_command(command)
-    assert "1 of 2 trials are not done" in taken.out and "MB of 1 runs" in taken.out
+    assert "1 of 2 trials are not done" in taken.out and "22 files" not in taken.out
     assert saved_steps(trial / "checkpoints") == [12]
 
 

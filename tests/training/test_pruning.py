@@ -71,7 +71,7 @@ def killed(folder: Path, keep: Keep, number: int, monkeypatch: pytest.MonkeyPatc
         for owner, name in CHANGES:
             patched.setattr(owner, name, dying(getattr(owner, name)))
         try:
-            prune(prunable(folder, keep))
+            prune(folder, keep)
         except Killed:
             return True
     return False
@@ -87,9 +87,9 @@ def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
         folder = Path(shutil.copytree(searched, tmp_path / str(number)))
         going = killed(folder, keep, number, monkeypatch)
         assert all(map(np.array_equal, read(folder), wanted)), f"killed at change {number}"
-        prune(prunable(folder, keep))  # again, to the end
+        prune(folder, keep)  # again, to the end
         assert all(map(np.array_equal, read(folder), wanted))
-        assert not prunable(folder, keep).folders and not prunable(folder, "best").folders
+        assert prunable(folder, keep)[1] == prunable(folder, "best")[1] == []
     assert number > 3
     manifest = Manifest.read(folder)
     assert manifest is not None and manifest.pruned == keep
@@ -113,7 +113,7 @@ def test_a_damaged_state_or_a_full_disk_costs_nothing_more(
         monkeypatch.setattr(OrbaxSteps, "write", full)
         keep = "best-params"
     with pytest.raises(UserError, match=said) as raised:
-        prune(prunable(folder, keep))
+        prune(folder, keep)
     assert "\n" not in str(raised.value)
     assert saved_steps(folder / "checkpoints") == [8, 12] and not saved_steps(folder / "params")
     assert json.loads((folder / "manifest.json").read_text())["pruned"] is None

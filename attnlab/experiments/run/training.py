@@ -34,7 +34,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Scored, State, best_record, read_records
-from attnlab.training.pruning import prunable, prune
+from attnlab.training.pruning import prune
 from attnlab.training.session import Interrupt, Outcome, Session
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan)
     attempt.end(outcome.state, outcome.step, message, outcome.seconds_to_first_step)
     if outcome.state == "done" and plan.keep != "all":
         try:
-            prune(prunable(run.workdir, plan.keep))
+            prune(run.workdir, plan.keep)
         except (UserError, OSError) as error:  # it is done all the same
             print(f"warning: not pruned: {error}", file=sys.stderr)
     return int(outcome.state == "diverged")
