@@ -86,7 +86,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         ".export",
-        "a run as a folder of transformers; a sweep's trials for W&B, MLflow or TensorBoard",
+        "a run for transformers, peft or NumPy, its card; a sweep's trials for W&B, MLflow, ...",
         on_run=False,
     ),
     "prune": Command(
