@@ -79,7 +79,7 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
             ranks[module] = len(product[0])
         elif learned & {*line.paths}:
             beside.add(module)
-    if both := [one for one in ranks for other in beside if f"{one}.".startswith(f"{other}.")]:
+    if both := [name for name in ranks for module in beside if f"{name}.".startswith(f"{module}.")]:
         raise UserError(f"--to=peft: {both[0]} has a product and is in lora.also; it may have one")
     whole = names.write(params, np.float32)
     also = {name for name in whole for module in beside if name.startswith(f"{module}.")}
@@ -118,11 +118,12 @@ def _product(line: Name, parts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarr
         return None
     rows = []
     for path in adapted:
-        own = parts[f"{LORA}/{path}/b"]
+        product = parts[f"{LORA}/{path}/b"]
         zeros = {
-            other: np.zeros((len(own), parts[other].shape[-1]), own.dtype) for other in line.paths
+            other: np.zeros((len(product), parts[other].shape[-1]), product.dtype)
+            for other in line.paths
         }
-        rows.append(np.concatenate([*{**zeros, path: own}.values()], axis=-1))
+        rows.append(np.concatenate([*{**zeros, path: product}.values()], axis=-1))
     return np.concatenate([parts[f"{LORA}/{p}/a"].T for p in adapted]), np.concatenate(rows).T
 
 
@@ -130,11 +131,11 @@ def _check_base(base: Path, names: Names, frozen: Mapping[str, np.ndarray]) -> N
     """Raises `UserError` unless the folder that a run began with has all its frozen tensors."""
     left = dict(frozen)
     for name, tensor in folders.tensors(folders.files(base)):
-        known = names.newer(name)
-        known = known if known in left else names.prefix + known
-        mine = left.get(known, np.empty(0))
-        if mine.shape == tensor.shape and np.allclose(mine, tensor, 1e-6, 1e-8):
-            del left[known]
+        whole_name = names.newer(name)
+        whole_name = whole_name if whole_name in left else names.prefix + whole_name
+        of_run = left.get(whole_name, np.empty(0))
+        if of_run.shape == tensor.shape and np.allclose(of_run, tensor, 1e-6, 1e-8):
+            del left[whole_name]
     if left:
         raise UserError(
             f"--to=peft: {base} does not have {folders.few(sorted(left))} as the run has them, frozen;"

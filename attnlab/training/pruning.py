@@ -54,7 +54,8 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
         raise UserError(f"{workdir}: its newest state is missing or damaged ({error})") from error
     step = best if best in steps else steps[-1]
     stays = [] if alone or keep == "best-params" else [folder / str(step)]
-    return step, [path for path in folder.glob("*") if path.is_dir() and path not in stays]
+    owned = (path for path in sorted(folder.glob("*")) if path.is_dir() and not path.is_symlink())
+    return step, [path for path in owned if path not in stays]
 
 
 def prune(workdir: Path, keep: Keep) -> None:

@@ -60,9 +60,9 @@ def ensure(
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
         before = Plan.read(directory)
-        kept = changes.keep or (before.keep if before else "all")
+        keep = changes.keep or (before.keep if before else "all")
         plan = (new or Plan.of_sweep(directory)).with_cores(number, directory)
-        plan = dataclasses.replace(plan, keep=kept)
+        plan = dataclasses.replace(plan, keep=keep)
         if new is not None:
             for line in own_files(plan).keep(directory):
                 print(f"note: {line}", file=sys.stderr)
