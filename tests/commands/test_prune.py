@@ -66,13 +66,8 @@ def test_of_a_sweep_the_trials_that_are_done(finished: Path, tmp_path: Path) -> 
     assert saved_steps(trial / "checkpoints") == [12]
 
 
-@pytest.mark.parametrize("kind", ["missing", "file", "empty"])
-def test_what_is_no_run_is_refused(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "ünknown"
-    if kind == "empty":
-        path.mkdir()
-    elif kind == "file":
-        path.write_text("")
-    refused = run_command(["prune", str(path), "--yes"])
-    assert refused.code == 2 and len(refused.err.splitlines()) == 1
-    assert not (path.is_dir() and list(path.iterdir()))
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "ünknown", tmp_path, Path(__file__)):
+        refused = run_command(["prune", str(path), "--yes"])
+        assert refused.code == 2 and len(refused.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

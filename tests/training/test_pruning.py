@@ -99,21 +99,21 @@ def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
 
 
 @KEEPS
-@pytest.mark.parametrize(("damage", "said"), [("bits", "damaged"), ("disk", "no space left")])
 def test_a_damaged_state_or_a_full_disk_costs_nothing_more(
-    keep: Keep, damage: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    keep: Keep, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    if damage == "bits":
-        for file in (folder / "checkpoints/12/state").rglob("d/*"):
-            file.write_bytes(file.read_bytes()[:-9])
-    else:
-        monkeypatch.setattr(OrbaxSteps, "write", full)
-        keep = "best-params"
-    with pytest.raises(UserError, match=said) as raised:
+    (folder / "checkpoints" / "link").symlink_to(folder / "checkpoints" / "8")
+    if keep == "best-params":
+        with monkeypatch.context() as patched, pytest.raises(UserError, match="no space left"):
+            patched.setattr(OrbaxSteps, "write", full)
+            prune(folder, keep)
+    for file in (folder / "checkpoints/12/state").rglob("d/*"):
+        file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(UserError, match="damaged"):
         prune(folder, keep)
-    assert "\n" not in str(raised.value)
     assert saved_steps(folder / "checkpoints") == [8, 12] and not saved_steps(folder / "params")
     assert json.loads((folder / "manifest.json").read_text())["pruned"] is None
+    assert "link" not in [path.name for path in prunable(folder, keep)[1]]

@@ -86,6 +86,7 @@ def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
     assert attempts.read(held.workdir(tmp_path)) == []
 
 
+@pytest.mark.full
 def test_a_trial_that_is_done_keeps_what_the_plan_says(copy: Path) -> None:
     plan = real.plan(copy)
     trial = next(trial for trial in plan.trials() if trial.candidate.variant in DONE)
