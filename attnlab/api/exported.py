@@ -63,8 +63,8 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     check_export(run, folder)
     lora, base = run.config.lora, run.config.pretrained.path
     if not lora.rank or base is None or run.config.pretrained.run:
-        what = "a pretrained.folder of transformers" if lora.rank else "lora.rank"
-        raise UserError(f"--to=peft: {run.workdir} was trained without {what}; take another --to")
+        needs = "lora.rank, on a pretrained.folder of transformers"
+        raise UserError(f"--to=peft: {run.workdir} was trained without {needs}; take another --to")
     architecture, updates = model_config(run), Updates.for_reading(run.config)
     names = weights.names_of(weights.kind_of(architecture, "the config"))
     parts = flat(jax.device_get(updates.best_parts(run.task, run.workdir)[0]))
@@ -84,7 +84,7 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     whole = names.write(params, np.float32)
     also = {name for name in whole for module in beside if name.startswith(f"{module}.")}
     _check_base(base, names, {name: whole[name] for name in whole.keys() - also})
-    kind = re.sub("^.*?(?=LMHead|For)", "", architecture["architectures"][0])
+    kind = re.sub("^.*?(?=LMHead|For)", "", architecture.get("architectures", [""])[0])
     config = {
         "peft_type": "LORA",
         "task_type": TASKS.get(kind),

@@ -86,7 +86,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         ".export",
-        "a run for transformers, peft or NumPy, its card; a sweep's trials for W&B, MLflow, ...",
+        "a run for transformers, peft or NumPy, or its card; a sweep's trials for a tracker",
         on_run=False,
     ),
     "prune": Command(

@@ -42,7 +42,7 @@ TIMEOUT = (
     " none)"
 )
 
-KEEP = "of a trial that is done: all states (default), the one used, or its parameters; remembered"
+KEEP = "what stays of a trial that is done: all states (default), the one used, or its parameters"
 VARIED = {
     "--grid": (
         "KEY=V,V",
