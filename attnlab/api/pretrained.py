@@ -115,13 +115,8 @@ def save_pretrained(
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r}; expected one of: {', '.join(DTYPES)}")
     path = Path(folder).expanduser()
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} is there and not an empty folder; name another")
-    if run.stored.members:
-        raise UserError("an ensemble is several models; write one run at a time")
-    if compute_dtype(run.config) != np.float32:
-        raise UserError("config.decoding.compute has rounded the weights; load the run without it")
-    architecture = config_of(run.config.system, model_type or _type_of(run))
+    check_export(run, path)
+    architecture = model_config(run, model_type)
     kind = weights.kind_of(architecture, "the config")
     names, params = weights.names_of(kind), flat(jax.device_get(run.params))
     arrays = names.write(params, DTYPES[dtype])
@@ -141,6 +136,23 @@ def save_pretrained(
     if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.longest_text)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+
+
+def check_export(run: Run, folder: Path) -> None:
+    """Raises `UserError` unless the weights of a run may be written into a folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there and not an empty folder; name another")
+    if run.stored.members:
+        raise UserError("an ensemble is several models; write one run at a time")
+    if compute_dtype(run.config) != np.float32:
+        raise UserError("config.decoding.compute has rounded the weights; load the run without it")
+
+
+def model_config(run: Run, model_type: str | None = None) -> dict[str, Any]:
+    """Returns the config of `transformers` for the system of a run, of this type or the first that
+    can say it; raises `UserError` if none can.
+    """
+    return config_of(run.config.system, model_type or _type_of(run))
 
 
 def _save_image_model(

@@ -87,8 +87,11 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         ".export",
-        "a run as a folder of transformers; a sweep's trials for W&B, MLflow or TensorBoard",
+        "a run for transformers, peft or NumPy, or its card; a sweep's trials for a tracker",
         on_run=False,
+    ),
+    "prune": Command(
+        ".prune", "what the states of finished runs take on the disk, and take it", on_run=False
     ),
     "verify": Command(
         ".verify", "repeat a recorded run and say whether it comes out the same", on_run=False

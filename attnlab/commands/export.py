@@ -1,17 +1,21 @@
 """`export DIR --to=TRACKER`: the trials of a sweep as runs of Weights & Biases, MLflow or
-TensorBoard, on this disk; reads records only. `export RUN --to=transformers`: a trained run as a
-folder that `transformers` of Hugging Face loads.
+TensorBoard, on this disk; reads records only. `export RUN --to=MODEL`: a trained run as a folder that
+`transformers` or `peft` loads, as safetensors or NumPy by our names, or its model card.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.errors import UserError
 
 TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 MODELS = "transformers"
+OURS = ("safetensors", "npz", "peft", "card")
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -23,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory",
         metavar="DIR",
         type=Path,
-        help="the folder of a sweep or of a run, finished or not; of a run for --to=transformers",
+        help="the folder of a sweep or of a run, finished or not; of a run for a model or its card",
     )
     parser.add_argument(
         "--to",
-        choices=(*TRACKERS, MODELS),
+        choices=(*TRACKERS, MODELS, *OURS),
         required=True,
         help="who shall read it; tensorboard's HParams page needs nothing else",
     )
@@ -64,11 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"export: --dtype and --model-type go with --to={MODELS}, not --to={arguments.to}"
         )
+    out = (arguments.out or arguments.directory / "exports").expanduser()
+    if arguments.to == "card":
+        from attnlab.api.card import write_card
+
+        print(f"export: {write_card(arguments.directory, out if arguments.out else out / 'card')}")
+        return 0
+    if arguments.to in OURS:
+        return _model(arguments)
     from attnlab.experiments import report
 
-    exported = report.export(
-        arguments.directory, arguments.to, arguments.out or arguments.directory / "exports"
-    )
+    exported = report.export(arguments.directory, arguments.to, out)
     changed = f"{exported.replaced} replaced because their records have changed"
     print(
         f"export: {exported.written} runs written, {changed}, {exported.unchanged} left as they were"
@@ -78,22 +88,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> int:
-    """Writes a run as a folder that transformers loads, prints the files and how to load them, and
+    """Writes a run as a folder of a model, prints its tensors, the files and how to load them, and
     returns the exit code 0.
     """
     from attnlab.api.stored import Stored
     from attnlab.commands import session
 
     run = session.open_run(Stored.find(arguments.directory))
+    from attnlab.api import exported
     from attnlab.api.pretrained import save_pretrained
     from attnlab.weights import folder
 
-    out = arguments.out or arguments.directory / "exports" / MODELS
-    files = save_pretrained(run, out, arguments.dtype or "float32", arguments.model_type)
+    out = (arguments.out or arguments.directory / "exports" / arguments.to).expanduser()
+    if arguments.to == MODELS:
+        files = save_pretrained(run, out, arguments.dtype or "float32", arguments.model_type)
+    elif arguments.to == "peft":
+        files = exported.save_adapter(run, out)
+    else:
+        files = exported.save_parameters(run, out, arguments.to)
+    _print_tensors(files)
     print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
         file.name for file in files
     ))  # fmt: skip
-    settings = folder.settings(out)
+    settings = folder.settings(out) if arguments.to == MODELS else {}
     for name in settings.get("architectures", ()):
         print(f"look:   transformers.{name}.from_pretrained('{out}')")
     if "architecture" in settings:  # no config is needed for a state dict of torchvision
@@ -102,3 +119,17 @@ def _model(arguments: argparse.Namespace) -> int:
             f".load_state_dict(safetensors.torch.load_file('{out / folder.WEIGHTS}'))"
         )
     return 0
+
+
+def _print_tensors(files: Sequence[Path]) -> None:
+    """Prints names and shapes of the tensors in files; those that differ in numbers are one row."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    from attnlab.progress import table
+
+    rows = Counter[tuple[str, str]]()
+    for file in [file for file in files if file.suffix in (".npz", ".safetensors")]:
+        for name, tensor in (np.load if file.suffix == ".npz" else load_file)(file).items():
+            rows[re.sub(r"\d+", "*", name), " x ".join(map(str, tensor.shape)) or "number"] += 1
+    table("tensors", ("name", "shape", "of them"), [(*row, count) for row, count in rows.items()])

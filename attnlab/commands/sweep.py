@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.accept_changed_code,
         arguments.change_plan,
         arguments.accept_unmatched,
+        arguments.keep,
     )
     tracked = tracking.Tracking.choose(directory, arguments.track)
     if arguments.dry_run:

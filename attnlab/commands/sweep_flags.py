@@ -42,6 +42,7 @@ TIMEOUT = (
     " none)"
 )
 
+KEEP = "what stays of a trial that is done: all states (default), the one used, or its parameters"
 VARIED = {
     "--grid": (
         "KEY=V,V",
@@ -119,6 +120,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
         help="where trials run (default: local)",
     )
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
+    parser.add_argument("--keep", choices=("all", "best", "best-params"), help=KEEP)
     for flag, meaning in OF_PLAN.items():
         parser.add_argument(flag, action="store_true", help=meaning)
 

@@ -64,6 +64,7 @@ class Manifest:
       vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; in
         version 1 it may be None.
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
+      pruned: what is left of its states, see `attnlab.training.pruning`; None for all.
       version: of all records of the run, see `attnlab.records.versions`.
     """
 
@@ -79,6 +80,7 @@ class Manifest:
     created: str
     vocabulary: dict[str, str] | None = None
     own_code: Record | None = None
+    pruned: str | None = None
     version: Natural = RUN
 
     @classmethod
@@ -159,6 +161,17 @@ class Manifest:
             raise UserError(
                 f"workdir {workdir} holds another config: {'; '.join(wrong[:_SHOWN])}{more}. Use"
                 " another --workdir"
+            )
+
+    def check_states(self, workdir: str | Path, enough: str = "") -> None:
+        """Raises `UserError` if this manifest's run was pruned, to something else than `enough`, so
+        that nothing can go on from it.
+        """
+        if self.pruned not in (None, enough):
+            lost = "optimizer's state" if self.pruned != "best" else "newest state"
+            raise UserError(
+                f"{workdir} was pruned (--keep={self.pruned}): its {lost} is gone, so it cannot go on;"
+                " evaluate, generate and export take it as it is"
             )
 
     def check_vocabulary(self, workdir: str | Path) -> None:

@@ -26,6 +26,7 @@ from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS, schemas
 from attnlab.tasks.protocol import Params
+from attnlab.training.pruning import ALONE, CHECKPOINTS
 from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
 
@@ -198,9 +199,10 @@ def model_of(task: AnyTask) -> Model:
 
 
 def _fingerprint(run: Path) -> str:
-    """Computes SHA-256 over the names and contents of all checkpoint files of a run."""
+    """Computes SHA-256 over the names and contents of all files of a run's states."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in (run / "checkpoints").rglob("*") if path.is_file()):
+    files = [path for folder in (CHECKPOINTS, ALONE) for path in (run / folder).rglob("*")]
+    for file in sorted(path for path in files if path.is_file()):
         digest.update(str(file.relative_to(run)).encode())
         with file.open("rb") as source:
             digest.update(hashlib.file_digest(source, "sha256").digest())

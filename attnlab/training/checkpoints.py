@@ -33,6 +33,7 @@ from attnlab.training.orbax_steps import (
     short_reason,
 )
 from attnlab.training.parallel import message_from_0
+from attnlab.training.pruning import saved_steps
 from attnlab.training.step import Tree
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
@@ -99,11 +100,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Returns the numbers of the committed steps in rising order; half-written ones do not count."""
-        if not self.directory.is_dir():
-            return []
-        folders = (path for path in self.directory.iterdir() if path.is_dir())
-        numbered = (path for path in folders if path.name.isdecimal() and any(path.iterdir()))
-        return sorted(int(path.name) for path in numbered)
+        return saved_steps(self.directory)
 
     @property
     def best(self) -> int | None:
@@ -351,6 +348,13 @@ class Checkpoints:
         patterns = ["deleting-*", f"*{suffix}"] if suffix else ["deleting-*"]
         for folder in [path for pattern in patterns for path in self.directory.glob(pattern)]:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Single(Checkpoints):
+    """A folder of one step, which is only written to make room for others."""
+
+    def check_space(self, size: int) -> None:
+        """That the disk is full is seen when it is."""
 
 
 class Followed(Checkpoints):

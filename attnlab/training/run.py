@@ -80,6 +80,7 @@ def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | N
     once it has trained, its code; `UserError`.
     """
     begun.check_config(config, workdir)
+    begun.check_states(workdir)
     if provenance.saved_step(workdir) is not None:
         provenance.check(begun.own_code, code or provenance.of(config), workdir)
     begun.check_vocabulary(workdir)

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
 from attnlab.training.optimizers import build_optimizer
+from attnlab.training.pruning import ALONE, CHECKPOINTS, saved_steps
 from attnlab.training.step import Params, Step, Sums, TrainState, first_state, make_step, seed_array
 from attnlab.training.trained import Trained
 
@@ -151,13 +152,22 @@ class Updates:
         return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, shardings)
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
-        """Reads the parameters to use of a trained workdir (of its best step on validation, else
-        the newest); returns them and the step; raises `UserError` if there is no checkpoint.
+        """Reads the parameters to use of a trained workdir, as `best_parts`, with the products of
+        LoRA added; returns them and the step.
+        """
+        params, step = self.best_parts(task, workdir)
+        return self.trained.seen(params), step
+
+    def best_parts(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
+        """Reads the parameters of a trained workdir (of its best step on validation, else the
+        newest), LoRA's beside the others; returns them and the step.
 
         Raises:
           UserError: there is no checkpoint, or it is damaged or does not fit.
         """
-        folder, wanted = workdir / "checkpoints", self.saved_like(task)
+        like, alone = self.saved_like(task), bool(saved_steps(workdir / ALONE))
+        wanted: Any = {"params": like.averaged} if alone else like
+        folder = workdir / (ALONE if alone else CHECKPOINTS)
         kind = Followed if spans(wanted) and jax.process_index() else Checkpoints
         with contextlib.closing(kind(folder, 1, read_only=True)) as checkpoints:
             restored = checkpoints.restore(wanted, None if checkpoints.best is None else "best")
@@ -165,7 +175,7 @@ class Updates:
             raise UserError(
                 f"no checkpoint in {folder}: train there first, or name another --workdir"
             )
-        return self.trained.seen(restored.tree.averaged), restored.step
+        return restored.tree["params"] if alone else restored.tree.averaged, restored.step
 
     def check(self, task: AnyTask) -> None:
         """`UserError` where the config freezes, paces or adapts what the model of a task does not

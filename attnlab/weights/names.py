@@ -161,7 +161,7 @@ class Names:
         tensors that may be copies of others. Arguments and errors are those of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
-        file_names = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
+        file_names = {self.newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
         lines = {file_names.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
         dropped = {
             name
@@ -192,7 +192,7 @@ class Names:
             for line in self.lines(shapes)
         }
 
-    def _newer(self, name: str) -> str:
+    def newer(self, name: str) -> str:
         """The name of a tensor as files have it today."""
         for old, new in self.older.items():
             name = name.replace(old, new)

@@ -19,6 +19,7 @@ from attnlab.experiments.define.axes import Axis, Point, check_count, flattened
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
 from attnlab.experiments.define.typed import typed
+from attnlab.training.pruning import Keep
 
 WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}
 """What a budget may match, and the share by which a variant may differ from it where the experiment
@@ -38,6 +39,7 @@ class Changes:
       accept: whether to continue if the user's code has changed since trials were trained.
       replace: whether a plan may be replaced by one that leaves out trials that have begun.
       unmatched: whether variants may miss the budget.
+      keep: what stays of finished trials' states; None for what the plan says.
     """
 
     base: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Changes:
     accept: bool = False
     replace: bool = False
     unmatched: bool = False
+    keep: Keep | None = None
 
     def applied(self, experiment: Experiment) -> Experiment:
         """Returns the experiment with the command line's settings added to its base and, if given,

@@ -30,6 +30,7 @@ from attnlab.records.json_kinds import Damaged, Natural, fit
 from attnlab.records.locks import exclusive
 from attnlab.records.provenance import check_record
 from attnlab.records.versions import SWEEP, versioned
+from attnlab.training.pruning import Keep
 
 FILE = "plan.json"
 
@@ -84,6 +85,7 @@ class Plan(Asked):
         GPUs, and in version 1.
       unmatched: candidates may miss the budget, those too that a search draws later: the user has
         accepted it.
+      keep: what stays of the states of a trial that is done, see `attnlab.training.pruning`.
       version: of all records of the sweep, see `attnlab.records.versions`.
     """
 
@@ -99,6 +101,7 @@ class Plan(Asked):
     looks: Natural = 1
     cores: Natural | None = None
     unmatched: bool = False
+    keep: Keep = "all"
     version: Natural = SWEEP
 
     def trials(self) -> list[Trial]:

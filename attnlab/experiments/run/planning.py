@@ -4,6 +4,7 @@ forked from the server of the trials (`live`), since that has imported jax.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import tempfile
@@ -58,7 +59,10 @@ def ensure(
         new = matching.check_budget(_planned("made", file, directory, changes), old)
     number = cores(new or present or Plan.of_sweep(directory))
     with locked(directory):
+        before = Plan.read(directory)
+        keep = changes.keep or (before.keep if before else "all")
         plan = (new or Plan.of_sweep(directory)).with_cores(number, directory)
+        plan = dataclasses.replace(plan, keep=keep)
         if new is not None:
             for line in own_files(plan).keep(directory):
                 print(f"note: {line}", file=sys.stderr)

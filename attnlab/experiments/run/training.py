@@ -34,6 +34,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Scored, State, best_record, read_records
+from attnlab.training.pruning import prune
 from attnlab.training.session import Interrupt, Outcome, Session
 
 if TYPE_CHECKING:
@@ -111,21 +112,26 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, state) for attempt in attempts)
     ends = zip(trials, attempts, runs, outcomes, strict=True)
-    return max(code, *[_end(*end, plan.select["metric"]) for end in ends])
+    return max(code, *[_end(*end, plan) for end in ends])
 
 
-def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, metric: str) -> int:
-    """Writes the validation scores of a trial if it is done, and the end of its attempt; returns
-    its exit code: 1 if it diverged or this failed, else 0.
+def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan) -> int:
+    """Writes the validation scores of a trial if it is done, and the end of its attempt, then prunes
+    its states as the plan says; returns its exit code: 1 if it diverged or this failed, else 0.
     """
     try:
         if outcome.state == "done":
-            write_validation(run, metric)
+            write_validation(run, plan.select["metric"])
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         return failed(error, attempt)
     waiting = outcome.state == "interrupted" and outcome.step == trial.candidate.until
     message = "waiting for the other trials of its round" if waiting else outcome.message
     attempt.end(outcome.state, outcome.step, message, outcome.seconds_to_first_step)
+    if outcome.state == "done" and plan.keep != "all":
+        try:
+            prune(run.workdir, plan.keep)
+        except (UserError, OSError) as error:  # it is done all the same
+            print(f"warning: not pruned: {error}", file=sys.stderr)
     return int(outcome.state == "diverged")
 
 

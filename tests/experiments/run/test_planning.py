@@ -142,6 +142,8 @@ def test_cores_are_written_with_the_plan(tmp_path: Path) -> None:
     dataclasses.replace(made, cores=None).write(directory)
     made.trials()[0].workdir(directory).mkdir(parents=True)
     assert planned.ensure(file, directory, cores=lambda plan: 5).cores is None
+    for given, kept in ((None, "all"), ("best", "best"), (None, "best"), ("all", "all")):
+        assert planned.ensure(file, directory, Changes(keep=given)).keep == kept
 
 
 def test_a_mistake_that_needs_no_model_starts_no_process(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import share
 from attnlab.records.stream import read_records
+from attnlab.training.pruning import saved_steps
 from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
@@ -81,6 +84,17 @@ def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
     with RunLock(held.workdir(tmp_path)):
         assert called(tmp_path, held.name).returncode == training.HELD == os.EX_TEMPFAIL
     assert attempts.read(held.workdir(tmp_path)) == []
+
+
+@pytest.mark.full
+def test_a_trial_that_is_done_keeps_what_the_plan_says(copy: Path) -> None:
+    plan = real.plan(copy)
+    trial = next(trial for trial in plan.trials() if trial.candidate.variant in DONE)
+    shutil.rmtree(trial.workdir(copy))
+    dataclasses.replace(plan, keep="best-params").write(copy)
+    assert called(copy, trial.name).returncode == 0
+    assert len(saved_steps(trial.workdir(copy) / "params")) == 1
+    assert not saved_steps(trial.workdir(copy) / "checkpoints")
 
 
 class Task:

@@ -1,0 +1,87 @@
+"""The model card of a run: a README.md as the Hub of Hugging Face reads it. Imports no jax."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError, visible
+from attnlab.records.files import check_folder, write_atomic
+from attnlab.records.items import Items
+from attnlab.records.json_kinds import read_file
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import RECORDED, is_finite
+
+RESAMPLES = 1000
+_TEXT = """\
+# {name}
+
+A `{system}` of attnlab {version}, trained for {task} on `{data}` with seed {seed}; used is step {step}.
+
+| measure ({split} split) | value | 95 % interval over examples |
+|---|---:|---:|
+{rows}
+
+Intervals are percentiles over {resamples:,} test sets drawn from the examples; how seeds differ is not in them. This command has
+trained it, and `verify` trains it again and compares bit by bit (config {hash}):
+
+    {command}
+"""
+
+
+def write_card(workdir: Path, folder: Path) -> Path:
+    """Writes README.md for a run, from its records alone, into a folder; returns the file.
+
+    Raises:
+      UserError: no run, one without scores, or a README.md is there.
+    """
+    manifest, file = Manifest.read(workdir), folder / "README.md"
+    scored = [x for x in (workdir / "results.json", workdir / "valid.json") if x.exists()]
+    results = read_file(scored[0], dict[str, Any], "put back a good copy") if scored else None
+    if manifest is None or results is None:
+        raise UserError(f"{workdir} holds no run with scores; train one there to its end")
+    check_folder("--out", folder)
+    if file.exists():
+        raise UserError(f"{file} is there; remove it, or name another --out")
+    config, split, name = manifest.config, results["split"], workdir.resolve().name
+    named = results.get(RECORDED, results)
+    scores = {key: results[key] for key in named if is_finite(results.get(key))}
+    system, task, data = config["system"]["name"], config["task"], config["data"]["name"]
+    measured = {
+        "task": {"type": task.replace("_", "-")},
+        "dataset": {"name": data, "type": data, "split": split},
+        "metrics": [{"type": key, "value": value} for key, value in scores.items()],
+    }
+    index = [{"name": name, "results": [measured]}]
+    head = {"library_name": "attnlab", "tags": ["attnlab", system], "model-index": index}
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in head.items()]
+    program, *flags = manifest.command
+    text = _TEXT.format(
+        **{"name": name, "system": system, "task": task.replace("_", " "), "data": data},
+        **{"split": split, "step": results["step"], "seed": config["seed"], "resamples": RESAMPLES},
+        rows="\n".join(_rows(scores, Items.read(workdir) if split == "test" else None)),
+        command=shlex.join([*["python"] * program.endswith(".py"), program, *flags]),
+        version=manifest.packages.get("attnlab", ""),
+        hash=manifest.config_hash,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, visible(f"---\n{''.join(lines)}---\n\n{text}"))
+    return file
+
+
+def _rows(scores: dict[str, float], items: Items | None) -> list[str]:
+    """Returns a row of the table for each score, with its bootstrap interval if examples have it."""
+    import numpy as np
+
+    rows = []
+    for name, value in scores.items():
+        interval = "-"
+        if items is not None and name in items.rules:
+            rng, equal = np.random.default_rng(0), np.full(len(items), 1 / len(items))
+            draws = (rng.multinomial(len(items), equal, size=1) for _ in range(RESAMPLES))
+            drawn = [items.scores(name, times)[0] for times in draws]
+            interval = " to ".join(f"{x:.4g}" for x in np.nanquantile(drawn, [0.025, 0.975]))
+        rows.append(f"| {name} | {value:.4g} | {interval} |")
+    return rows
