@@ -4,8 +4,10 @@ that the commands print.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +17,13 @@ import jax
 import numpy as np
 
 from attnlab.analysis.maps import map_png, save_map
-from attnlab.analysis.results import LEGIBLE, scores
+from attnlab.analysis.results import LEGIBLE, curves, scores
 from attnlab.api.stored import Stored
 from attnlab.data import SPLITS
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import flattened, text
+from attnlab.pages.html import literal
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps
@@ -198,6 +201,13 @@ class Run:
         folders = ", ".join(repr(str(folder)) for folder in (self.workdir, *self.stored.members))
         names = f"system={self.config.system.name!r}, data={self.config.data.name!r}"
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what it is, and its losses."""
+        with tempfile.TemporaryDirectory() as folder:
+            picture = curves(self.workdir, Path(folder)).read_bytes()
+        source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+        return f'<p>{literal(repr(self))}</p><img alt="loss over steps" src="{source}">'
 
     def generate(self, texts: Sequence[str]) -> list[str]:
         """The best answer to each text: a translation, a label or a continuation; "" for a blank

@@ -18,6 +18,7 @@ from attnlab.records import provenance, tracking
 from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
+from attnlab.tasks.schemas import Settings
 from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Outcome, Session
 
@@ -47,6 +48,26 @@ def run(arguments: argparse.Namespace) -> int:
         config = configs.as_stored(config, begun.config, arguments.overrides)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
+    return train(config, workdir, begun, code, began)
+
+
+def existing_run(workdir: Path) -> Manifest | None:
+    """Returns the manifest of the run in a workdir that `train` may use, as
+    `session.existing_run`; also raises `UserError` for a trial of a sweep.
+    """
+    if processes.index() != 0:  # the others write nothing there
+        return Manifest.read(workdir)
+    check_no_trial(workdir)
+    return session.existing_run(workdir)
+
+
+def train(
+    config: Settings, workdir: Path, begun: Manifest | None, code: provenance.Code, began: float
+) -> int:
+    """Trains a config in a workdir, from its last checkpoint if the run has `begun`; once done,
+    evaluates it and writes the report; returns the exit code as `run`.
+    """
+    first = processes.index() == 0
     session.start_jax()
     from attnlab.tasks import TASKS
 
@@ -70,6 +91,8 @@ def _finish(run: Run, outcome: Outcome, interrupt: Interrupt, first: bool) -> in
     workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
+    if outcome.state == "done" and outcome.message:
+        print(outcome.message)
     if outcome.state == "diverged":
         print(f"diverged: {outcome.message}; the last good checkpoint is kept in {workdir}")
         return 1

@@ -45,6 +45,23 @@ LOOK = "look.json"
 _VOCABULARY = "vocabulary"  # where tasks keep in a run what they have learned from the data
 
 
+class Lineage(TypedDict):
+    """Where a run that goes on from another one has begun.
+
+    Attributes:
+      workdir, config_hash: of the parent.
+      step: of the state that was taken.
+      data_from: the step at which the data begins with the 0th step of its plan.
+      joined: whether the parent's records up to `step` are the child's own.
+    """
+
+    workdir: str
+    config_hash: str
+    step: Natural
+    data_from: Natural
+    joined: bool
+
+
 @dataclasses.dataclass(frozen=True)
 class Manifest:
     """The origin of a run.
@@ -65,6 +82,7 @@ class Manifest:
         version 1 it may be None.
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
       version: of all records of the run, see `attnlab.records.versions`.
+      parent: of a run that goes on from another one; None for others, whose file does not have it.
     """
 
     config: dict[str, Any]
@@ -80,6 +98,7 @@ class Manifest:
     vocabulary: dict[str, str] | None = None
     own_code: Record | None = None
     version: Natural = RUN
+    parent: Lineage | None = None
 
     @classmethod
     def build(
@@ -118,6 +137,8 @@ class Manifest:
     def write(self, workdir: str | Path) -> None:
         """Write `<workdir>/manifest.json` atomically."""
         fields = {"version": self.version, **dataclasses.asdict(self)}
+        if self.parent is None:
+            del fields["parent"]
         write_atomic(Path(workdir) / "manifest.json", json.dumps(fields, indent=1) + "\n")
 
     @classmethod

@@ -13,11 +13,14 @@ import numpy as np
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
-from attnlab.records.stream import Metrics, rank_key
+from attnlab.records.stream import Metrics, rank_key, read_records
 from attnlab.training import programs
-from attnlab.training.checkpoints import Checkpoints, Followed
+from attnlab.training.checkpoints import Checkpoints, Followed, tree_of
 from attnlab.training.mesh import on_host, spans
+from attnlab.training.orbax_steps import leaves_by_path
+from attnlab.training.parent import Parent, saved_record
 from attnlab.training.step import TrainState, seed_array
+from attnlab.training.stopping import Patience
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
@@ -41,9 +44,11 @@ class Journal:
       measures: see `protocol.Task`; they give the direction of `checkpoint.by`.
       label: the prefix of its notes.
       attempt: this process's at the run; one of its own unless given.
+      parent: the run that it goes on from; None for none.
 
     Attributes:
-      last: the last step of the run.
+      last: the last step of the run; where it has ended early, that step.
+      patience: whether it has ended early.
       best: the `rank_key` of the best validation so far.
       attempt: its `events.jsonl`.
       metrics: its records.
@@ -58,6 +63,7 @@ class Journal:
         measures: Mapping[str, Measure],
         label: str = "",
         attempt: Attempt | None = None,
+        parent: Parent | None = None,
     ) -> None:
         """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
         attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
@@ -65,8 +71,10 @@ class Journal:
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
         self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
         self.last = config.training.steps
+        after = 0 if parent is None else parent.lineage["step"]
+        self.patience = Patience.of(config.training.stop, measures, after)
         self.best = (math.inf, math.inf)
-        self.attempt = attempt or Attempt(workdir)
+        self.attempt, self._parent = attempt or Attempt(workdir), parent
         self._open(workdir)
 
     def _open(self, workdir: Path) -> None:
@@ -86,16 +94,32 @@ class Journal:
         Raises:
           UserError: no checkpoint can be used, or the records up to it have changed.
         """
-        restored = self._checkpoints.restore(like)
+        parent, steps = self._parent, self._checkpoints.steps()
+        if parent is not None and jax.process_index() == 0 and not steps:
+            parent.copy(self.attempt.workdir)
+        restarts = parent is not None and parent.restarts(
+            max(steps, default=parent.lineage["step"])
+        )
+        restored = self._checkpoints.restore(
+            _with_saved_rows(like, self.attempt.workdir, parent) if restarts and parent else like
+        )
         if restored is None:
             state = fresh(self.config.seed)
         else:
             state = restored.tree.replace(seed=seed_array(self.config.seed))
-            score, loss = restored.meta["best"]
-            self.best = (score, loss)
+            if restarts:
+                rows = like.remembered and fresh(self.config.seed).remembered
+                state = state.replace(remembered=rows)
+            else:
+                self.best = restored.meta["best"][0], restored.meta["best"][1]
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        records = restored.meta.get("records") if restored else None
+        records = restored.meta.get("records") if restored and not restarts else None
         self.metrics.rewind(int(state.step) or None, records)
+        if self.config.training.stop.measure and jax.process_index() == 0:
+            for record in read_records(self.attempt.workdir / "metrics.jsonl"):
+                if record["split"] == "valid":
+                    self.patience.scored(record["step"], record)
+            self.last = int(state.step) if self.patience.message else self.last
         return state
 
     def running(self, step: int) -> None:
@@ -136,6 +160,7 @@ class Journal:
         the measure of `checkpoint.by`, then by the lower loss.
         """
         self.metrics.write(step, "valid", scores)
+        self.patience.scored(step, scores)
         if made := programs.take():
             self.metrics.time(step, made)
         self._progress.note(
@@ -256,3 +281,18 @@ def format_shapes(shapes: Shapes) -> str:
     return " and ".join(
         dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
     )
+
+
+def _with_saved_rows(like: TrainState, workdir: Path, parent: Parent) -> TrainState:
+    """`like` with as many rows of what is remembered of each as the parent's step has, which was
+    saved with another batch.
+    """
+    saved = saved_record(workdir, parent.lineage["step"])["arrays"]
+    leaves = {
+        path: jax.ShapeDtypeStruct(saved[path]["shape"], leaf.dtype)
+        if path.startswith("remembered/") and path in saved
+        else leaf
+        for path, leaf in leaves_by_path(like).items()
+    }
+    state: TrainState = tree_of(leaves, like)
+    return state

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import jax
 
+from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
@@ -33,11 +34,12 @@ def train(run: Run, session: Session) -> Outcome:
     signal, `session.until` or a divergence, and returns the outcome.
 
     Returns:
-      The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the
-        last good checkpoint stays).
+      The outcome: "done" (also where `training.stop` has ended it), "interrupted" or "diverged" (a
+        loss or gradient that is not finite; the last good checkpoint stays).
 
     Raises:
-      UserError: no readable checkpoint, one that does not fit, a full disk.
+      UserError: no readable checkpoint, one that does not fit, a full disk, `session.on_step` has
+        failed.
     """
     task, devices, interrupt, until = run.task, run.devices, session.interrupt, session.until
     last, rows = run.config.training.steps, run.config.training.evaluate_rows
@@ -45,7 +47,9 @@ def train(run: Run, session: Session) -> Outcome:
         restored = journal.begin(run.updates.saved_like(task), compiling.first_state)
         host = broadcast_from_0(restored.replace(numbers=None))
         host = host.replace(numbers=run.updates.numbers)
-        begin = int(host.step)
+        begin, patience = int(host.step), journal.patience
+        if agreed(None, False, bool(patience.message))[2]:
+            return Outcome("done", begin, None, patience.message)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
@@ -67,22 +71,29 @@ def train(run: Run, session: Session) -> Outcome:
                 batch = run.batches(step)
                 fed, shapes = devices.feed(batch), shapes_of(batch)
             pauses = journal.pauses(step) or step == until or under_way.asks(step)
-            if wrong := under_way.add(step, sums, began, wait=pauses):
+            wrong = under_way.add(step, sums, began, wait=pauses)
+            if not wrong and under_way.failed is not None:  # save, and leave
+                wrong, pauses = under_way.record(0), True
+            if wrong:
                 return Outcome("diverged", under_way.step, under_way.first, wrong)
             if not pauses:
                 continue
-            improved = journal.evaluates(step) and journal.scored(
-                step,
-                task.evaluate(
-                    run.updates.trained.seen(devices.arrays(state.averaged)), "valid", rows
-                ),
-            )
-            signal, improved = agreed(interrupt.signal, improved)
-            stop = step < last and (signal is not None or step == until)
-            if (stop or improved or journal.saves(step)) and (
+            improved = False
+            if journal.evaluates(step):
+                params = run.updates.trained.seen(devices.arrays(state.averaged))
+                scores = task.evaluate(params, "valid", rows)
+                improved = journal.scored(step, scores)
+                under_way.tell(step, {f"valid/{name}": value for name, value in scores.items()})
+            signal, improved, over = agreed(interrupt.signal, improved, bool(patience.message))
+            leaves = signal is not None or step == until or under_way.failed is not None
+            stop = step < last and leaves
+            if (stop or improved or over or journal.saves(step)) and (
                 wrong := journal.save(step, devices.saved(state), improved)
             ):
                 return Outcome("diverged", step, under_way.first, wrong)
+            under_way.check()
+            if over:
+                return Outcome("done", step, under_way.first, patience.message)
             if stop:
                 return stopped(interrupt, signal, step, under_way.first)
     return Outcome("done", last, under_way.first)
@@ -145,6 +156,7 @@ class UnderWay:
     Attributes:
       step: the last one recorded.
       first: seconds from the start of the command to the end of the first step; None before.
+      failed: what `session.on_step` has raised; None while it has not.
     """
 
     def __init__(
@@ -158,6 +170,7 @@ class UnderWay:
         self._ended = 0.0
         self.step = 0
         self.first: float | None = None
+        self.failed: Exception | None = None
 
     def asks(self, step: int) -> bool:
         """Whether to look for a signal after a step: if one has come. Several processes do so
@@ -172,7 +185,11 @@ class UnderWay:
         until `lag` remain, or all if `wait`; returns why the run has diverged, or "".
         """
         self._waiting.append((step, sums, began))
-        while len(self._waiting) > (0 if wait else self._lag):
+        return self.record(0 if wait else self._lag)
+
+    def record(self, left: int) -> str:
+        """Record all but the youngest `left` steps; returns why the run has diverged, or ""."""
+        while len(self._waiting) > left:
             self.step, sums, began = self._waiting.popleft()
             values = {name: float(value) for name, value in self._fetch(sums).items()}
             now = time.perf_counter()
@@ -183,7 +200,25 @@ class UnderWay:
                 return wrong
             self._session.progress.update(self.step, loss=values["loss"], **pace)
             self._journal.running(self.step)
+            self.tell(self.step, values)
         return ""
+
+    def tell(self, step: int, values: Mapping[str, float]) -> None:
+        """Hand recorded numbers to `session.on_step`, until it fails."""
+        if self._session.on_step is None or self.failed is not None:
+            return
+        try:
+            self._session.on_step(step, dict(values))
+        except Exception as error:
+            self.failed = error
+
+    def check(self) -> None:
+        """Raise `UserError` if `session.on_step` has failed."""
+        if self.failed is not None:
+            raise UserError(
+                f"on_step failed at step {self.step}:"
+                f" {type(self.failed).__name__}: {self.failed}; the run is saved and goes on from there"
+            ) from self.failed
 
 
 def steps_late(lag: int) -> int:
@@ -203,7 +238,8 @@ def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -
     kind = Journal if jax.process_index() == 0 else Follower
     attempt = session.attempts[number] if session.attempts else None
     progress, measures = session.progress, declared(run.task)
-    return kind(run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt)
+    given = run.config, run.workdir, run.updates.schedule, progress, measures
+    return kind(*given, label, attempt, run.parent)
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
@@ -212,12 +248,12 @@ def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | 
     return Outcome("interrupted", step, first, why_stopped(interrupt))
 
 
-def agreed(signal: int | None, improved: bool) -> tuple[int | None, bool]:
-    """The values shared by all processes: a signal to any of them, and the result of the evaluation
-    of process 0.
+def agreed(signal: int | None, improved: bool, over: bool) -> tuple[int | None, bool, bool]:
+    """The values shared by all processes: a signal to any of them, and whether by the evaluation of
+    process 0 the score is the best so far and training is over.
     """
-    number, best = largest((signal or 0, int(improved)))
-    return number or None, bool(best)
+    number, best, end = largest((signal or 0, int(improved), int(over)))
+    return number or None, bool(best), bool(end)
 
 
 def why_stopped(interrupt: Interrupt) -> str:

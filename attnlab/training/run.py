@@ -26,6 +26,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training import devices
+from attnlab.training.parent import LaterBatches, Parent
 from attnlab.training.programs import start_jax as start_jax
 from attnlab.training.session import Outcome, Session
 
@@ -56,6 +57,15 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
             f"config.checkpoint.by={config.checkpoint.by!r};"
             f" {nearest(config.checkpoint.by, kind.evaluated)}"
         )
+    stop = config.training.stop
+    if stop.measure and stop.measure not in kind.evaluated:
+        raise UserError(
+            f"config.training.stop.measure={stop.measure!r}; {nearest(stop.measure, kind.evaluated)}"
+        )
+    if stop.measure and not config.training.evaluate_every:
+        raise UserError(
+            "config.training.stop.measure is looked at in evaluations; set training.evaluate_every"
+        )
     kind.check(config)
     updates = Updates.of(config)
     check_own(config.optimizer, config.schedule, steps=config.training.steps)
@@ -63,15 +73,18 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
 
 
 def check_scores(task: AnyTask) -> None:
-    """Raises `UserError` unless the data of a task gives the score that chooses the checkpoint, and
-    its validation split can be counted.
+    """Raises `UserError` unless the data of a task gives the scores that choose the checkpoint and
+    end the training, and its validation split can be counted.
     """
-    by = task.config.checkpoint.by
-    if by not in task.measures:
-        choices = [name for name in task.evaluated if name in task.measures]
-        raise UserError(
-            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, choices)}"
-        )
+    config, choices = task.config, [name for name in task.evaluated if name in task.measures]
+    for key, name in (
+        ("checkpoint.by", config.checkpoint.by),
+        ("training.stop.measure", config.training.stop.measure),
+    ):
+        if name and name not in task.measures:
+            raise UserError(
+                f"config.{key}={name!r}: this data has no such score; {nearest(name, choices)}"
+            )
     counted(task, "valid")
 
 
@@ -109,6 +122,7 @@ class Run:
       begun: the manifest of the run in `workdir`; None for a new one.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
+      parent: the run that it goes on from; None for none.
     """
 
     config: Settings
@@ -119,6 +133,7 @@ class Run:
     updates: Updates
     begun: Manifest | None = None
     code: Code | None = None
+    parent: Parent | None = None
 
     @classmethod
     def prepare(
@@ -144,8 +159,6 @@ class Run:
           UserError: anything wrong with config, devices or data, or `workdir` holds a run of
             another config or another vocabulary.
         """
-        if "test" in splits:
-            check_test_split(workdir)
         from attnlab.training.parallel import backend
 
         if begun is not None:
@@ -154,17 +167,26 @@ class Run:
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
             updates = dataclasses.replace(updates, layout=place.layout)
-        task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
+        parent = Parent.of(config, code) if begun is None else Parent.begun(begun)
+        learned = workdir if begun is not None or parent is None else parent.folder
+        if "test" in splits:
+            check_test_split(learned)
+        has_learned = (begun or parent) is not None and kind.saved(learned)
+        task = kind.load(config, learned if has_learned else None, splits)
+        if parent is not None and begun is None:
+            parent.check_data(config, task.data.fingerprints)
         if splits:
             check_scores(task)
         updates.check(task)
         if place.layout is not None:
             place.layout.check_rules(updates.state_like(task))
-        if begun is None:
+        if begun is None and parent is None:
             task.check_pretrained()
         rows = place.count * config.training.accumulate
-        batches = task.batches(rows) if splits else Unread()
-        return cls(config, workdir, task, batches, place, updates, begun, code)
+        batches: Batches = task.batches(rows) if splits else Unread()
+        if parent is not None and splits:
+            batches = LaterBatches(batches, parent.lineage["data_from"])
+        return cls(config, workdir, task, batches, place, updates, begun, code, parent)
 
     def fit(self, session: Session) -> Outcome:
         """Trains to the end, or until a signal or limit of the session, and returns the outcome;
@@ -230,7 +252,8 @@ class Run:
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)
-        for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
+        lineage = [] if self.parent is None else [self.parent.note()]
+        for line in [*lineage, *self.task.notes(self.batches), *self.updates.notes(self.task)]:
             progress.note(line)
 
     def describe(self, progress: Progress) -> None:
@@ -265,7 +288,9 @@ class Run:
         if previous is None:
             for line in code.keep(self.workdir):
                 progress.note(f"note: {line}")
-            manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
+            prints = vocabulary_prints(self.workdir)
+            lineage = None if self.parent is None else self.parent.lineage
+            manifest = dataclasses.replace(manifest, vocabulary=prints, parent=lineage)
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
         elif (
             changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps

@@ -7,13 +7,14 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import State
 
+OnStep = Callable[[int, Mapping[str, float]], object]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """A scheduler's preemption, Ctrl-C, and that the terminal is gone."""
 REPEAT = 1.0
@@ -83,6 +84,9 @@ class Session:
       until: save and leave after this step, as after a signal; at once if the run is there already.
         0: save the state before the first step. None: train to the end.
       attempts: one for each run; they get the steps, and the caller records their ends.
+      on_step: is called with each step and its numbers after they are recorded; those of an
+        evaluation come in a call of their own, as "valid/loss". If it raises, the run is saved and
+        left.
     """
 
     progress: Progress
@@ -90,6 +94,7 @@ class Session:
     began: float
     until: int | None = None
     attempts: tuple[Attempt, ...] = ()
+    on_step: OnStep | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,21 @@ from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Stop(Node):
+    """When training ends before its last step: a measure does not improve any more."""
+
+    measure: str = setting("a score on the validation split that is watched; '': none", "")
+    patience: int = setting(
+        "evaluations in a row without an improvement after which training ends", 3, within=COUNT
+    )
+    min_delta: float = setting(
+        "a better score counts as an improvement if it is better by more than this",
+        0.0,
+        within=AT_LEAST_ZERO,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Node):
     """How long and how it is trained."""
 
@@ -70,6 +85,12 @@ class Training(Node):
         -1,
         within=whole(-1, 100),
     )
+    after: str = setting(
+        "the run that this one goes on from, FOLDER or FOLDER@STEP, as 'continue' does; {seed} in it"
+        " is the seed of this run; '': none",
+        "",
+    )
+    stop: Stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

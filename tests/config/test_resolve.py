@@ -4,6 +4,7 @@ names what is wrong; tried on stand-in tables.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -19,7 +20,7 @@ from attnlab.config.tree import NEWER
 from attnlab.data.settings import Buckets
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError
-from attnlab.training.settings import Parallel, TokenTraining
+from attnlab.training.settings import Parallel, Stop, TokenTraining
 
 
 @dataclasses.dataclass
@@ -409,15 +410,20 @@ def test_hash_and_flat_survive_json(file: str) -> None:
 
 
 def test_settings_newer_than_hashes_count_where_they_differ_from_their_default() -> None:
-    nodes = {"training": TokenTraining, "parallel": Parallel, "decoding": Decoding}
+    nodes = {"training": TokenTraining, "parallel": Parallel, "decoding": Decoding, "stop": Stop}
     config = configs.to_dict(configs.load("configs/translation.py:rnnsearch"))
-    older = json.loads(json.dumps(config))
+    older, other = json.loads(json.dumps(config)), copy.deepcopy(config)
     for node, _, key in (name.partition(".") for name in NEWER):
-        assert settings_of(nodes[node])[key].default == NEWER[f"{node}.{key}"] == config[node][key]
-        del older[node][key]
+        parts = [tree["training"] if node == "stop" else tree for tree in (config, older, other)]
+        now, before, changed = (part[node] for part in parts)
+        assert settings_of(nodes[node])[key].default == NEWER[f"{node}.{key}"] == now[key]
+        del before[key]
         assert configs.config_hash(older) == configs.config_hash(config)
-        other = {**config, node: {**config[node], key: "other"}}
+        changed[key] = "other"
         assert configs.config_hash(other) != configs.config_hash(config)
+        changed[key] = now[key]
+    del older["training"]["stop"]  # older configs have no such node
+    assert configs.config_hash(older) == configs.config_hash(config)
 
 
 def test_importing_the_module_does_not_import_jax() -> None:

@@ -28,6 +28,7 @@ from attnlab.experiments.define.inline import InlineExperiment as InlineExperime
 from attnlab.experiments.define.loading import AS_IT_IS as AS_IT_IS
 from attnlab.experiments.define.loading import MOST_LOOKS as MOST_LOOKS
 from attnlab.experiments.define.loading import Changes as Changes
+from attnlab.experiments.define.loading import default_directory as default_directory
 from attnlab.experiments.define.loading import definition as definition
 from attnlab.experiments.define.loading import definition_hash as definition_hash
 from attnlab.experiments.define.loading import load_experiment as load_experiment

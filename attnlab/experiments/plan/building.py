@@ -21,6 +21,7 @@ from attnlab.experiments.plan.flops import step_flops, step_work
 from attnlab.tasks import TASKS
 from attnlab.tasks.models import check_longest
 from attnlab.tasks.schemas import Settings
+from attnlab.training.parent import Parent
 from attnlab.training.run import check
 
 _FREE = (
@@ -81,6 +82,7 @@ class Builder:
         if key not in self._configs:
             config = self.resolved(overrides)
             check(TASKS.resolve(config.task), config)
+            Parent.of(config)
             self._configs[key] = config
         return self._configs[key]
 

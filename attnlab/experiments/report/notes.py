@@ -119,6 +119,20 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
     return [f"{with_these} with probability {CHANCE:g}."] * bool(gaps)
 
 
+def _stopped_early(records: Records) -> list[str]:
+    """How many updates were used where `training.stop` ended trials, and what was matched."""
+    done = [record.seen for record in records.trials if record.seen.state == "done"]
+    early = [seen for seen in done if seen.step < seen.total]
+    if not early:
+        return []
+    steps, totals = [seen.step for seen in done], {seen.total for seen in early}
+    return [
+        f"Stopped early (training.stop): {len(early)} of {len(done)} trials. Used were {min(steps):,}"
+        f" to {max(steps):,} updates; matched was the most that they may have"
+        f" ({' or '.join(f'{total:,}' for total in sorted(totals))}), not what they used."
+    ]
+
+
 def cost_notes(records: Records) -> list[str]:
     """Returns the notes on costs: how FLOPs, times and memory were measured, and whether budgets
     were matched and by which settings.
@@ -129,6 +143,7 @@ def cost_notes(records: Records) -> list[str]:
         " sweep beside its other trials. Peak memory: of the process, on the host."
     ]
     plan = records.plan
+    notes += _stopped_early(records)
     if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
         notes.append(
             "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"

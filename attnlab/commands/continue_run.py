@@ -1,0 +1,61 @@
+"""`continue`: a run goes on in a new folder with parameters, optimizer, averages and step; the same
+command again resumes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from attnlab import config as configs
+from attnlab.commands import session, train
+from attnlab.errors import UserError
+from attnlab.flags import add_number
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
+from attnlab.training.parent import split
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the run, `--from-step` and `--accept-changed-code` to a parser."""
+    parser.add_argument("run", metavar="RUN", help="the folder of the run that goes on")
+    meaning = "go on from this one of its saved steps (default: the newest)"
+    add_number(parser, "--from-step", 1, 2**32, meaning)
+    session.add_acceptance(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Trains the config of RUN, with all overrides, from the state of RUN on in `--workdir`.
+
+    Returns:
+      As `train`.
+
+    Raises:
+      UserError: no RUN or step, `--workdir` missing or in use, a setting that may not change.
+    """
+    began = time.perf_counter()
+    if not arguments.workdir:
+        raise UserError("no --workdir given; name the new folder in which the run goes on")
+    if arguments.config:
+        raise UserError("--config: the config is that of RUN; change it by --config.a.b=value")
+    workdir, parent, step = Path(arguments.workdir), Path(arguments.run), arguments.from_step
+    if workdir.resolve() == parent.resolve():
+        raise UserError(f"--workdir={workdir} is RUN itself; name a new folder")
+    begun = train.existing_run(workdir)
+    if begun is None:
+        manifest = Manifest.read(parent)
+        if manifest is None:
+            raise UserError(f"{parent} holds no run; name the folder of a run")
+        after = f"{parent}@{step}" if step else str(parent)
+    else:  # RUN may have gone, or gone on
+        manifest, after = begun, str(begun.config["training"].get("after", ""))
+        if split(after)[0] != parent or step not in (None, split(after)[1]):
+            raise UserError(
+                f"--workdir={workdir} holds a run that goes on from {after or 'no other'};"
+                " name another folder"
+            )
+    overrides = [*arguments.overrides, f"training.after={after}"]
+    config = configs.prepare(configs.from_dict(manifest.config), overrides)
+    code = provenance.of(config, accept=arguments.accept_changed_code)
+    return train.train(config, workdir, begun, code, began)
