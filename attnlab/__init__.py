@@ -15,16 +15,14 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.arrays import mechanism
     from attnlab.api.pretrained import load_pretrained, save_pretrained
-    from attnlab.api.sweeping import Sweep, sweep
+    from attnlab.api.sweeping import sweep
     from attnlab.api.trained import Map, Run, load
-    from attnlab.api.training import Training, begin, train
+    from attnlab.api.training import begin, train
 
 __version__ = "0.1.0"
 __all__ = [
     "Map",
     "Run",
-    "Sweep",
-    "Training",
     "UserError",
     "begin",
     "load",
@@ -38,8 +36,6 @@ __all__ = [
 _FOUND_IN = {
     "Map": "trained",
     "Run": "trained",
-    "Sweep": "sweeping",
-    "Training": "training",
     "begin": "training",
     "load": "trained",
     "load_pretrained": "pretrained",

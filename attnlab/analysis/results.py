@@ -26,7 +26,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
-from attnlab.records.stream import Scored, read_curve
+from attnlab.records.stream import BEFORE, Scored, read_records
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ def curves(workdir: Path, folder: Path | None = None) -> Path:
     """Draws the training and validation losses of a run, and of those it goes on from, as one curve
     in `curves.png` of `workdir`, or of `folder`, and returns its path.
     """
-    records = read_curve(workdir, Scored)
+    files = workdir / BEFORE, workdir / "metrics.jsonl"
+    records = [record for file in files for record in read_records(file, Scored)]
     series = {
         split: [(r["step"], r["loss"]) for r in records if r["split"] == split]
         for split in ("train", "valid")

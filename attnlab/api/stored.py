@@ -23,7 +23,8 @@ from attnlab.tasks.schemas import Settings
 
 _IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()
 """How each module of the user was found, and the hash of its file."""
-CHANGEABLE = ("data", "decoding", "parallel")  # between training a model and using it
+CHANGEABLE = ("data", "decoding", "parallel", "training.metrics")
+"""What may change between training a model and using it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Stored:
             return cls(wanted, workdir, members, origins)
         for override in overrides:
             key = override.partition("=")[0]  # "data" itself names another source
-            if key.partition(".")[0] not in changeable:
+            if not configs.is_below(key, changeable):
                 raise UserError(
                     f"config.{key} cannot change after training; these can:"
                     f" {', '.join(part + '.*' for part in changeable)}"

@@ -4,7 +4,6 @@ that the commands print.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
 import tempfile
@@ -22,8 +21,7 @@ from attnlab.api.stored import Stored
 from attnlab.data import SPLITS
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define import flattened, text
-from attnlab.pages.html import literal
+from attnlab.experiments.define import overridden
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps
@@ -64,16 +62,16 @@ def load(
         the test split of a trial of a sweep before it is opened; a vocabulary, data or code that
         has changed since training. The message is that of the command line.
     """
-    changes = [
-        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
-    ]
     folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
     members = [Path(folder) for folder in folders]
     stored = Stored.find(
-        Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code
+        Path(workdir),
+        overridden(overrides),
+        ensemble=members,
+        accept_changed_code=accept_changed_code,
     )
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
@@ -202,12 +200,10 @@ class Run:
         names = f"system={self.config.system.name!r}, data={self.config.data.name!r}"
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: what it is, and its losses."""
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows: its losses."""
         with tempfile.TemporaryDirectory() as folder:
-            picture = curves(self.workdir, Path(folder)).read_bytes()
-        source = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-        return f'<p>{literal(repr(self))}</p><img alt="loss over steps" src="{source}">'
+            return curves(self.workdir, Path(folder)).read_bytes()
 
     def generate(self, texts: Sequence[str]) -> list[str]:
         """The best answer to each text: a translation, a label or a continuation; "" for a blank

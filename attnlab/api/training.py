@@ -1,149 +1,238 @@
 """Training from Python: `run = attnlab.train(config, on_step=...)`, and `attnlab.begin(config).steps()`
-for loops of one's own. The folder is that of the command `train`: each can go on with the other's.
+for loops of one's own; and what the commands `train` and `continue` share with it. Each can go on
+with what another has begun. Importing this loads no jax.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import queue
+import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab import config as configs
-from attnlab.api.trained import Folder, Run, load
-from attnlab.config.tree import config_hash, to_dict
-from attnlab.errors import UserError
-from attnlab.experiments.define import flattened, text
+from attnlab import processes
+from attnlab.errors import UserError, reason
+from attnlab.experiments.define import overridden
 from attnlab.progress import Progress
+from attnlab.records import provenance
 from attnlab.records.files import check_folder
 from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
-from attnlab.tasks import TASKS
+from attnlab.records.tracking import FILE, TRACKERS, Tracking
+from attnlab.tasks.metrics import Metric, path_of
 from attnlab.tasks.schemas import Settings
-from attnlab.training import run as training
+from attnlab.training.run import Run, start_jax
 from attnlab.training.session import Interrupt, OnStep, Outcome, Session
 
+if TYPE_CHECKING:
+    from attnlab.api import trained
 
-class Left(Exception):
-    """The loop over `Training.steps` has been left."""
+Folder = str | os.PathLike[str]
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+def default_workdir(path: str, config: Settings) -> str:
+    """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
+    parallel>`.
+    """
+    lasting = {
+        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
+    }  # which may change on resume
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
+
+
+def existing_run(workdir: Path) -> Manifest | None:
+    """Returns the manifest of the run in a workdir; None if the folder is absent, empty, or has
+    only a run killed at its very start; raises `UserError` for a folder with anything else.
+
+    Raises:
+      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
+        run.
+    """
+    check_folder("--workdir", workdir)
+    manifest = Manifest.read(workdir)
+    if manifest is None and workdir.is_dir():
+        own_files = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
+        own_files |= {FILE, *(f".{name}.lock" for name in TRACKERS)}
+        others = sorted(set(os.listdir(workdir)) - own_files)
+        if others:
+            raise UserError(
+                f"--workdir={workdir} is not empty and holds no run ({others[0]} is there); name"
+                " a new or empty folder"
+            )
+    return manifest
+
+
+@dataclasses.dataclass(frozen=True)
 class Training:
     """A run that is ready to begin, or to go on from its folder.
 
     Attributes:
+      workdir: its folder.
       run: what trains; `run.config`, `run.task`.
+      tracked: the trackers that look on; None in all processes but the first.
     """
 
-    run: training.Run
+    workdir: Path
+    run: Run = dataclasses.field(repr=False)
+    tracked: Tracking | None
 
-    @property
-    def workdir(self) -> Path:
-        """The folder of the run."""
-        return self.run.workdir
+    @classmethod
+    def of(
+        cls,
+        config: str | Mapping[str, Any],
+        overrides: Sequence[str],
+        workdir: Folder | None,
+        splits: Sequence[str],
+        track: str | None = None,
+        accept: bool = False,
+    ) -> Training:
+        """Prepares the run of a config in a folder, or goes on with the one that is there; writes
+        nothing.
 
-    def __repr__(self) -> str:
-        config = self.run.config
-        return f"Training({str(self.workdir)!r}, steps={config.training.steps})"
-
-    def fit(self, on_step: OnStep | None = None) -> Outcome:
-        """Train to the end, or until Ctrl-C, which saves.
+        Args:
+          config: as "FILE.py:ARGUMENT" or as the settings that such a file returns; of a run that is
+            there, settings that are newer than it stay as they were.
+          overrides: "a.b=value" each.
+          workdir: its folder; None for `default_workdir`.
+          splits: of the data.
+          track, accept: see `Tracking.choose` and `provenance.of`.
 
         Raises:
-          UserError: what `train` would print; `on_step` has failed, after the run was saved.
+          UserError: anything wrong with folder, config, devices, data or trackers.
         """
-        settings, main = self.run.config.training, threading.current_thread()
-        interrupt, progress = Interrupt(), Progress(settings.steps, every=settings.log_every)
-        handles_signals = main is threading.main_thread()
-        with (
-            RunLock(self.workdir),
-            interrupt if handles_signals else contextlib.nullcontext(),
-            progress,
-        ):
-            return self.run.fit(Session(progress, interrupt, time.perf_counter(), on_step=on_step))
+        file, settings = None, None
+        if isinstance(config, str):
+            file = configs.find_file(config.partition(":")[0], "config file")
+            settings = configs.load(config, overrides)
+        else:
+            settings = configs.prepare(configs.from_dict(configs.to_dict(config)), overrides)
+        workdir = Path(workdir or default_workdir(str(file or settings.task), settings))
+        first = processes.index() == 0  # the others write nothing there
+        if first:
+            check_no_trial(workdir)
+        begun = existing_run(workdir) if first else Manifest.read(workdir)
+        tracked = Tracking.choose(workdir, track) if first else None
+        if begun is not None:  # an older run goes on as it was begun
+            settings = configs.as_stored(settings, begun.config, overrides)
+        code = provenance.of(settings, accept=accept, config_file=file)
+        start_jax()
+        from attnlab.tasks import TASKS
+
+        kind = TASKS.resolve(settings.task)
+        run = Run.prepare(kind, settings, workdir, splits, begun, code)
+        return cls(workdir, run, tracked)
+
+    @contextlib.contextmanager
+    def trained(
+        self, began: float, on_step: OnStep | None = None, until: int | None = None
+    ) -> Iterator[Outcome]:
+        """Trains to the end, or until a signal, and gives the outcome to a block, which the trackers
+        see too.
+
+        Args:
+          began: when the command did, of `time.perf_counter`.
+          on_step: see `Session`, as `until`; if it raises, the run is saved and left.
+
+        Raises:
+          UserError: see `Run.fit`; `on_step` has raised.
+        """
+        run, settings = self.run, self.run.config.training
+        raised: list[tuple[int, BaseException]] = []
+
+        def call(step: int, values: Mapping[str, float]) -> None:
+            try:
+                if on_step is not None and not raised:
+                    on_step(step, dict(values))
+            except BaseException as error:  # the user's own, which may also want to leave
+                raised.append((step, error))
+                interrupt.signal = interrupt.signal or signal.SIGINT
+
+        with contextlib.ExitStack() as readers:
+            with (
+                RunLock(run.workdir) if self.tracked is not None else contextlib.nullcontext(),
+                Interrupt() as interrupt,
+                Progress(settings.steps, every=settings.log_every, item=run.task.item) as progress,
+            ):
+                if self.tracked is not None:
+                    readers.enter_context(self.tracked.beside(run.workdir))
+                outcome = run.fit(Session(progress, interrupt, began, until, (), call))
+            for step, error in raised:
+                raise UserError(
+                    f"on_step failed at step {step}: {reason(error)}; the run is saved, and the same"
+                    " call goes on from there"
+                ) from error
+            yield outcome
 
     def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """The steps from here on, each with its numbers, as `on_step` gets them; training waits
-        while a loop is at work. Leaving the loop saves the run.
+        """Yields the steps from here on, each with its numbers, as `on_step` gets them; training
+        waits while a loop is at work. Leaving the loop saves the run.
 
         Raises:
-          UserError: as `fit`.
+          UserError: as `train`.
         """
-        numbers: queue.Queue[tuple[int, Mapping[str, float]] | None] = queue.Queue()
+        recorded: queue.Queue[tuple[int, Mapping[str, float]] | None] = queue.Queue()
         turns: queue.Queue[bool] = queue.Queue()
         raised: list[BaseException] = []
 
         def on_step(step: int, values: Mapping[str, float]) -> None:
-            numbers.put((step, values))
+            recorded.put((step, values))
             if not turns.get():
-                raise Left
+                raise InterruptedError("the loop was left")
 
         def work() -> None:
             try:
-                self.fit(on_step)
+                with self.trained(time.perf_counter(), on_step):
+                    pass
             except BaseException as error:
                 raised.append(error)
-            numbers.put(None)
+            recorded.put(None)
 
-        thread = threading.Thread(target=work, name="train")
+        # A loop that is never left must not hold up the end of the program.
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
-        goes_on = False
         try:
-            while (recorded := numbers.get()) is not None:
-                yield recorded
+            while numbers := recorded.get():
+                yield numbers
                 turns.put(True)
-            goes_on = True
         finally:
-            if not goes_on:
-                turns.put(False)
+            turns.put(False)
             thread.join()
-        if raised:
-            raise raised[0]
+        for error in raised:
+            raise error
 
 
 def begin(
     config: str | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
+    metrics: Sequence[Metric] = (),
     workdir: Folder | None = None,
+    track: str | None = None,
 ) -> Training:
-    """A run of a config, ready to train; nothing is written yet. It reads the splits "train" and
-    "valid".
+    """Prepares a run of a config, or goes on with the one in its folder; writes nothing yet, and
+    reads the splits "train" and "valid".
 
     Args:
       config: "configs/translation.py:rnnsearch", or the nested settings that a config file returns.
       overrides: {"training.steps": 500, ...}.
-      workdir: the folder; by default below `runs/`, named by the config. A run that has begun there
-        goes on.
+      metrics: functions for `training.metrics`, see `attnlab.tasks.metrics`.
+      workdir: the folder; by default below `runs/`, named by the config.
+      track: as the flag `--track`.
 
     Raises:
       UserError: as the command `train`.
     """
-    changes = [
-        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
-    ]
-    if isinstance(config, str):
-        settings: Settings = configs.load(config, changes)
-        name = Path(config.partition(":")[0]).stem
-    else:
-        settings = configs.prepare(configs.from_dict(to_dict(config)), changes)
-        name = settings.task
-    folder = Path(workdir or f"runs/{name}-{settings.system.name}-{config_hash(settings)}")
-    check_folder("workdir", folder)
-    check_no_trial(folder)
-    begun = Manifest.read(folder)
-    if begun is not None:
-        settings = configs.as_stored(settings, begun.config, changes)
-    elif folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
-        raise UserError(f"workdir={folder} is not empty and holds no run; name a new folder")
-    kind = TASKS.resolve(settings.task)
-    return Training(training.Run.prepare(kind, settings, folder, ("train", "valid"), begun))
+    own = {"training.metrics": tuple(map(path_of, metrics))} if metrics else {}
+    changes = overridden({**(overrides or {}), **own})
+    return Training.of(config, changes, workdir, ("train", "valid"), track)
 
 
 def train(
@@ -151,12 +240,13 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     *,
     on_step: OnStep | None = None,
-    workdir: Folder | None = None,
-) -> Run:
-    """Train a config to the end, or on from what its folder holds; the trained run, see `load`.
+    **options: Any,
+) -> trained.Run:
+    """Trains a config to the end, or on from what its folder holds; returns the trained run, see
+    `load`.
 
     Args:
-      config, overrides, workdir: see `begin`.
+      config, overrides, options: see `begin`.
       on_step: `on_step(step, metrics)` gets the host's numbers of each step after they are recorded,
         and those of an evaluation as {"valid/loss": ...}; it cannot change the run. If it raises,
         the run is saved, and the same call goes on from there.
@@ -164,10 +254,11 @@ def train(
     Raises:
       UserError: as the command `train`; training has diverged or was interrupted.
     """
-    begun = begin(config, overrides, workdir=workdir)
-    outcome = begun.fit(on_step)
-    if outcome.state != "done":
-        raise UserError(
-            f"{begun.workdir} {outcome.state} at step {outcome.step}: {outcome.message}"
-        )
-    return load(begun.workdir)
+    training = begin(config, overrides, **options)
+    with training.trained(time.perf_counter(), on_step) as outcome:
+        if outcome.state != "done":
+            what = f"{outcome.state} at step {outcome.step}: {outcome.message}"
+            raise UserError(f"{training.workdir} {what}")
+    from attnlab.api import trained
+
+    return trained.load(training.workdir)

@@ -8,21 +8,20 @@ import argparse
 import time
 from pathlib import Path
 
-from attnlab import config as configs
-from attnlab.commands import session, train
+from attnlab.api.training import existing_run
+from attnlab.commands import train
 from attnlab.errors import UserError
+from attnlab.experiments.define import text
 from attnlab.flags import add_number
-from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
-from attnlab.training.parent import split
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the run, `--from-step` and `--accept-changed-code` to a parser."""
+    """Adds the run, `--from-step` and the flags of `train` to a parser."""
     parser.add_argument("run", metavar="RUN", help="the folder of the run that goes on")
     meaning = "go on from this one of its saved steps (default: the newest)"
     add_number(parser, "--from-step", 1, 2**32, meaning)
-    session.add_acceptance(parser)
+    train.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,20 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     workdir, parent, step = Path(arguments.workdir), Path(arguments.run), arguments.from_step
     if workdir.resolve() == parent.resolve():
         raise UserError(f"--workdir={workdir} is RUN itself; name a new folder")
-    begun = train.existing_run(workdir)
-    if begun is None:
-        manifest = Manifest.read(parent)
-        if manifest is None:
-            raise UserError(f"{parent} holds no run; name the folder of a run")
-        after = f"{parent}@{step}" if step else str(parent)
-    else:  # RUN may have gone, or gone on
-        manifest, after = begun, str(begun.config["training"].get("after", ""))
-        if split(after)[0] != parent or step not in (None, split(after)[1]):
-            raise UserError(
-                f"--workdir={workdir} holds a run that goes on from {after or 'no other'};"
-                " name another folder"
-            )
+    manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
+    if manifest is None:
+        raise UserError(f"{parent} holds no run; name the folder of a run")
+    after = text(f"{parent}@{step}" if step else str(parent))
     overrides = [*arguments.overrides, f"training.after={after}"]
-    config = configs.prepare(configs.from_dict(manifest.config), overrides)
-    code = provenance.of(config, accept=arguments.accept_changed_code)
-    return train.train(config, workdir, begun, code, began)
+    return train.fit(manifest.config, overrides, arguments, began)

@@ -179,6 +179,7 @@ NEWER: Mapping[str, object] = {
     "training.evaluate_rows": 0,
     "training.lag": -1,
     "training.after": "",
+    "training.metrics": (),
     "stop.measure": "",
     "stop.patience": 3,
     "stop.min_delta": 0.0,

@@ -43,22 +43,6 @@ BEFORE = "before.jsonl"
 """The records of the runs before one that goes on with data of its own, in its folder."""
 
 
-def curve_lines(workdir: Path, last: int, with_before: bool = True) -> bytes:
-    """The lines of `metrics.jsonl` up to a step, behind those of `BEFORE` if there are any.
-
-    Raises:
-      UserError: a whole line is no record.
-    """
-    paths = [workdir / name for name in (BEFORE, "metrics.jsonl")[not with_before :]]
-    return b"".join(
-        line
-        for path in paths
-        if path.exists()
-        for line, record in _records(path, path.read_bytes())
-        if record["step"] <= last
-    )
-
-
 class Metrics:
     """The metric stream: `metrics.jsonl`, `timing.jsonl` and TensorBoard events under
     `<workdir>/tensorboard`.
@@ -110,9 +94,7 @@ class Metrics:
         self._metrics.close()
         last = -1 if step is None else step
         old = self.path.read_bytes() if self.path.exists() else None
-        content = b"".join(
-            line for line, record in _records(self.path, old or b"") if record["step"] <= last
-        )
+        content = lines_until(self.path, last)
         digest = hashlib.sha256(content)
         if extent is not None and {"bytes": len(content), "sha256": digest.hexdigest()} != extent:
             size = None if old is None else len(content)
@@ -199,10 +181,12 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     return [record for _, record in _records(path, content, kind)]
 
 
-def read_curve(workdir: Path, kind: Any = Record) -> list[dict[str, Any]]:
-    """The records of a run, behind those of the runs that it goes on from; see `read_records`."""
-    paths = (workdir / name for name in (BEFORE, "metrics.jsonl"))
-    return [record for path in paths for record in read_records(path, kind)]
+def lines_until(path: Path, last: int) -> bytes:
+    """Returns the lines of a stream up to a step, b"" without the file; raises `UserError` where a
+    whole line is no record.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    return b"".join(line for line, record in _records(path, content) if record["step"] <= last)
 
 
 def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:

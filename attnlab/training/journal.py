@@ -15,12 +15,10 @@ from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
 from attnlab.records.stream import Metrics, rank_key, read_records
 from attnlab.training import programs
-from attnlab.training.checkpoints import Checkpoints, Followed, tree_of
+from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
-from attnlab.training.orbax_steps import leaves_by_path
-from attnlab.training.parent import Parent, saved_record
 from attnlab.training.step import TrainState, seed_array
-from attnlab.training.stopping import Patience
+from attnlab.training.stopping import why_ended
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
@@ -44,11 +42,11 @@ class Journal:
       measures: see `protocol.Task`; they give the direction of `checkpoint.by`.
       label: the prefix of its notes.
       attempt: this process's at the run; one of its own unless given.
-      parent: the run that it goes on from; None for none.
+      after: the step of the run that it goes on from; 0 for none.
 
     Attributes:
-      last: the last step of the run; where it has ended early, that step.
-      patience: whether it has ended early.
+      last: the last step of the run.
+      ended: why it ends before, by `training.stop`; "" while it does not.
       best: the `rank_key` of the best validation so far.
       attempt: its `events.jsonl`.
       metrics: its records.
@@ -63,7 +61,7 @@ class Journal:
         measures: Mapping[str, Measure],
         label: str = "",
         attempt: Attempt | None = None,
-        parent: Parent | None = None,
+        after: int = 0,
     ) -> None:
         """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
         attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
@@ -71,10 +69,10 @@ class Journal:
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
         self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
         self.last = config.training.steps
-        after = 0 if parent is None else parent.lineage["step"]
-        self.patience = Patience.of(config.training.stop, measures, after)
         self.best = (math.inf, math.inf)
-        self.attempt, self._parent = attempt or Attempt(workdir), parent
+        self.ended, self._after = "", after
+        self._measures, self._watched = measures, list[tuple[int, float]]()
+        self.attempt = attempt or Attempt(workdir)
         self._open(workdir)
 
     def _open(self, workdir: Path) -> None:
@@ -94,32 +92,22 @@ class Journal:
         Raises:
           UserError: no checkpoint can be used, or the records up to it have changed.
         """
-        parent, steps = self._parent, self._checkpoints.steps()
-        if parent is not None and jax.process_index() == 0 and not steps:
-            parent.copy(self.attempt.workdir)
-        restarts = parent is not None and parent.restarts(
-            max(steps, default=parent.lineage["step"])
-        )
-        restored = self._checkpoints.restore(
-            _with_saved_rows(like, self.attempt.workdir, parent) if restarts and parent else like
-        )
+        restored = self._checkpoints.restore(like)
         if restored is None:
             state = fresh(self.config.seed)
         else:
             state = restored.tree.replace(seed=seed_array(self.config.seed))
-            if restarts:
-                rows = like.remembered and fresh(self.config.seed).remembered
-                state = state.replace(remembered=rows)
-            else:
-                self.best = restored.meta["best"][0], restored.meta["best"][1]
+            score, loss = restored.meta["best"]
+            self.best = (score, loss)
+            if restored.meta.get("restarts") and like.remembered is not None:
+                state = state.replace(remembered=fresh(self.config.seed).remembered)
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        records = restored.meta.get("records") if restored and not restarts else None
+        records = restored.meta.get("records") if restored else None
         self.metrics.rewind(int(state.step) or None, records)
-        if self.config.training.stop.measure and jax.process_index() == 0:
-            for record in read_records(self.attempt.workdir / "metrics.jsonl"):
+        if isinstance(self.metrics, Metrics) and self.config.training.stop.measure:
+            for record in read_records(self.metrics.path):
                 if record["split"] == "valid":
-                    self.patience.scored(record["step"], record)
-            self.last = int(state.step) if self.patience.message else self.last
+                    self._watch(record["step"], record)
         return state
 
     def running(self, step: int) -> None:
@@ -160,7 +148,7 @@ class Journal:
         the measure of `checkpoint.by`, then by the lower loss.
         """
         self.metrics.write(step, "valid", scores)
-        self.patience.scored(step, scores)
+        self._watch(step, scores)
         if made := programs.take():
             self.metrics.time(step, made)
         self._progress.note(
@@ -171,6 +159,14 @@ class Journal:
         improved = reached < self.best
         self.best = reached if improved else self.best
         return improved
+
+    def _watch(self, step: int, scores: Mapping[str, float]) -> None:
+        """Takes a validation, and sets `ended` if training ends with it."""
+        stop = self.config.training.stop
+        if stop.measure and not self.ended:
+            self._watched.append((step, scores[stop.measure]))
+            better = self._measures[stop.measure].better
+            self.ended = why_ended(stop, better, self._watched, self._after)
 
     def saves(self, step: int) -> bool:
         """Whether a checkpoint is due."""
@@ -281,18 +277,3 @@ def format_shapes(shapes: Shapes) -> str:
     return " and ".join(
         dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
     )
-
-
-def _with_saved_rows(like: TrainState, workdir: Path, parent: Parent) -> TrainState:
-    """`like` with as many rows of what is remembered of each as the parent's step has, which was
-    saved with another batch.
-    """
-    saved = saved_record(workdir, parent.lineage["step"])["arrays"]
-    leaves = {
-        path: jax.ShapeDtypeStruct(saved[path]["shape"], leaf.dtype)
-        if path.startswith("remembered/") and path in saved
-        else leaf
-        for path, leaf in leaves_by_path(like).items()
-    }
-    state: TrainState = tree_of(leaves, like)
-    return state

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import jax
 
-from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
@@ -38,8 +37,7 @@ def train(run: Run, session: Session) -> Outcome:
         loss or gradient that is not finite; the last good checkpoint stays).
 
     Raises:
-      UserError: no readable checkpoint, one that does not fit, a full disk, `session.on_step` has
-        failed.
+      UserError: no readable checkpoint, one that does not fit, a full disk.
     """
     task, devices, interrupt, until = run.task, run.devices, session.interrupt, session.until
     last, rows = run.config.training.steps, run.config.training.evaluate_rows
@@ -47,9 +45,9 @@ def train(run: Run, session: Session) -> Outcome:
         restored = journal.begin(run.updates.saved_like(task), compiling.first_state)
         host = broadcast_from_0(restored.replace(numbers=None))
         host = host.replace(numbers=run.updates.numbers)
-        begin, patience = int(host.step), journal.patience
-        if agreed(None, False, bool(patience.message))[2]:
-            return Outcome("done", begin, None, patience.message)
+        begin = int(host.step)
+        if agreed(None, False, journal.ended)[2]:
+            return Outcome("done", begin, None, journal.ended)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
@@ -70,9 +68,9 @@ def train(run: Run, session: Session) -> Outcome:
             if step < last:  # the next batch, while the devices are at work
                 batch = run.batches(step)
                 fed, shapes = devices.feed(batch), shapes_of(batch)
-            pauses = journal.pauses(step) or step == until or under_way.asks(step)
+            pauses = journal.pauses(step) or step == until
             wrong = under_way.add(step, sums, began, wait=pauses)
-            if not wrong and under_way.failed is not None:  # save, and leave
+            if not wrong and not pauses and under_way.asks(step):
                 wrong, pauses = under_way.record(0), True
             if wrong:
                 return Outcome("diverged", under_way.step, under_way.first, wrong)
@@ -83,19 +81,17 @@ def train(run: Run, session: Session) -> Outcome:
                 params = run.updates.trained.seen(devices.arrays(state.averaged))
                 scores = task.evaluate(params, "valid", rows)
                 improved = journal.scored(step, scores)
-                under_way.tell(step, {f"valid/{name}": value for name, value in scores.items()})
-            signal, improved, over = agreed(interrupt.signal, improved, bool(patience.message))
-            leaves = signal is not None or step == until or under_way.failed is not None
-            stop = step < last and leaves
+                session.on_step(step, {f"valid/{name}": value for name, value in scores.items()})
+            signal, improved, over = agreed(interrupt.signal, improved, journal.ended)
+            stop = step < last and not over and (signal is not None or step == until)
             if (stop or improved or over or journal.saves(step)) and (
                 wrong := journal.save(step, devices.saved(state), improved)
             ):
                 return Outcome("diverged", step, under_way.first, wrong)
-            under_way.check()
-            if over:
-                return Outcome("done", step, under_way.first, patience.message)
             if stop:
                 return stopped(interrupt, signal, step, under_way.first)
+            if over:
+                return Outcome("done", step, under_way.first, journal.ended)
     return Outcome("done", last, under_way.first)
 
 
@@ -156,7 +152,6 @@ class UnderWay:
     Attributes:
       step: the last one recorded.
       first: seconds from the start of the command to the end of the first step; None before.
-      failed: what `session.on_step` has raised; None while it has not.
     """
 
     def __init__(
@@ -170,7 +165,6 @@ class UnderWay:
         self._ended = 0.0
         self.step = 0
         self.first: float | None = None
-        self.failed: Exception | None = None
 
     def asks(self, step: int) -> bool:
         """Whether to look for a signal after a step: if one has come. Several processes do so
@@ -188,7 +182,7 @@ class UnderWay:
         return self.record(0 if wait else self._lag)
 
     def record(self, left: int) -> str:
-        """Record all but the youngest `left` steps; returns why the run has diverged, or ""."""
+        """Records all but the youngest `left` steps; returns why the run has diverged, or ""."""
         while len(self._waiting) > left:
             self.step, sums, began = self._waiting.popleft()
             values = {name: float(value) for name, value in self._fetch(sums).items()}
@@ -200,25 +194,8 @@ class UnderWay:
                 return wrong
             self._session.progress.update(self.step, loss=values["loss"], **pace)
             self._journal.running(self.step)
-            self.tell(self.step, values)
+            self._session.on_step(self.step, values)
         return ""
-
-    def tell(self, step: int, values: Mapping[str, float]) -> None:
-        """Hand recorded numbers to `session.on_step`, until it fails."""
-        if self._session.on_step is None or self.failed is not None:
-            return
-        try:
-            self._session.on_step(step, dict(values))
-        except Exception as error:
-            self.failed = error
-
-    def check(self) -> None:
-        """Raise `UserError` if `session.on_step` has failed."""
-        if self.failed is not None:
-            raise UserError(
-                f"on_step failed at step {self.step}:"
-                f" {type(self.failed).__name__}: {self.failed}; the run is saved and goes on from there"
-            ) from self.failed
 
 
 def steps_late(lag: int) -> int:
@@ -238,22 +215,22 @@ def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -
     kind = Journal if jax.process_index() == 0 else Follower
     attempt = session.attempts[number] if session.attempts else None
     progress, measures = session.progress, declared(run.task)
-    given = run.config, run.workdir, run.updates.schedule, progress, measures
-    return kind(*given, label, attempt, run.parent)
+    given = run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt
+    return kind(*given, run.lineage["step"] if run.lineage else 0)
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
     """The end of a run that continues later, agreed by all processes."""
     interrupt.signal = signal
-    return Outcome("interrupted", step, first, why_stopped(interrupt))
+    return Outcome("interrupted", step, first, why_stopped(interrupt), signal)
 
 
-def agreed(signal: int | None, improved: bool, over: bool) -> tuple[int | None, bool, bool]:
+def agreed(signal: int | None, improved: bool, ended: str) -> tuple[int | None, bool, bool]:
     """The values shared by all processes: a signal to any of them, and whether by the evaluation of
-    process 0 the score is the best so far and training is over.
+    process 0 the score is the best so far and training has `ended`.
     """
-    number, best, end = largest((signal or 0, int(improved), int(over)))
-    return number or None, bool(best), bool(end)
+    number, best, over = largest((signal or 0, int(improved), int(bool(ended))))
+    return number or None, bool(best), bool(over)
 
 
 def why_stopped(interrupt: Interrupt) -> str:

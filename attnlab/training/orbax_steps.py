@@ -49,11 +49,13 @@ class Meta(TypedDict, total=False):
 
     Attributes:
       best: the `rank_key` of its best validation.
-      records: the `extent` of its records.
+      records: the `extent` of its records; None where nothing is compared.
+      restarts: of a step of another run, with whose state this one begins (`training/parent.py`).
     """
 
     best: Sequence[float]
-    records: Mapping[str, object]
+    records: Mapping[str, object] | None
+    restarts: bool
 
 
 class StepRecord(TypedDict, total=False):
@@ -100,7 +102,7 @@ class OrbaxSteps:
         # Through JSON once, so that the checksum is of what reading gives back: lists for tuples,
         # strings for keys.
         content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
-        meta = self._ocp.args.JsonSave({"content": content, "sha256": _text_digest(content)})
+        meta = self._ocp.args.JsonSave(digested(content))
         items = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta
         )
@@ -316,6 +318,11 @@ def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
             node = node.setdefault(folder, {})
         node[name] = leaf
     return root
+
+
+def digested(content: Mapping[str, object]) -> dict[str, object]:
+    """Returns the record of a step with its digest, as it is stored."""
+    return {"content": content, "sha256": _text_digest(content)}
 
 
 def _text_digest(content: object) -> str:

@@ -20,13 +20,13 @@ from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
-from attnlab.records.manifest import Manifest, vocabulary_prints
+from attnlab.records.manifest import Lineage, Manifest, vocabulary_prints
 from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training import devices
-from attnlab.training.parent import LaterBatches, Parent
+from attnlab.training.parent import LaterBatches, check_data, copy_state, lineage_of
 from attnlab.training.programs import start_jax as start_jax
 from attnlab.training.session import Outcome, Session
 
@@ -52,17 +52,10 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
     from attnlab.training.updates import Updates
 
     declared(kind)
-    if config.checkpoint.by not in kind.evaluated:
-        raise UserError(
-            f"config.checkpoint.by={config.checkpoint.by!r};"
-            f" {nearest(config.checkpoint.by, kind.evaluated)}"
-        )
-    stop = config.training.stop
-    if stop.measure and stop.measure not in kind.evaluated:
-        raise UserError(
-            f"config.training.stop.measure={stop.measure!r}; {nearest(stop.measure, kind.evaluated)}"
-        )
-    if stop.measure and not config.training.evaluate_every:
+    for key, name in _deciding(config).items():
+        if name not in kind.evaluated:
+            raise UserError(f"config.{key}={name!r}; {nearest(name, kind.evaluated)}")
+    if config.training.stop.measure and not config.training.evaluate_every:
         raise UserError(
             "config.training.stop.measure is looked at in evaluations; set training.evaluate_every"
         )
@@ -76,16 +69,19 @@ def check_scores(task: AnyTask) -> None:
     """Raises `UserError` unless the data of a task gives the scores that choose the checkpoint and
     end the training, and its validation split can be counted.
     """
-    config, choices = task.config, [name for name in task.evaluated if name in task.measures]
-    for key, name in (
-        ("checkpoint.by", config.checkpoint.by),
-        ("training.stop.measure", config.training.stop.measure),
-    ):
-        if name and name not in task.measures:
+    choices = [name for name in task.evaluated if name in task.measures]
+    for key, name in _deciding(task.config).items():
+        if name not in task.measures:
             raise UserError(
                 f"config.{key}={name!r}: this data has no such score; {nearest(name, choices)}"
             )
     counted(task, "valid")
+
+
+def _deciding(config: Settings) -> dict[str, str]:
+    """The measures that training goes by, by the setting that names them."""
+    by, stop = config.checkpoint.by, config.training.stop.measure
+    return {"checkpoint.by": by, "training.stop.measure": stop or by}
 
 
 def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | None) -> None:
@@ -122,7 +118,7 @@ class Run:
       begun: the manifest of the run in `workdir`; None for a new one.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
-      parent: the run that it goes on from; None for none.
+      lineage: of a run that goes on from another one.
     """
 
     config: Settings
@@ -133,7 +129,7 @@ class Run:
     updates: Updates
     begun: Manifest | None = None
     code: Code | None = None
-    parent: Parent | None = None
+    lineage: Lineage | None = None
 
     @classmethod
     def prepare(
@@ -167,26 +163,26 @@ class Run:
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
             updates = dataclasses.replace(updates, layout=place.layout)
-        parent = Parent.of(config, code) if begun is None else Parent.begun(begun)
-        learned = workdir if begun is not None or parent is None else parent.folder
+        lineage = lineage_of(config, code) if begun is None else begun.parent
+        source = Path(lineage["workdir"]) if begun is None and lineage else workdir
         if "test" in splits:
-            check_test_split(learned)
-        has_learned = (begun or parent) is not None and kind.saved(learned)
-        task = kind.load(config, learned if has_learned else None, splits)
-        if parent is not None and begun is None:
-            parent.check_data(config, task.data.fingerprints)
+            check_test_split(source)
+        learned = source if (begun or lineage) and kind.saved(source) else None
+        task = kind.load(config, learned, splits)
+        if lineage and source is not workdir:
+            check_data(lineage, config, task.data.fingerprints)
         if splits:
             check_scores(task)
         updates.check(task)
         if place.layout is not None:
             place.layout.check_rules(updates.state_like(task))
-        if begun is None and parent is None:
+        if begun is None and lineage is None:
             task.check_pretrained()
         rows = place.count * config.training.accumulate
         batches: Batches = task.batches(rows) if splits else Unread()
-        if parent is not None and splits:
-            batches = LaterBatches(batches, parent.lineage["data_from"])
-        return cls(config, workdir, task, batches, place, updates, begun, code, parent)
+        if lineage and splits:
+            batches = LaterBatches(batches, lineage["data_from"])
+        return cls(config, workdir, task, batches, place, updates, begun, code, lineage)
 
     def fit(self, session: Session) -> Outcome:
         """Trains to the end, or until a signal or limit of the session, and returns the outcome;
@@ -205,6 +201,8 @@ class Run:
         if first:
             self.describe(session.progress)
             self.announce(session.progress)
+            if self.lineage is not None:
+                copy_state(self.lineage, self.workdir)
         self.compare()
         if not first or session.attempts:
             return train(self, session)
@@ -252,8 +250,11 @@ class Run:
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)
-        lineage = [] if self.parent is None else [self.parent.note()]
-        for line in [*lineage, *self.task.notes(self.batches), *self.updates.notes(self.task)]:
+        if self.lineage is not None:
+            first, step = self.lineage["data_from"], self.lineage["step"]
+            own = f"; its data begins at step {first} with its own plan" if first else ""
+            progress.note(f"goes on from step {step} of {self.lineage['workdir']}{own}")
+        for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
             progress.note(line)
 
     def describe(self, progress: Progress) -> None:
@@ -289,8 +290,7 @@ class Run:
             for line in code.keep(self.workdir):
                 progress.note(f"note: {line}")
             prints = vocabulary_prints(self.workdir)
-            lineage = None if self.parent is None else self.parent.lineage
-            manifest = dataclasses.replace(manifest, vocabulary=prints, parent=lineage)
+            manifest = dataclasses.replace(manifest, vocabulary=prints, parent=self.lineage)
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
         elif (
             changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps

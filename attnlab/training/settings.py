@@ -27,14 +27,8 @@ class Stop(Node):
     """When training ends before its last step: a measure does not improve any more."""
 
     measure: str = setting("a score on the validation split that is watched; '': none", "")
-    patience: int = setting(
-        "evaluations in a row without an improvement after which training ends", 3, within=COUNT
-    )
-    min_delta: float = setting(
-        "a better score counts as an improvement if it is better by more than this",
-        0.0,
-        within=AT_LEAST_ZERO,
-    )
+    patience: int = setting("evaluations in a row without a gain, then it ends", 3, within=COUNT)
+    min_delta: float = setting("a gain is more than this", 0.0, within=AT_LEAST_ZERO)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,11 +79,8 @@ class Training(Node):
         -1,
         within=whole(-1, 100),
     )
-    after: str = setting(
-        "the run that this one goes on from, FOLDER or FOLDER@STEP, as 'continue' does; {seed} in it"
-        " is the seed of this run; '': none",
-        "",
-    )
+    after: str = setting("the run to go on from, FOLDER[@STEP]; {seed} is this run's; '': none", "")
+    metrics: tuple[str, ...] = setting("scores of your own, 'module:function' each", ())
     stop: Stop
 
 

@@ -5,57 +5,33 @@ uninterrupted one does.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from attnlab.records.measures import Measure
 from attnlab.training.settings import Stop
 
 
-@dataclasses.dataclass
-class Patience:
-    """The evaluations of a run so far, for its end.
+def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: int = 0) -> str:
+    """Returns why training ends with the last of some evaluations; "" while it goes on.
 
-    Attributes:
-      settings: of the config.
-      better: which way the measure is better, "min" or "max".
-      after: a step up to which nothing ends: that of the parent of a run that goes on, which begins
-        to wait anew if the parent has ended so.
-      best: the best value so far, and the step of it; infinitely bad before the first.
-      waited: evaluations since then.
-      message: why training has ended; "" while it has not.
+    Args:
+      stop: of the config.
+      better: which way its measure is better, "min" or "max".
+      scores: step and value of each evaluation; NaN is no improvement.
+      after: the step of a parent, up to which nothing ends; where it has ended so, patience begins
+        anew.
     """
-
-    settings: Stop
-    better: str
-    after: int = 0
-    best: tuple[float, int] = (math.inf, 0)
-    waited: int = 0
-    message: str = ""
-
-    @classmethod
-    def of(cls, settings: Stop, measures: Mapping[str, Measure], after: int = 0) -> Patience:
-        """That of a run before its first evaluation."""
-        better = measures[settings.measure].better if settings.measure else "min"
-        return cls(settings, better, after)
-
-    def scored(self, step: int, scores: Mapping[str, float]) -> None:
-        """Take the scores of an evaluation; a number that is none is no improvement."""
-        name = self.settings.measure
-        if not name or self.message:
-            return
-        value = scores[name] if self.better == "min" else -scores[name]
-        if value < self.best[0] - self.settings.min_delta:
-            self.best, self.waited = (value, step), 0
-            return
-        self.waited += 1
-        if self.waited < self.settings.patience:
-            return
-        self.waited = 0
-        if step > self.after:
-            best = self.best[0] if self.better == "min" else -self.best[0]
-            self.message = (
-                f"stopped early at step {step}: {name} has not improved on {best:.6g} of step"
-                f" {self.best[1]} in {self.settings.patience} evaluations"
+    best, best_step, waited, sign = math.inf, 0, 0, 1 if better == "min" else -1
+    for step, value in scores:
+        if sign * value < best - stop.min_delta:
+            best, best_step, waited = sign * value, step, 0
+            continue
+        waited += 1
+        if waited == stop.patience and step <= after:
+            waited = 0
+        elif waited == stop.patience:
+            return (
+                f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"
+                f" of step {best_step} in {stop.patience} evaluations"
             )
+    return ""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
-from attnlab.commands.session import default_workdir
+from attnlab.api.training import default_workdir
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records

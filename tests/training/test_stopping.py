@@ -11,15 +11,13 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.records.measures import Measure
 from attnlab.records.stream import read_records
 from attnlab.tasks import TASKS
 from attnlab.training.run import check
 from attnlab.training.settings import Stop
-from attnlab.training.stopping import Patience
+from attnlab.training.stopping import why_ended
 from tests.training.toy import Line, run, settings
 
-MEASURES = {"loss": Measure("min"), "fit": Measure("max")}
 NAN = math.nan
 
 
@@ -27,7 +25,6 @@ NAN = math.nan
 @pytest.mark.parametrize(
     ("stop", "scores", "end"),
     [
-        (Stop(), [3, 3, 3, 3, 3], None),
         (Stop(measure="loss", patience=2), [3, 2, 2, 2, 1], 4),
         (Stop(measure="loss", patience=2), [3, 2, 2, 1, 1], None),
         (Stop(measure="loss", patience=2, min_delta=0.5), [3, 2.6, 2.5, 1, 1], 3),
@@ -39,12 +36,13 @@ def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) ->
     """After so many evaluations in a row without an improvement; up to the step of a parent
     nothing ends, and patience begins anew.
     """
+    better = "max" if stop.measure == "fit" else "min"
     for after, wanted in ((0, end), (5, None)):
-        patience = Patience.of(stop, MEASURES, after)
-        ends = []
-        for step, score in enumerate(scores, start=1):
-            patience.scored(step, {"loss": score, "fit": score})
-            ends += [step] if patience.message else []
+        ends = [
+            number
+            for number in range(1, 6)
+            if why_ended(stop, better, list(enumerate(scores[:number], start=1)), after)
+        ]
         assert (ends or [None])[0] == wanted
 
 

@@ -122,15 +122,14 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
 def _stopped_early(records: Records) -> list[str]:
     """How many updates were used where `training.stop` ended trials, and what was matched."""
     done = [record.seen for record in records.trials if record.seen.state == "done"]
-    early = [seen for seen in done if seen.step < seen.total]
-    if not early:
-        return []
-    steps, totals = [seen.step for seen in done], {seen.total for seen in early}
-    return [
-        f"Stopped early (training.stop): {len(early)} of {len(done)} trials. Used were {min(steps):,}"
-        f" to {max(steps):,} updates; matched was the most that they may have"
-        f" ({' or '.join(f'{total:,}' for total in sorted(totals))}), not what they used."
-    ]
+    used, most = [seen.step for seen in done], [seen.total for seen in done]
+    early = sum(map(int.__lt__, used, most))
+    text = (
+        f"Stopped early (training.stop): {early} of {len(done)} trials. Used were"
+        f" {min(used, default=0):,} to {max(used, default=0):,} updates; matched was the most that they"
+        f" may have ({' or '.join(f'{total:,}' for total in sorted({*most}))}), not what they used."
+    )
+    return [text] * bool(early)
 
 
 def cost_notes(records: Records) -> list[str]:
