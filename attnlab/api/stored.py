@@ -87,15 +87,13 @@ class Stored:
                 f"--workdir={workdir} holds no run; train one there with 'train --config=..."
                 f" --workdir={workdir}'"
             )
-        changeable = (
-            CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
-        )  # a trial's test files are no other split's either
+        # a trial's test files are no other split's either
+        changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
         origins = {workdir: _origin(manifest, workdir, overrides, accept_changed_code)}
         members = {}
         for folder, other in _members(workdir, ensemble).items():
-            origins[folder] = _origin(
-                other, folder, overrides, accept_changed_code
-            )  # before the user's code is imported
+            # before the user's code is imported
+            origins[folder] = _origin(other, folder, overrides, accept_changed_code)
             members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
             wanted = configs.as_stored(configs.load(config, overrides), manifest.config, overrides)
@@ -109,10 +107,8 @@ class Stored:
                     f" {', '.join(part + '.*' for part in changeable)}"
                 )
         source = _other_source(manifest, overrides)
-        stored = {
-            **manifest.config,
-            **({"data": {"name": source}} if source else {}),
-        }  # the user's own file may no longer exist
+        # the user's own file may no longer exist
+        stored = manifest.config | ({"data": {"name": source}} if source else {})
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     @property

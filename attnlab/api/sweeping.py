@@ -28,7 +28,7 @@ class Sweep:
       directory: its folder.
       verdict: on the claim, with its "sentence"; None without a claim.
       rows: a record for each row of the table: "name", "mean", "interval", "values" by seed,
-        "difference" to the baseline, costs.
+        "difference" to the baseline, costs; `pandas.DataFrame(sweep.rows)` makes a frame of them.
       trials: a record for each trial, with its "scores" by split.
     """
 
@@ -36,14 +36,6 @@ class Sweep:
     verdict: dict[str, Any] | None
     rows: list[dict[str, Any]] = dataclasses.field(repr=False)
     trials: list[dict[str, Any]] = dataclasses.field(repr=False)
-
-    def frame(self) -> Any:
-        """The rows as a `pandas.DataFrame`; raises `UserError` where pandas is not installed."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise UserError("frame() needs pandas: pip install pandas") from error
-        return pandas.DataFrame(self.rows)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the page of the report."""

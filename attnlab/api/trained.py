@@ -18,6 +18,7 @@ import numpy as np
 from attnlab.analysis.maps import map_png, save_map
 from attnlab.analysis.results import LEGIBLE, curves, scores
 from attnlab.api.stored import Stored
+from attnlab.api.training import Folder as Folder
 from attnlab.data import SPLITS
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError, nearest
@@ -32,8 +33,6 @@ from attnlab.training.updates import best_params
 
 if TYPE_CHECKING:
     from attnlab.tasks.scoring import Text
-
-Folder = str | os.PathLike[str]
 
 
 def load(
@@ -66,13 +65,8 @@ def load(
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
-    members = [Path(folder) for folder in folders]
-    stored = Stored.find(
-        Path(workdir),
-        overridden(overrides),
-        ensemble=members,
-        accept_changed_code=accept_changed_code,
-    )
+    found = Path(workdir), overridden(overrides), None, list(map(Path, folders))
+    stored = Stored.find(*found, accept_changed_code)
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
     return open_run(stored, splits)
@@ -224,17 +218,8 @@ class Run:
                 f"generate takes a list of texts, not one text: write generate([{texts!r}])"
             )
         wanted = [number for number, text in enumerate(texts) if text.strip()]
-        responses = (
-            dict(
-                zip(
-                    wanted,
-                    self.task.respond(self.params, [texts[number] for number in wanted]),
-                    strict=True,
-                )
-            )
-            if wanted
-            else {}
-        )
+        given = self.task.respond(self.params, [texts[number] for number in wanted])
+        responses = dict(zip(wanted, given, strict=True))
         return [responses.get(number, []) for number in range(len(texts))]
 
     def stream(self, text: str, index: int = 0) -> Iterator[str]:
@@ -266,10 +251,8 @@ class Run:
         if limit is None:
             return []
         wanted = [number for number, text in enumerate(texts) if text.strip()]
-        return [
-            wanted[index]
-            for index in self.task.longer_than(limit, [texts[number] for number in wanted])
-        ]
+        long = self.task.longer_than(limit, [texts[number] for number in wanted])
+        return [wanted[index] for index in long]
 
     def score(
         self,
@@ -363,8 +346,6 @@ class Run:
         if split in self.task.data.fingerprints:
             return self.task
         if split not in self._of_split:
-            self._of_split[split] = _task(self.stored, (split,))
-            self._of_split[
-                split
-            ].system = self.task.system  # the system of an ensemble is not that of its first member
+            task = self._of_split[split] = _task(self.stored, (split,))
+            task.system = self.task.system  # that of an ensemble is not that of its first member
         return self._of_split[split]

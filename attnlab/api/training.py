@@ -42,9 +42,8 @@ def default_workdir(path: str, config: Settings) -> str:
     """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
     parallel>`.
     """
-    lasting = {
-        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
-    }  # which may change on resume
+    lasting = configs.to_dict(config)
+    del lasting["parallel"]  # which may change on resume
     return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
@@ -70,18 +69,16 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Training:
     """A run that is ready to begin, or to go on from its folder.
 
     Attributes:
-      workdir: its folder.
-      run: what trains; `run.config`, `run.task`.
+      run: what trains; `run.workdir`, `run.config`, `run.task`.
       tracked: the trackers that look on; None in all processes but the first.
     """
 
-    workdir: Path
-    run: Run = dataclasses.field(repr=False)
+    run: Run
     tracked: Tracking | None
 
     @classmethod
@@ -127,8 +124,7 @@ class Training:
         from attnlab.tasks import TASKS
 
         kind = TASKS.resolve(settings.task)
-        run = Run.prepare(kind, settings, workdir, splits, begun, code)
-        return cls(workdir, run, tracked)
+        return cls(Run.prepare(kind, settings, workdir, splits, begun, code), tracked)
 
     @contextlib.contextmanager
     def trained(
@@ -254,11 +250,11 @@ def train(
     Raises:
       UserError: as the command `train`; training has diverged or was interrupted.
     """
-    training = begin(config, overrides, **options)
-    with training.trained(time.perf_counter(), on_step) as outcome:
-        if outcome.state != "done":
-            what = f"{outcome.state} at step {outcome.step}: {outcome.message}"
-            raise UserError(f"{training.workdir} {what}")
     from attnlab.api import trained
 
-    return trained.load(training.workdir)
+    training = begin(config, overrides, **options)
+    workdir = training.run.workdir
+    with training.trained(time.perf_counter(), on_step) as outcome:
+        if outcome.state != "done":
+            raise UserError(f"{workdir} {outcome.state} at step {outcome.step}: {outcome.message}")
+        return trained.load(workdir)

@@ -25,18 +25,8 @@ from attnlab.records.sealed import sweep_of
 from attnlab.records.versions import RUN, versioned
 
 _PACKAGES = (
-    *(
-        "attnlab",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "orbax-checkpoint",
-        "ml-collections",
-        "tensorflow-datasets",
-        "numpy",
-    ),
-    *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
+    *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections"),
+    *("tensorflow-datasets", "numpy", "tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
 )
 PACKAGE = Path(__file__).parents[1]
 _SHOWN = 5

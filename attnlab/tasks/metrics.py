@@ -97,26 +97,20 @@ class _WithMetrics:
         import numpy as np
 
         task: Any = self
-        size, last = task.size(split), task.outputs.endswith(".tsv")
-        if len(outputs) != size:
-            raise UserError(
-                f"config.training.metrics: task={task.config.task} writes {len(outputs)} answers to"
-                f" {size} {task.examples}; a metric needs one for each"
-            )
+        size, last, values = task.size(split), task.outputs.endswith(".tsv"), {}
         answers = [line.rpartition("\t")[2] if last else line for line in outputs]
         rows = getattr(task.data, "rows", {}).get(split)
         if rows is None:
             rows = [example.record() for example in task.map_examples(split, size)]
-        values = {}
         for name, metric in self.own_metrics.items():
             try:
-                values[name] = np.asarray(metric(list(answers), list(rows)), np.float64)
-                if values[name].shape != (size,) or not np.isfinite(values[name]).all():
-                    given = f"shape {values[name].shape}, {values[name].ravel()[:3]} ..."
-                    raise ValueError(f"gave {given}; needed are {size} finite numbers")
+                if len(answers) != size:
+                    raise ValueError(f"{len(answers)} answers to {size} {task.examples}")
+                numbers = np.asarray(metric(list(answers), list(rows)), np.float64)
+                if numbers.shape != (size,) or not np.isfinite(numbers).all():
+                    raise ValueError(f"{numbers.ravel()[:3]}... are not {size} finite numbers")
             except (Exception, SystemExit) as error:
-                where = users_line(error) or "it"
-                raise UserError(
-                    f"metric {name}: {where}: {reason(error)}; nothing is lost"
-                ) from error
+                what = f"{users_line(error)} {reason(error)}".strip()
+                raise UserError(f"metric {name}: {what}; nothing else is lost") from error
+            values[name] = numbers
         return values

@@ -55,30 +55,22 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
     if not config.training.after:
         return None
     folder, wanted = split(config.training.after.replace("{seed}", str(config.seed)))
-    where = f"config.training.after={config.training.after}"
-    manifest = Manifest.read(folder)
+    manifest, steps = Manifest.read(folder), provenance.saved_steps(folder)
+    step = steps[-1] if wanted is None and steps else wanted
+    clips = manifest and manifest.config["training"]["clip"] and config.training.clip
+    allowed = [*MAY_CHANGE, *["training.clip"] * bool(clips)]
+    problem = ""
     if manifest is None:
-        raise UserError(f"{where}: {folder} holds no run; name the folder of a run")
-    names = (path.name for path in (folder / "checkpoints").glob("*"))
-    steps = sorted(int(name) for name in names if name.isdecimal())
-    if not steps or wanted not in (None, *steps):
-        raise UserError(
-            f"{where}: {folder} has saved the steps {', '.join(map(str, steps)) or '(none yet)'};"
-            " name one of those, as FOLDER@STEP"
-        )
-    step = steps[-1] if wanted is None else wanted
-    if config.training.steps <= step:
-        raise UserError(
-            f"config.training.steps={config.training.steps}: {folder} is at step {step} already;"
-            f" take more, or an earlier step with training.after={folder}@STEP"
-        )
-    clips = bool(manifest.config["training"]["clip"]) and bool(config.training.clip)
-    allowed = [*MAY_CHANGE, *["training.clip"] * clips]
-    if other := changed(manifest.config, config, allowed):
-        raise UserError(
-            f"{where}: that run has another config: {'; '.join(other[:5])}; what may change:"
-            f" {', '.join(allowed)}"
-        )
+        problem = f"{folder} holds no run; name the folder of a run"
+    elif step not in steps:
+        listed = ", ".join(map(str, steps)) or "(none yet)"
+        problem = f"{folder} has saved the steps {listed}; name one of those, as FOLDER@STEP"
+    elif config.training.steps <= step:
+        problem = f"training.steps={config.training.steps}, and {folder} is at step {step} already"
+    elif other := changed(manifest.config, config, allowed):
+        problem = f"another config: {'; '.join(other[:5])}; may change: {', '.join(allowed)}"
+    if problem or manifest is None or step is None:
+        raise UserError(f"config.training.after={config.training.after}: {problem}")
     code = code or provenance.of(config)
     provenance.check(provenance.of_part(manifest.own_code, code), code, folder)
     same = [name for name, _ in config.items() if name not in OWN_PLAN]
@@ -127,7 +119,7 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             shutil.copytree(folder / "checkpoints" / str(number), half)
             if not joined:
-                _restart(half)
+                _restart(half, lineage["data_from"] == step)
             half.rename(own / str(number))
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
@@ -136,13 +128,15 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
         ) from error
 
 
-def _restart(saved: Path) -> None:
-    """Makes a copied step one of which no score or record is known (see `Journal.begin`)."""
+def _restart(saved: Path, rows: bool) -> None:
+    """Makes a copied step one of which no score or record is known, and with `rows` nothing that was
+    remembered of rows of the batch (see `Journal.begin`).
+    """
     from attnlab.training.orbax_steps import digested
 
     path = saved / "meta" / "metadata"
     content = json.loads(path.read_text())["content"]
-    meta = {"best": [math.inf, math.inf], "records": None, "restarts": True}
+    meta = {"best": [math.inf, math.inf], "records": None, "restarts": rows}
     path.write_text(json.dumps(digested({**content, "best": None, "meta": meta})))
 
 

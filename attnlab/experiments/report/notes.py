@@ -122,14 +122,12 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
 def _stopped_early(records: Records) -> list[str]:
     """How many updates were used where `training.stop` ended trials, and what was matched."""
     done = [record.seen for record in records.trials if record.seen.state == "done"]
-    used, most = [seen.step for seen in done], [seen.total for seen in done]
-    early = sum(map(int.__lt__, used, most))
-    text = (
-        f"Stopped early (training.stop): {early} of {len(done)} trials. Used were"
-        f" {min(used, default=0):,} to {max(used, default=0):,} updates; matched was the most that they"
-        f" may have ({' or '.join(f'{total:,}' for total in sorted({*most}))}), not what they used."
-    )
-    return [text] * bool(early)
+    used = sorted(seen.step for seen in done if seen.step < seen.total)
+    return [
+        f"Stopped early (training.stop): {len(used)} of {len(done)} trials, after {used[0]:,} to"
+        f" {used[-1]:,} updates. What was matched is the most that trials may have, not what they used."
+        for _ in used[:1]
+    ]
 
 
 def cost_notes(records: Records) -> list[str]:
