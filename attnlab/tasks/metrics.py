@@ -7,8 +7,8 @@ a number for each row. The score is their mean, and is resampled as ours are.
     brevity.better = "min"  # else "max"
 
 `answers` are those of the file of answers, in order; `rows` what the data source gives for each
-example (a pair of texts; a text and its label; for images {"label": ...} and the like). Importing this
-loads no jax.
+example: a pair of texts; (texts, label); the label or the caption of an image.
+Importing this loads no jax.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attnlab.tasks import AnyTask
 
 Metric = Callable[..., Any]
-METRICS: Table[Metric] = Table("metric", {}, given=("answers", "rows"))
+METRICS: Table[Metric] = Table("metric", {"module:function": ""}, given=("answers", "rows"))
 
 
 def path_of(metric: Metric) -> str:
@@ -99,14 +99,11 @@ class _WithMetrics:
         task: Any = self
         size, last, values = task.size(split), task.outputs.endswith(".tsv"), {}
         answers = [line.rpartition("\t")[2] if last else line for line in outputs]
-        rows = getattr(task.data, "rows", {}).get(split)
-        if rows is None:
-            rows = [example.record() for example in task.map_examples(split, size)]
         for name, metric in self.own_metrics.items():
             try:
                 if len(answers) != size:
                     raise ValueError(f"{len(answers)} answers to {size} {task.examples}")
-                numbers = np.asarray(metric(list(answers), list(rows)), np.float64)
+                numbers = np.asarray(metric(list(answers), list(task.data.rows[split])), np.float64)
                 if numbers.shape != (size,) or not np.isfinite(numbers).all():
                     raise ValueError(f"{numbers.ravel()[:3]}... are not {size} finite numbers")
             except (Exception, SystemExit) as error:

@@ -66,7 +66,7 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
         listed = ", ".join(map(str, steps)) or "(none yet)"
         problem = f"{folder} has saved the steps {listed}; name one of those, as FOLDER@STEP"
     elif config.training.steps <= step:
-        problem = f"training.steps={config.training.steps}, and {folder} is at step {step} already"
+        problem = f"training.steps={config.training.steps}, and {folder} is at step {step} already; take more"
     elif other := changed(manifest.config, config, allowed):
         problem = f"another config: {'; '.join(other[:5])}; may change: {', '.join(allowed)}"
     if problem or manifest is None or step is None:
@@ -117,7 +117,9 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
             half = own / f"deleting-{number}"  # what a killed copy leaves is removed later
             for path in (half, own / str(number)):
                 shutil.rmtree(path, ignore_errors=True)
-            shutil.copytree(folder / "checkpoints" / str(number), half)
+            shutil.copytree(
+                folder / "checkpoints" / str(number), half, copy_function=shutil.copyfile
+            )
             if not joined:
                 _restart(half, lineage["data_from"] == step)
             half.rename(own / str(number))
