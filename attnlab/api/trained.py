@@ -65,8 +65,8 @@ def load(
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
-    found = Path(workdir), overridden(overrides), None, list(map(Path, folders))
-    stored = Stored.find(*found, accept_changed_code)
+    of_run = Path(workdir), overridden(overrides), None, list(map(Path, folders))
+    stored = Stored.find(*of_run, accept_changed_code)
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
     return open_run(stored, splits)

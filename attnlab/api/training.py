@@ -226,8 +226,8 @@ def begin(
     Raises:
       UserError: as the command `train`.
     """
-    own = {"training.metrics": tuple(map(path_of, metrics))} if metrics else {}
-    changes = overridden({**(overrides or {}), **own})
+    named = {"training.metrics": tuple(map(path_of, metrics))} if metrics else {}
+    changes = overridden({**(overrides or {}), **named})
     return Training.of(config, changes, workdir, ("train", "valid"), track)
 
 

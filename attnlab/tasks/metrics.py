@@ -49,15 +49,15 @@ def with_metrics(task: AnyTask) -> None:
     Raises:
       UserError: no such function, or a score of its name is there already.
     """
-    own: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for path in task.config.training.metrics:
         name, metric = path.rpartition(":")[2], METRICS.resolve(path)
-        if name in own or name in task.measures:
+        if name in metrics or name in task.measures:
             raise UserError(f"config.training.metrics: {path!r}: there is a score {name!r} already")
-        own[name] = metric
-    if own:
+        metrics[name] = metric
+    if metrics:
         kind: Any = type(task)
-        task.__class__ = type(kind.__name__, (_WithMetrics, kind), {"own_metrics": own})
+        task.__class__ = type(kind.__name__, (_WithMetrics, kind), {"own_metrics": metrics})
 
 
 class _WithMetrics:
@@ -73,8 +73,10 @@ class _WithMetrics:
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
         """Those of the task, and the means of its metrics."""
         scores, outputs = super().score(params, split)  # type: ignore[misc]
-        own = {name: float(values.mean()) for name, values in self._values(split, outputs).items()}
-        return {**scores, **own}, outputs
+        means = {
+            name: float(values.mean()) for name, values in self._values(split, outputs).items()
+        }
+        return {**scores, **means}, outputs
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
         """Those of the task, and the numbers of its metrics."""

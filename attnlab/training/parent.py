@@ -101,7 +101,7 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
       UserError: the parent is gone, or is not what it was.
     """
     folder, step, joined = Path(lineage["workdir"]), lineage["step"], lineage["joined"]
-    own = workdir / "checkpoints"
+    checkpoints = workdir / "checkpoints"
     if (provenance.saved_step(workdir) or 0) >= step:
         return
     try:
@@ -114,15 +114,15 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
                 write_atomic(workdir / name, content)
         best = _best_at(folder, step) if joined else None
         for number in dict.fromkeys([best or step, step]):  # the newest last
-            half = own / f"deleting-{number}"  # what a killed copy leaves is removed later
-            for path in (half, own / str(number)):
+            half = checkpoints / f"deleting-{number}"  # what a killed copy leaves is removed later
+            for path in (half, checkpoints / str(number)):
                 shutil.rmtree(path, ignore_errors=True)
             shutil.copytree(
                 folder / "checkpoints" / str(number), half, copy_function=shutil.copyfile
             )
             if not joined:
                 _restart(half, lineage["data_from"] == step)
-            half.rename(own / str(number))
+            half.rename(checkpoints / str(number))
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
             f"{workdir} goes on from step {step} of {folder}, which cannot be copied ({error}): put"

@@ -252,8 +252,8 @@ class Run:
             progress.warn(unused)
         if self.lineage is not None:
             first, step = self.lineage["data_from"], self.lineage["step"]
-            own = f"; its data begins at step {first} with its own plan" if first else ""
-            progress.note(f"goes on from step {step} of {self.lineage['workdir']}{own}")
+            plan = f"; its data begins at step {first} with its own plan" if first else ""
+            progress.note(f"goes on from step {step} of {self.lineage['workdir']}{plan}")
         for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
             progress.note(line)
 
