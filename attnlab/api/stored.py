@@ -17,7 +17,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder
-from attnlab.records.manifest import Manifest, changed
+from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_test_split, sweep_of
 from attnlab.tasks.schemas import Settings
 
@@ -132,9 +132,7 @@ class Stored:
           fingerprints: by split.
         """
         manifest = self.origins[self.workdir].manifest
-        other = changed(manifest.config, self.config)
-        if not any(line.startswith("data.") for line in other):
-            manifest.check_data(fingerprints, self.workdir)
+        manifest.check_same_data(self.config, fingerprints, self.workdir)
 
     def notes(self) -> list[str]:
         """Notes for a person who uses the run with the present code."""

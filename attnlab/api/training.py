@@ -174,9 +174,8 @@ class Training:
         Raises:
           UserError: as `train`.
         """
-        recorded: queue.Queue[tuple[int, Mapping[str, float]] | None] = queue.Queue()
-        turns: queue.Queue[bool] = queue.Queue()
-        raised: list[BaseException] = []
+        recorded: queue.Queue[tuple[int, Mapping[str, float]] | BaseException | None]
+        recorded, turns = queue.Queue(), queue.Queue[bool]()
 
         def on_step(step: int, values: Mapping[str, float]) -> None:
             recorded.put((step, values))
@@ -186,23 +185,22 @@ class Training:
         def work() -> None:
             try:
                 with self.trained(time.perf_counter(), on_step):
-                    pass
+                    recorded.put(None)
             except BaseException as error:
-                raised.append(error)
-            recorded.put(None)
+                recorded.put(error)
 
         # A loop that is never left must not hold up the end of the program.
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         try:
             while numbers := recorded.get():
+                if isinstance(numbers, BaseException):
+                    raise numbers
                 yield numbers
                 turns.put(True)
         finally:
             turns.put(False)
             thread.join()
-        for error in raised:
-            raise error
 
 
 def begin(

@@ -39,11 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config:
         raise UserError("--config: the config is that of RUN; change it by --config.a.b=value")
     workdir, parent, step = Path(arguments.workdir), Path(arguments.run), arguments.from_step
-    if workdir.resolve() == parent.resolve():
-        raise UserError(f"--workdir={workdir} is RUN itself; name a new folder")
     manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
     if manifest is None:
         raise UserError(f"{parent} holds no run; name the folder of a run")
     after = text(f"{parent}@{step}" if step else str(parent))
-    overrides = [*arguments.overrides, f"training.after={after}"]
-    return train.fit(manifest.config, overrides, arguments, began)
+    arguments.overrides = [*arguments.overrides, f"training.after={after}"]
+    return train.fit(manifest.config, arguments, began)

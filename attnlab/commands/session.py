@@ -55,11 +55,8 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
 
     if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
-    folders = [
-        Path(name.strip())
-        for name in (getattr(arguments, "ensemble", None) or "").split(",")
-        if name.strip()
-    ]
+    names = (getattr(arguments, "ensemble", None) or "").split(",")
+    folders = [Path(name.strip()) for name in names if name.strip()]
     accepted = getattr(arguments, "accept_changed_code", False)
     return Stored.find(
         Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
@@ -91,22 +88,13 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     """Adds the flag `--accept-changed-code`, which all commands that use a stored run have, to a
     parser.
     """
-    parser.add_argument(
-        provenance.FLAG,
-        action="store_true",
-        help=(
-            "go on although code of yours, which the config names, is not what it was; a note says"
-            " which"
-        ),
-    )
+    meaning = "go on although code of yours, which the config names, has changed; a note says which"
+    parser.add_argument(provenance.FLAG, action="store_true", help=meaning)
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
     """Adds the flag `--ensemble`, of commands that can average several runs, to a parser."""
-    parser.add_argument(
-        "--ensemble",
-        metavar="FOLDER,...",
-        help=(
-            "more trained runs of the same vocabulary, of all of which the mean probability counts"
-        ),
+    meaning = (
+        "more trained runs of the same vocabulary, of all of which the mean probability counts"
     )
+    parser.add_argument("--ensemble", metavar="FOLDER,...", help=meaning)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from attnlab.api.training import Training
@@ -31,19 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
-    return fit(session.config_path(arguments.config), arguments.overrides, arguments, began)
+    return fit(session.config_path(arguments.config), arguments, began)
 
 
-def fit(
-    config: str | Mapping[str, Any],
-    overrides: Sequence[str],
-    arguments: argparse.Namespace,
-    began: float,
-) -> int:
+def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:
     """Trains a config in `--workdir` by the flags of `add_arguments`; returns what `run` does."""
-    accept = arguments.accept_changed_code
-    of_flags = arguments.workdir, SPLITS, arguments.track, accept
-    training = Training.of(config, overrides, *of_flags)
+    of_flags = arguments.workdir, SPLITS, arguments.track, arguments.accept_changed_code
+    training = Training.of(config, arguments.overrides, *of_flags)
     with training.trained(began) as outcome:
         return _finish(training.run, outcome, training.tracked is not None)
 

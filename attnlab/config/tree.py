@@ -180,9 +180,7 @@ NEWER: Mapping[str, object] = {
     "training.lag": -1,
     "training.after": "",
     "training.metrics": (),
-    "stop.measure": "",
-    "stop.patience": 3,
-    "stop.min_delta": 0.0,
+    "training.stop": {"measure": "", "patience": 3, "min_delta": 0.0},
     "parallel.data": -1,
     "parallel.fsdp": 1,
     "parallel.tensor": 1,
@@ -191,16 +189,12 @@ NEWER: Mapping[str, object] = {
     "decoding.compute": "float32",
 }
 """Settings that are newer than the hashes of configs and the ids of candidates that users have:
-"NODE.SETTING" (of a node in a node the inner one), or "COMPONENT.SETTING" by the component's name, to
-its default. A new setting goes here: where it has its default it enters no hash, no name of a folder
-and no id."""
-NEWER_NODES = ("training.stop",)
-"""Nodes that enter no hash where all of their settings have their defaults."""
+"NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default; a node in a node
+counts as one setting. A new setting goes here: where it has its default it enters no hash, no name of a folder and no id."""
 
 
 def adds_nothing(name: str, value: object) -> bool:
     """Whether a setting, "training.precision", is a newer one with its default (`NEWER`)."""
-    name = ".".join(name.split(".")[-2:])
     return name in NEWER and frozen(value) == NEWER[name]
 
 
@@ -261,7 +255,6 @@ def _hashed(tree: Mapping[str, object], node: str = "") -> dict[str, object]:
         key: _hashed(value, str(value.get("name", key))) if isinstance(value, dict) else value
         for key, value in tree.items()
         if not adds_nothing(f"{node}.{key}", value)
-        and not (f"{node}.{key}" in NEWER_NODES and not _hashed(value, key))  # type: ignore[arg-type]
     }
 
 

@@ -72,7 +72,7 @@ class Manifest:
         version 1 it may be None.
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
       version: of all records of the run, see `attnlab.records.versions`.
-      parent: of a run that goes on from another one; None for others, whose file does not have it.
+      parent: of a run that goes on from another one; None for others.
     """
 
     config: dict[str, Any]
@@ -127,8 +127,6 @@ class Manifest:
     def write(self, workdir: str | Path) -> None:
         """Write `<workdir>/manifest.json` atomically."""
         fields = {"version": self.version, **dataclasses.asdict(self)}
-        if self.parent is None:
-            del fields["parent"]
         write_atomic(Path(workdir) / "manifest.json", json.dumps(fields, indent=1) + "\n")
 
     @classmethod
@@ -219,6 +217,13 @@ class Manifest:
                 f"{where} (split {', '.join(changed)}), or this version reads it in another way"
                 " (CHANGELOG.md); put it back, or use another --workdir"
             )
+
+    def check_same_data(
+        self, config: Mapping[str, Any] | Node, prints: Mapping[str, str], workdir: str | Path
+    ) -> None:
+        """As `check_data` where a config names this manifest's data; other data is not checked."""
+        if not any(line.startswith("data.") for line in changed(self.config, config)):
+            self.check_data(prints, workdir)
 
     def environment_changes(self, now: Manifest) -> list[str]:
         """Returns what differs from the manifest `now` and may break bit-for-bit equality on resume

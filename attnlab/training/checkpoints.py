@@ -31,6 +31,7 @@ from attnlab.training.orbax_steps import (
     leaves_by_path,
     refusal,
     short_reason,
+    with_saved_rows,
 )
 from attnlab.training.parallel import message_from_0
 from attnlab.training.step import Tree
@@ -252,7 +253,7 @@ class Checkpoints:
         """
         try:
             record = self._store().read_record(step)
-            like = _with_saved_rows(like, record)
+            like = with_saved_rows(like, record)
             compare(self._folder(step), record["arrays"], like)
             self._tell({"step": step, "arrays": record["arrays"]})
             arrays = self._store().read_arrays(step, record["arrays"], like)
@@ -392,16 +393,3 @@ def tree_of(arrays: Mapping[str, Tree], like: Tree) -> Tree:
     """A tree like `like` of arrays by path, as `arrays_of` gives them."""
     leaves = [arrays[path] for path in leaves_by_path(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _with_saved_rows(like: Tree, record: StepRecord) -> Tree:
-    """Returns `like`, of a run with other batches than those of the step that it goes on from
-    (`training/parent.py`), with as many remembered rows as that has; they are not used.
-    """
-    if not record["meta"].get("restarts"):
-        return like
-    saved, leaves = record["arrays"], leaves_by_path(like)
-    for path in leaves.keys() & saved.keys():
-        if path.startswith("remembered/"):
-            leaves[path] = jax.ShapeDtypeStruct(saved[path]["shape"], leaves[path].dtype)
-    return tree_of(leaves, like)

@@ -234,6 +234,19 @@ def leaves_by_path(tree: Tree) -> dict[str, Tree]:
     }
 
 
+def with_saved_rows(like: Tree, record: StepRecord) -> Tree:
+    """Returns `like`, of a run with other batches than those of the step that it goes on from
+    (`training/parent.py`), with as many remembered rows as that has; they are not used.
+    """
+    if not record["meta"].get("restarts"):
+        return like
+    saved, leaves = record["arrays"], leaves_by_path(like)
+    for path in leaves.keys() & saved.keys():
+        if path.startswith("remembered/"):
+            leaves[path] = jax.ShapeDtypeStruct(saved[path]["shape"], leaves[path].dtype)
+    return jax.tree.unflatten(jax.tree.structure(like), list(leaves.values()))
+
+
 def fingerprint(array: Tree, summed: bool | None = None) -> Print:
     """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
     has no buffer, hence the view), or of one that lies on a mesh a "sum"; `summed` says which.

@@ -13,11 +13,10 @@ import dataclasses
 import json
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.tree import config_hash, to_dict
+from attnlab.config.tree import config_hash
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import write_atomic
@@ -33,11 +32,8 @@ if TYPE_CHECKING:
 OWN_PLAN = ("data", "batch", "seed")
 """With another one of these the data begins at step 0 of its own plan."""
 _OF_TRAINING = "steps accumulate after stop lag metrics log_every evaluate_every evaluate_rows"
-MAY_CHANGE = (
-    *OWN_PLAN,
-    *("schedule", "parallel", "decoding", "checkpoint.every", "checkpoint.keep"),
-    *(f"training.{name}" for name in _OF_TRAINING.split()),
-)
+MAY_CHANGE = [*OWN_PLAN, "schedule", "parallel", "decoding", "checkpoint.every", "checkpoint.keep"]
+MAY_CHANGE += [f"training.{name}" for name in _OF_TRAINING.split()]
 """What a run may have other than its parent, beside one bound of `training.clip` for another (0 is
 another state of the optimizer); every other setting is refused by name.
 """
@@ -84,13 +80,6 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
         "data_from": step if own_plan else begun_at,
         "joined": not own_plan and best in (None, *steps),  # else its best parameters are gone
     }
-
-
-def check_data(lineage: Lineage, config: Settings, prints: Mapping[str, str]) -> None:
-    """Raises `Changed` if a new run names the parent's data and that has changed since."""
-    manifest = Manifest.read(lineage["workdir"])
-    if manifest and to_dict(manifest.config["data"]) == to_dict(config.data):
-        manifest.check_data(prints, lineage["workdir"])
 
 
 def copy_state(lineage: Lineage, workdir: Path) -> None:

@@ -26,7 +26,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training import devices
-from attnlab.training.parent import LaterBatches, check_data, copy_state, lineage_of
+from attnlab.training.parent import LaterBatches, copy_state, lineage_of
 from attnlab.training.programs import start_jax as start_jax
 from attnlab.training.session import Outcome, Session
 
@@ -169,8 +169,8 @@ class Run:
             check_test_split(source)
         learned = source if (begun or lineage) and kind.saved(source) else None
         task = kind.load(config, learned, splits)
-        if lineage and source is not workdir:
-            check_data(lineage, config, task.data.fingerprints)
+        if source is not workdir and (parent := Manifest.read(source)):
+            parent.check_same_data(config, task.data.fingerprints, source)
         if splits:
             check_scores(task)
         updates.check(task)

@@ -51,7 +51,7 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
         ([LONGER, "--config.system.maxout=8"], "another config: system.maxout: saved 6, wanted 8"),
         ([LONGER, "--config.training.clip=0"], "training.clip: saved 1.0, wanted 0.0"),
         ([LONGER, "--config.checkpoint.by=accuracy"], "checkpoint.by: saved"),
-        ([LONGER, "--workdir={run}"], "is RUN itself; name a new folder"),
+        ([LONGER, "--workdir={run}"], "holds another config: training.after: saved"),
         ([LONGER, "--config=configs/translation.py:rnnsearch"], "--config: the config is that of"),
     ],
 )

@@ -119,17 +119,6 @@ def _could_find(comparison: Comparison, baseline: str) -> list[str]:
     return [f"{with_these} with probability {CHANCE:g}."] * bool(gaps)
 
 
-def _stopped_early(records: Records) -> list[str]:
-    """How many updates were used where `training.stop` ended trials, and what was matched."""
-    done = [record.seen for record in records.trials if record.seen.state == "done"]
-    used = sorted(seen.step for seen in done if seen.step < seen.total)
-    return [
-        f"Stopped early (training.stop): {len(used)} of {len(done)} trials, after {used[0]:,} to"
-        f" {used[-1]:,} updates. What was matched is the most that trials may have, not what they used."
-        for _ in used[:1]
-    ]
-
-
 def cost_notes(records: Records) -> list[str]:
     """Returns the notes on costs: how FLOPs, times and memory were measured, and whether budgets
     were matched and by which settings.
@@ -140,7 +129,12 @@ def cost_notes(records: Records) -> list[str]:
         " sweep beside its other trials. Peak memory: of the process, on the host."
     ]
     plan = records.plan
-    notes += _stopped_early(records)
+    done = [record.seen for record in records.trials if record.seen.state == "done"]
+    if used := sorted(seen.step for seen in done if seen.step < seen.total):
+        notes.append(
+            f"Stopped early (training.stop): {len(used)} of {len(done)} trials, after {used[0]:,} to"
+            f" {used[-1]:,} updates. Matched is the most that trials may have, not what they used."
+        )
     if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
         notes.append(
             "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"

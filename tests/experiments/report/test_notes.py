@@ -78,5 +78,5 @@ def test_a_budget_of_updates_that_was_not_used_is_told(tmp_path: Path) -> None:
     assert not any("Stopped early" in note for note in cost_notes(records))
     for record in records.trials[:2]:
         object.__setattr__(record.seen, "step", 5)
-    words = f"Stopped early (training.stop): 2 of {len(records.trials)} trials. Used were 5 to"
+    words = f"Stopped early (training.stop): 2 of {len(records.trials)} trials, after 5 to 5 up"
     assert any(words in note for note in cost_notes(records))
