@@ -45,13 +45,13 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ([], "training.steps=12: {run} is at step 12 already; take more"),
+        ([], "training.steps=12, and {run} is at step 12 already; take more"),
         ([LONGER, "--from-step=5"], "the steps"),
         ([LONGER, "--from-step=last"], "--from-step: 'last' is no"),
         ([LONGER, "--config.system.maxout=8"], "another config: system.maxout: saved 6, wanted 8"),
         ([LONGER, "--config.training.clip=0"], "training.clip: saved 1.0, wanted 0.0"),
         ([LONGER, "--config.checkpoint.by=accuracy"], "checkpoint.by: saved"),
-        ([LONGER, "--workdir={run}"], "holds another config: training.after: saved"),
+        ([LONGER, "--workdir={run}"], 'training.after: saved "", wanted'),
         ([LONGER, "--config=configs/translation.py:rnnsearch"], "--config: the config is that of"),
     ],
 )
