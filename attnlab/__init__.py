@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from attnlab.api.arrays import mechanism
-    from attnlab.api.pretrained import load_pretrained, save_pretrained
-    from attnlab.api.trained import Map, Run, load
+    from attnlab.api.arrays import mechanism as mechanism
+    from attnlab.api.pretrained import load_pretrained as load_pretrained
+    from attnlab.api.pretrained import save_pretrained as save_pretrained
+    from attnlab.api.sweeping import sweep as sweep
+    from attnlab.api.trained import Map as Map
+    from attnlab.api.trained import Run as Run
+    from attnlab.api.trained import load as load
+    from attnlab.api.training import begin as begin
+    from attnlab.api.training import train as train
 
 __version__ = "0.1.0"
-__all__ = [
-    "Map",
-    "Run",
-    "UserError",
-    "load",
-    "load_pretrained",
-    "mechanism",
-    "save_pretrained",
-]
-
 _FOUND_IN = {
     "Map": "trained",
     "Run": "trained",
+    "begin": "training",
     "load": "trained",
     "load_pretrained": "pretrained",
     "save_pretrained": "pretrained",
     "mechanism": "arrays",
+    "sweep": "sweeping",
+    "train": "training",
 }  # imported on first use: these need jax
+__all__ = [*_FOUND_IN, "UserError"]
 
 
 if not TYPE_CHECKING:  # a checker of types knows the names above, and no others

@@ -26,7 +26,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
-from attnlab.records.stream import Scored, read_records
+from attnlab.records.stream import BEFORE, Scored, read_records
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels
 
 if TYPE_CHECKING:
@@ -208,16 +208,17 @@ def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> No
             )
 
 
-def curves(workdir: Path) -> Path:
-    """Draws the training and validation losses of `metrics.jsonl` as `curves.png` in `workdir`, and
-    returns its path.
+def curves(workdir: Path, folder: Path | None = None) -> Path:
+    """Draws the training and validation losses of a run, and of those it goes on from, as one curve
+    in `curves.png` of `workdir`, or of `folder`, and returns its path.
     """
-    records = read_records(workdir / "metrics.jsonl", Scored)
+    files = workdir / BEFORE, workdir / "metrics.jsonl"
+    records = [record for file in files for record in read_records(file, Scored)]
     series = {
         split: [(r["step"], r["loss"]) for r in records if r["split"] == split]
         for split in ("train", "valid")
     }
-    path = workdir / "curves.png"
+    path = (folder or workdir) / "curves.png"
     save_curve(path, series, title=str(workdir.name))
     return path
 

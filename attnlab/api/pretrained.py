@@ -23,7 +23,7 @@ from attnlab.data.images.labelled import ImageData
 from attnlab.data.tokenizer import FILE, Adopted
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
-from attnlab.experiments.define import flattened, text
+from attnlab.experiments.define import overridden
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
 from attnlab.training.devices import use_precision
@@ -72,11 +72,8 @@ def load_pretrained(
     Raises:
       UserError: what is wrong with the folder, by name; a setting that is wrong.
     """
-    changes = [
-        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
-    ]
     path = Path(folder).expanduser()
-    config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
+    config = configs.prepare(configs.from_dict(weights.run_config(path)), overridden(overrides))
     use_precision(config.training.precision)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()

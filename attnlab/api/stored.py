@@ -17,13 +17,14 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder
-from attnlab.records.manifest import Manifest, changed
+from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_test_split, sweep_of
 from attnlab.tasks.schemas import Settings
 
 _IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()
 """How each module of the user was found, and the hash of its file."""
-CHANGEABLE = ("data", "decoding", "parallel")  # between training a model and using it
+CHANGEABLE = ("data", "decoding", "parallel", "training.metrics")
+"""What may change between training a model and using it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +87,13 @@ class Stored:
                 f"--workdir={workdir} holds no run; train one there with 'train --config=..."
                 f" --workdir={workdir}'"
             )
-        changeable = (
-            CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
-        )  # a trial's test files are no other split's either
+        # a trial's test files are no other split's either
+        changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
         origins = {workdir: _origin(manifest, workdir, overrides, accept_changed_code)}
         members = {}
         for folder, other in _members(workdir, ensemble).items():
-            origins[folder] = _origin(
-                other, folder, overrides, accept_changed_code
-            )  # before the user's code is imported
+            # before the user's code is imported
+            origins[folder] = _origin(other, folder, overrides, accept_changed_code)
             members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
             wanted = configs.as_stored(configs.load(config, overrides), manifest.config, overrides)
@@ -102,16 +101,14 @@ class Stored:
             return cls(wanted, workdir, members, origins)
         for override in overrides:
             key = override.partition("=")[0]  # "data" itself names another source
-            if key.partition(".")[0] not in changeable:
+            if not configs.is_below(key, changeable):
                 raise UserError(
                     f"config.{key} cannot change after training; these can:"
                     f" {', '.join(part + '.*' for part in changeable)}"
                 )
         source = _other_source(manifest, overrides)
-        stored = {
-            **manifest.config,
-            **({"data": {"name": source}} if source else {}),
-        }  # the user's own file may no longer exist
+        # the user's own file may no longer exist
+        stored = manifest.config | ({"data": {"name": source}} if source else {})
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     @property
@@ -135,9 +132,7 @@ class Stored:
           fingerprints: by split.
         """
         manifest = self.origins[self.workdir].manifest
-        other = changed(manifest.config, self.config)
-        if not any(line.startswith("data.") for line in other):
-            manifest.check_data(fingerprints, self.workdir)
+        manifest.check_same_data(self.config, fingerprints, self.workdir)
 
     def notes(self) -> list[str]:
         """Notes for a person who uses the run with the present code."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,13 @@ import jax
 import numpy as np
 
 from attnlab.analysis.maps import map_png, save_map
-from attnlab.analysis.results import LEGIBLE, scores
+from attnlab.analysis.results import LEGIBLE, curves, scores
 from attnlab.api.stored import Stored
+from attnlab.api.training import Folder as Folder
 from attnlab.data import SPLITS
 from attnlab.decoding.settings import Decoding
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define import flattened, text
+from attnlab.experiments.define import overridden
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps
@@ -31,8 +33,6 @@ from attnlab.training.updates import best_params
 
 if TYPE_CHECKING:
     from attnlab.tasks.scoring import Text
-
-Folder = str | os.PathLike[str]
 
 
 def load(
@@ -61,17 +61,12 @@ def load(
         the test split of a trial of a sweep before it is opened; a vocabulary, data or code that
         has changed since training. The message is that of the command line.
     """
-    changes = [
-        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
-    ]
     folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
-    members = [Path(folder) for folder in folders]
-    stored = Stored.find(
-        Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code
-    )
+    of_run = Path(workdir), overridden(overrides), None, list(map(Path, folders))
+    stored = Stored.find(*of_run, accept_changed_code)
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
     return open_run(stored, splits)
@@ -199,6 +194,11 @@ class Run:
         names = f"system={self.config.system.name!r}, data={self.config.data.name!r}"
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
 
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows: its losses."""
+        with tempfile.TemporaryDirectory() as folder:
+            return curves(self.workdir, Path(folder)).read_bytes()
+
     def generate(self, texts: Sequence[str]) -> list[str]:
         """The best answer to each text: a translation, a label or a continuation; "" for a blank
         text. `config.decoding` says how it is searched. A classifier of pairs takes both texts with
@@ -218,17 +218,8 @@ class Run:
                 f"generate takes a list of texts, not one text: write generate([{texts!r}])"
             )
         wanted = [number for number, text in enumerate(texts) if text.strip()]
-        responses = (
-            dict(
-                zip(
-                    wanted,
-                    self.task.respond(self.params, [texts[number] for number in wanted]),
-                    strict=True,
-                )
-            )
-            if wanted
-            else {}
-        )
+        given = self.task.respond(self.params, [texts[number] for number in wanted])
+        responses = dict(zip(wanted, given, strict=True))
         return [responses.get(number, []) for number in range(len(texts))]
 
     def stream(self, text: str, index: int = 0) -> Iterator[str]:
@@ -260,10 +251,8 @@ class Run:
         if limit is None:
             return []
         wanted = [number for number, text in enumerate(texts) if text.strip()]
-        return [
-            wanted[index]
-            for index in self.task.longer_than(limit, [texts[number] for number in wanted])
-        ]
+        long = self.task.longer_than(limit, [texts[number] for number in wanted])
+        return [wanted[index] for index in long]
 
     def score(
         self,
@@ -357,8 +346,6 @@ class Run:
         if split in self.task.data.fingerprints:
             return self.task
         if split not in self._of_split:
-            self._of_split[split] = _task(self.stored, (split,))
-            self._of_split[
-                split
-            ].system = self.task.system  # the system of an ensemble is not that of its first member
+            task = self._of_split[split] = _task(self.stored, (split,))
+            task.system = self.task.system  # that of an ensemble is not that of its first member
         return self._of_split[split]

@@ -47,6 +47,9 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "train": Command(".train", "train a model; the same command again resumes it", several=True),
+    "continue": Command(
+        ".continue_run", "a run goes on in a new folder, longer or otherwise", several=True
+    ),
     "evaluate": Command(
         ".evaluate",
         "score a trained model: perplexity, accuracy, BLEU, whatever its task measures",

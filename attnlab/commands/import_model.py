@@ -9,14 +9,10 @@ import shlex
 import time
 from pathlib import Path
 
-from attnlab.commands import session
+from attnlab.api.training import Training, existing_run
 from attnlab.errors import UserError
-from attnlab.progress import Progress
 from attnlab.records.files import check_folder
-from attnlab.records.locks import RunLock
 from attnlab.records.sealed import check_no_trial
-from attnlab.training.run import Run, start_jax
-from attnlab.training.session import Interrupt, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,24 +46,18 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: a folder that is not such a one, a workdir that is in use, a setting that is wrong.
     """
-    from attnlab import config as configs
     from attnlab import weights
 
-    began = time.perf_counter()
-    workdir = arguments.workdir
+    began, workdir = time.perf_counter(), arguments.workdir
     check_folder("--workdir", workdir)
     check_no_trial(workdir)
     folder = arguments.folder.expanduser().absolute()
-    tree = configs.from_dict(weights.run_config(folder))
-    config = configs.prepare(tree, arguments.overrides)
-    if session.existing_run(workdir) is not None:
+    stated = weights.run_config(folder)
+    if existing_run(workdir) is not None:
         raise UserError(f"--workdir={workdir} holds a run already; name another")
-    start_jax()
-    from attnlab.tasks import TASKS
-
-    model = Run.prepare(TASKS.resolve(config.task), config, workdir, ())
-    with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
-        model.fit(Session(progress, interrupt, began, until=0))
+    training = Training.of(stated, arguments.overrides, workdir, ())
+    with training.trained(began, until=0):
+        config = training.run.config
     print(
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab import config as configs
+from attnlab.api.training import existing_run as existing_run
 from attnlab.errors import UserError
-from attnlab.records import provenance, tracking
+from attnlab.records import provenance
 from attnlab.records.files import check_folder as check_folder
-from attnlab.records.manifest import Manifest
 from attnlab.tasks.schemas import Settings
 from attnlab.training.run import start_jax as start_jax
 
@@ -28,44 +27,17 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
     Raises:
       UserError: no `--config`, or anything wrong with it.
     """
+    return configs.load(config_path(path), overrides)
+
+
+def config_path(path: str | None) -> str:
+    """Returns what `--config` names; raises `UserError` without it."""
     if path is None:
         raise UserError(
             "no --config given; for example --config=configs/translation.py:rnnsearch ('list"
             " configs' shows all)"
         )
-    return configs.load(path, overrides)
-
-
-def default_workdir(path: str, config: Settings) -> str:
-    """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
-    parallel>`.
-    """
-    lasting = {
-        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
-    }  # which may change on resume
-    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
-
-
-def existing_run(workdir: Path) -> Manifest | None:
-    """Returns the manifest of the run in a workdir; None if the folder is absent, empty, or has
-    only a run killed at its very start; raises `UserError` for a folder with anything else.
-
-    Raises:
-      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
-        run.
-    """
-    check_folder("--workdir", workdir)
-    manifest = Manifest.read(workdir)
-    if manifest is None and workdir.is_dir():
-        own_files = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
-        own_files |= {tracking.FILE, *(f".{name}.lock" for name in tracking.TRACKERS)}
-        others = sorted(set(os.listdir(workdir)) - own_files)
-        if others:
-            raise UserError(
-                f"--workdir={workdir} is not empty and holds no run ({others[0]} is there); name"
-                " a new or empty folder"
-            )
-    return manifest
+    return path
 
 
 def stored_run(arguments: argparse.Namespace) -> Stored:
@@ -83,11 +55,8 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
 
     if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
-    folders = [
-        Path(name.strip())
-        for name in (getattr(arguments, "ensemble", None) or "").split(",")
-        if name.strip()
-    ]
+    names = (getattr(arguments, "ensemble", None) or "").split(",")
+    folders = [Path(name.strip()) for name in names if name.strip()]
     accepted = getattr(arguments, "accept_changed_code", False)
     return Stored.find(
         Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
@@ -119,22 +88,13 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     """Adds the flag `--accept-changed-code`, which all commands that use a stored run have, to a
     parser.
     """
-    parser.add_argument(
-        provenance.FLAG,
-        action="store_true",
-        help=(
-            "go on although code of yours, which the config names, is not what it was; a note says"
-            " which"
-        ),
-    )
+    meaning = "go on although code of yours, which the config names, has changed; a note says which"
+    parser.add_argument(provenance.FLAG, action="store_true", help=meaning)
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
     """Adds the flag `--ensemble`, of commands that can average several runs, to a parser."""
-    parser.add_argument(
-        "--ensemble",
-        metavar="FOLDER,...",
-        help=(
-            "more trained runs of the same vocabulary, of all of which the mean probability counts"
-        ),
+    meaning = (
+        "more trained runs of the same vocabulary, of all of which the mean probability counts"
     )
+    parser.add_argument("--ensemble", metavar="FOLDER,...", help=meaning)

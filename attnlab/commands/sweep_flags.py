@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import re
-from pathlib import Path
 
 from attnlab.errors import UserError
+from attnlab.experiments.define import default_directory as default_directory
 from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
 from attnlab.flags import add_number
 from attnlab.records import tracking
@@ -184,12 +183,3 @@ def seeds(listed: str | None) -> tuple[int, ...]:
             f" --seeds={listed},"
         )
     return tuple(range(numbers[0]))
-
-
-def default_directory(file: str) -> str:
-    """Returns the default folder of a sweep: `runs/<name of the file>`, with its argument if there
-    is one.
-    """
-    path, _, argument = file.partition(":")
-    slug = re.sub(r"[^A-Za-z0-9._]+", "-", argument).strip("-.")
-    return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"

@@ -5,21 +5,16 @@ it.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from attnlab import config as configs
-from attnlab import processes
+from attnlab.api.training import Training
 from attnlab.commands import session
 from attnlab.data import SPLITS
-from attnlab.progress import Progress
-from attnlab.records import provenance, tracking
-from attnlab.records.locks import RunLock
-from attnlab.records.manifest import Manifest
-from attnlab.records.sealed import check_no_trial
+from attnlab.records import tracking
 from attnlab.training.run import Run
-from attnlab.training.session import Interrupt, Outcome, Session
+from attnlab.training.session import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,40 +31,24 @@ def run(arguments: argparse.Namespace) -> int:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
-    config = session.read_config(arguments.config, arguments.overrides)
-    workdir = Path(arguments.workdir or session.default_workdir(arguments.config, config))
-    first = processes.index() == 0  # the others write nothing there
-    if first:
-        check_no_trial(workdir)
-    begun = session.existing_run(workdir) if first else Manifest.read(workdir)
-    tracked = tracking.Tracking.choose(workdir, arguments.track) if first else None
-    if begun is not None:  # an older run goes on as it was begun
-        config = configs.as_stored(config, begun.config, arguments.overrides)
-    file = configs.find_file(arguments.config.partition(":")[0], "config file")
-    code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
-    session.start_jax()
-    from attnlab.tasks import TASKS
-
-    run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, begun, code)
-    with contextlib.ExitStack() as readers:
-        with (
-            RunLock(workdir) if first else contextlib.nullcontext(),
-            Interrupt() as interrupt,
-            Progress(
-                config.training.steps, every=config.training.log_every, item=run.task.item
-            ) as progress,
-        ):
-            if tracked is not None:
-                readers.enter_context(tracked.beside(workdir))
-            outcome = run.fit(Session(progress, interrupt, began))
-        return _finish(run, outcome, interrupt, first)
+    return fit(session.config_path(arguments.config), arguments, began)
 
 
-def _finish(run: Run, outcome: Outcome, interrupt: Interrupt, first: bool) -> int:
+def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:
+    """Trains a config in `--workdir` by the flags of `add_arguments`; returns what `run` does."""
+    of_flags = arguments.workdir, SPLITS, arguments.track, arguments.accept_changed_code
+    training = Training.of(config, arguments.overrides, *of_flags)
+    with training.trained(began) as outcome:
+        return _finish(training.run, outcome, training.tracked is not None)
+
+
+def _finish(run: Run, outcome: Outcome, first: bool) -> int:
     """Prints how training ended, reports if it is done, and returns the exit code."""
     workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
+    if outcome.state == "done" and outcome.message:
+        print(outcome.message)
     if outcome.state == "diverged":
         print(f"diverged: {outcome.message}; the last good checkpoint is kept in {workdir}")
         return 1
@@ -78,7 +57,7 @@ def _finish(run: Run, outcome: Outcome, interrupt: Interrupt, first: bool) -> in
             f"interrupted at step {outcome.step}: saved in {workdir}; the same command goes on from"
             " here"
         )
-        return 128 + int(interrupt.signal or 0)
+        return 128 + int(outcome.signal or 0)
     if first or run.updates.layout is not None:
         from attnlab.analysis.results import report
 

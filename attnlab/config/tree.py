@@ -178,6 +178,9 @@ NEWER: Mapping[str, object] = {
     "training.precision": "float32",
     "training.evaluate_rows": 0,
     "training.lag": -1,
+    "training.after": "",
+    "training.metrics": (),
+    "training.stop": {"measure": "", "patience": 3, "min_delta": 0.0},
     "parallel.data": -1,
     "parallel.fsdp": 1,
     "parallel.tensor": 1,
@@ -186,8 +189,8 @@ NEWER: Mapping[str, object] = {
     "decoding.compute": "float32",
 }
 """Settings that are newer than the hashes of configs and the ids of candidates that users have:
-"NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default. A new setting goes
-here: where it has its default it enters no hash, no name of a folder and no id."""
+"NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default; a node in a node
+counts as one setting. A new setting goes here: where it has its default it enters no hash, no name of a folder and no id."""
 
 
 def adds_nothing(name: str, value: object) -> bool:

@@ -25,24 +25,31 @@ from attnlab.records.sealed import sweep_of
 from attnlab.records.versions import RUN, versioned
 
 _PACKAGES = (
-    *(
-        "attnlab",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "orbax-checkpoint",
-        "ml-collections",
-        "tensorflow-datasets",
-        "numpy",
-    ),
-    *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
+    *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections"),
+    *("tensorflow-datasets", "numpy", "tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
 )
 PACKAGE = Path(__file__).parents[1]
 _SHOWN = 5
 LOOK = "look.json"
 """What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
 _VOCABULARY = "vocabulary"  # where tasks keep in a run what they have learned from the data
+
+
+class Lineage(TypedDict):
+    """Where a run that goes on from another one has begun.
+
+    Attributes:
+      workdir, config_hash: of the parent.
+      step: of the state that was taken.
+      data_from: the step at which the data begins with the 0th step of its plan.
+      joined: whether the parent's records up to `step` are the child's own.
+    """
+
+    workdir: str
+    config_hash: str
+    step: Natural
+    data_from: Natural
+    joined: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Manifest:
       own_code: the user's code, see `attnlab.records.provenance`; in version 1 it may be None.
       pruned: what is left of its states, see `attnlab.training.pruning`; None for all.
       version: of all records of the run, see `attnlab.records.versions`.
+      parent: of a run that goes on from another one; None for others.
     """
 
     config: dict[str, Any]
@@ -82,6 +90,7 @@ class Manifest:
     own_code: Record | None = None
     pruned: str | None = None
     version: Natural = RUN
+    parent: Lineage | None = None
 
     @classmethod
     def build(
@@ -221,6 +230,13 @@ class Manifest:
                 f"{where} (split {', '.join(changed)}), or this version reads it in another way"
                 " (CHANGELOG.md); put it back, or use another --workdir"
             )
+
+    def check_same_data(
+        self, config: Mapping[str, Any] | Node, prints: Mapping[str, str], workdir: str | Path
+    ) -> None:
+        """As `check_data` where a config names this manifest's data; other data is not checked."""
+        if not any(line.startswith("data.") for line in changed(self.config, config)):
+            self.check_data(prints, workdir)
 
     def environment_changes(self, now: Manifest) -> list[str]:
         """Returns what differs from the manifest `now` and may break bit-for-bit equality on resume

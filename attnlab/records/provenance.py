@@ -320,10 +320,13 @@ def saved_step(workdir: Path) -> int | None:
     """Returns the newest step of which a run has a checkpoint; None if there is none, so that no
     code has left a trace in it.
     """
-    return max(
-        (int(path.name) for path in (workdir / "checkpoints").glob("*") if path.name.isdecimal()),
-        default=None,
-    )
+    return max(saved_steps(workdir), default=None)
+
+
+def saved_steps(workdir: Path) -> list[int]:
+    """Returns the steps of which a run has a checkpoint, in rising order."""
+    names = (path.name for path in (workdir / "checkpoints").glob("*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 # --- records ---

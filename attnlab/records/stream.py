@@ -39,6 +39,10 @@ class Scored(Measured):
     loss: float
 
 
+BEFORE = "before.jsonl"
+"""The records of the runs before one that goes on with data of its own, in its folder."""
+
+
 class Metrics:
     """The metric stream: `metrics.jsonl`, `timing.jsonl` and TensorBoard events under
     `<workdir>/tensorboard`.
@@ -90,9 +94,7 @@ class Metrics:
         self._metrics.close()
         last = -1 if step is None else step
         old = self.path.read_bytes() if self.path.exists() else None
-        content = b"".join(
-            line for line, record in _records(self.path, old or b"") if record["step"] <= last
-        )
+        content = lines_until(self.path, last)
         digest = hashlib.sha256(content)
         if extent is not None and {"bytes": len(content), "sha256": digest.hexdigest()} != extent:
             size = None if old is None else len(content)
@@ -177,6 +179,14 @@ def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     path = Path(path)
     content = path.read_bytes() if path.exists() else b""
     return [record for _, record in _records(path, content, kind)]
+
+
+def lines_until(path: Path, last: int) -> bytes:
+    """Returns the lines of a stream up to a step, b"" without the file; raises `UserError` where a
+    whole line is no record.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    return b"".join(line for line, record in _records(path, content) if record["step"] <= last)
 
 
 def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:

@@ -31,6 +31,7 @@ from attnlab.progress import patience
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks import models
+from attnlab.tasks.metrics import with_metrics
 from attnlab.tasks.protocol import Loaded, Numbers, Rngs, Scores, Shown, Smoothing, Totals
 from attnlab.tasks.schemas import Settings
 from attnlab.training.hyperparameters import SMOOTHING
@@ -185,6 +186,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         data = cls.read(config, workdir, splits)
         data, longer = treat_long_examples(data, config.batch, cls.extra_tokens)
         task = cls.of(config, data)
+        with_metrics(task)
         task.longer = longer
         models.check_longest(task, splits)
         return task

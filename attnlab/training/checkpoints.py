@@ -31,6 +31,7 @@ from attnlab.training.orbax_steps import (
     leaves_by_path,
     refusal,
     short_reason,
+    with_saved_rows,
 )
 from attnlab.training.parallel import message_from_0
 from attnlab.training.pruning import saved_steps
@@ -249,6 +250,7 @@ class Checkpoints:
         """
         try:
             record = self._store().read_record(step)
+            like = with_saved_rows(like, record)
             compare(self._folder(step), record["arrays"], like)
             self._tell({"step": step, "arrays": record["arrays"]})
             arrays = self._store().read_arrays(step, record["arrays"], like)

@@ -13,11 +13,12 @@ import numpy as np
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import Measure
-from attnlab.records.stream import Metrics, rank_key
+from attnlab.records.stream import Metrics, rank_key, read_records
 from attnlab.training import programs
 from attnlab.training.checkpoints import Checkpoints, Followed
 from attnlab.training.mesh import on_host, spans
 from attnlab.training.step import TrainState, seed_array
+from attnlab.training.stopping import why_ended
 
 if TYPE_CHECKING:
     from attnlab.tasks.schemas import Settings
@@ -41,9 +42,11 @@ class Journal:
       measures: see `protocol.Task`; they give the direction of `checkpoint.by`.
       label: the prefix of its notes.
       attempt: this process's at the run; one of its own unless given.
+      after: the step of the run that it goes on from; 0 for none.
 
     Attributes:
       last: the last step of the run.
+      ended: why it ends before, by `training.stop`; "" while it does not.
       best: the `rank_key` of the best validation so far.
       attempt: its `events.jsonl`.
       metrics: its records.
@@ -58,6 +61,7 @@ class Journal:
         measures: Mapping[str, Measure],
         label: str = "",
         attempt: Attempt | None = None,
+        after: int = 0,
     ) -> None:
         """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
         attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
@@ -66,6 +70,8 @@ class Journal:
         self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
         self.last = config.training.steps
         self.best = (math.inf, math.inf)
+        self.ended, self._after = "", after
+        self._measures, self._watched = measures, list[tuple[int, float]]()
         self.attempt = attempt or Attempt(workdir)
         self._open(workdir)
 
@@ -93,9 +99,15 @@ class Journal:
             state = restored.tree.replace(seed=seed_array(self.config.seed))
             score, loss = restored.meta["best"]
             self.best = (score, loss)
+            if restored.meta.get("restarts") and like.remembered is not None:
+                state = state.replace(remembered=fresh(self.config.seed).remembered)
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         records = restored.meta.get("records") if restored else None
         self.metrics.rewind(int(state.step) or None, records)
+        if isinstance(self.metrics, Metrics) and self.config.training.stop.measure:
+            for record in read_records(self.metrics.path):
+                if record["split"] == "valid":
+                    self._watch(record["step"], record)
         return state
 
     def running(self, step: int) -> None:
@@ -136,6 +148,7 @@ class Journal:
         the measure of `checkpoint.by`, then by the lower loss.
         """
         self.metrics.write(step, "valid", scores)
+        self._watch(step, scores)
         if made := programs.take():
             self.metrics.time(step, made)
         self._progress.note(
@@ -146,6 +159,14 @@ class Journal:
         improved = reached < self.best
         self.best = reached if improved else self.best
         return improved
+
+    def _watch(self, step: int, scores: Mapping[str, float]) -> None:
+        """Takes a validation, and sets `ended` if training ends with it."""
+        stop = self.config.training.stop
+        if stop.measure and not self.ended:
+            self._watched.append((step, scores[stop.measure]))
+            better = self._measures[stop.measure].better
+            self.ended = why_ended(stop, better, self._watched, self._after)
 
     def saves(self, step: int) -> bool:
         """Whether a checkpoint is due."""

@@ -33,8 +33,8 @@ def train(run: Run, session: Session) -> Outcome:
     signal, `session.until` or a divergence, and returns the outcome.
 
     Returns:
-      The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the
-        last good checkpoint stays).
+      The outcome: "done" (also where `training.stop` has ended it), "interrupted" or "diverged" (a
+        loss or gradient that is not finite; the last good checkpoint stays).
 
     Raises:
       UserError: no readable checkpoint, one that does not fit, a full disk.
@@ -46,6 +46,8 @@ def train(run: Run, session: Session) -> Outcome:
         host = broadcast_from_0(restored.replace(numbers=None))
         host = host.replace(numbers=run.updates.numbers)
         begin = int(host.step)
+        if agreed(None, False, journal.ended)[2]:
+            return Outcome("done", begin, None, journal.ended)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
@@ -66,25 +68,30 @@ def train(run: Run, session: Session) -> Outcome:
             if step < last:  # the next batch, while the devices are at work
                 batch = run.batches(step)
                 fed, shapes = devices.feed(batch), shapes_of(batch)
-            pauses = journal.pauses(step) or step == until or under_way.asks(step)
-            if wrong := under_way.add(step, sums, began, wait=pauses):
+            pauses = journal.pauses(step) or step == until
+            wrong = under_way.add(step, sums, began, wait=pauses)
+            if not wrong and not pauses and under_way.asks(step):
+                wrong, pauses = under_way.record(0), True
+            if wrong:
                 return Outcome("diverged", under_way.step, under_way.first, wrong)
             if not pauses:
                 continue
-            improved = journal.evaluates(step) and journal.scored(
-                step,
-                task.evaluate(
-                    run.updates.trained.seen(devices.arrays(state.averaged)), "valid", rows
-                ),
-            )
-            signal, improved = agreed(interrupt.signal, improved)
-            stop = step < last and (signal is not None or step == until)
-            if (stop or improved or journal.saves(step)) and (
+            improved = False
+            if journal.evaluates(step):
+                params = run.updates.trained.seen(devices.arrays(state.averaged))
+                scores = task.evaluate(params, "valid", rows)
+                improved = journal.scored(step, scores)
+                session.on_step(step, {f"valid/{name}": value for name, value in scores.items()})
+            signal, improved, over = agreed(interrupt.signal, improved, journal.ended)
+            stop = step < last and not over and (signal is not None or step == until)
+            if (stop or improved or over or journal.saves(step)) and (
                 wrong := journal.save(step, devices.saved(state), improved)
             ):
                 return Outcome("diverged", step, under_way.first, wrong)
             if stop:
                 return stopped(interrupt, signal, step, under_way.first)
+            if over:
+                return Outcome("done", step, under_way.first, journal.ended)
     return Outcome("done", last, under_way.first)
 
 
@@ -172,7 +179,11 @@ class UnderWay:
         until `lag` remain, or all if `wait`; returns why the run has diverged, or "".
         """
         self._waiting.append((step, sums, began))
-        while len(self._waiting) > (0 if wait else self._lag):
+        return self.record(0 if wait else self._lag)
+
+    def record(self, left: int) -> str:
+        """Records all but the youngest `left` steps; returns why the run has diverged, or ""."""
+        while len(self._waiting) > left:
             self.step, sums, began = self._waiting.popleft()
             values = {name: float(value) for name, value in self._fetch(sums).items()}
             now = time.perf_counter()
@@ -183,6 +194,7 @@ class UnderWay:
                 return wrong
             self._session.progress.update(self.step, loss=values["loss"], **pace)
             self._journal.running(self.step)
+            self._session.on_step(self.step, values)
         return ""
 
 
@@ -203,21 +215,22 @@ def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -
     kind = Journal if jax.process_index() == 0 else Follower
     attempt = session.attempts[number] if session.attempts else None
     progress, measures = session.progress, declared(run.task)
-    return kind(run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt)
+    given = run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt
+    return kind(*given, run.lineage["step"] if run.lineage else 0)
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
     """The end of a run that continues later, agreed by all processes."""
     interrupt.signal = signal
-    return Outcome("interrupted", step, first, why_stopped(interrupt))
+    return Outcome("interrupted", step, first, why_stopped(interrupt), signal)
 
 
-def agreed(signal: int | None, improved: bool) -> tuple[int | None, bool]:
-    """The values shared by all processes: a signal to any of them, and the result of the evaluation
-    of process 0.
+def agreed(signal: int | None, improved: bool, ended: str) -> tuple[int | None, bool, bool]:
+    """The values shared by all processes: a signal to any of them, and whether by the evaluation of
+    process 0 the score is the best so far and training has `ended`.
     """
-    number, best = largest((signal or 0, int(improved)))
-    return number or None, bool(best)
+    number, best, over = largest((signal or 0, int(improved), int(bool(ended))))
+    return number or None, bool(best), bool(over)
 
 
 def why_stopped(interrupt: Interrupt) -> str:

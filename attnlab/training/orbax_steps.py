@@ -49,11 +49,13 @@ class Meta(TypedDict, total=False):
 
     Attributes:
       best: the `rank_key` of its best validation.
-      records: the `extent` of its records.
+      records: the `extent` of its records; None where nothing is compared.
+      restarts: of a step of another run, with whose state this one begins (`training/parent.py`).
     """
 
     best: Sequence[float]
-    records: Mapping[str, object]
+    records: Mapping[str, object] | None
+    restarts: bool
 
 
 class StepRecord(TypedDict, total=False):
@@ -100,7 +102,7 @@ class OrbaxSteps:
         # Through JSON once, so that the checksum is of what reading gives back: lists for tuples,
         # strings for keys.
         content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
-        meta = self._ocp.args.JsonSave({"content": content, "sha256": _text_digest(content)})
+        meta = self._ocp.args.JsonSave(digested(content))
         items = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta
         )
@@ -232,6 +234,19 @@ def leaves_by_path(tree: Tree) -> dict[str, Tree]:
     }
 
 
+def with_saved_rows(like: Tree, record: StepRecord) -> Tree:
+    """Returns `like`, of a run with other batches than those of the step that it goes on from
+    (`training/parent.py`), with as many remembered rows as that has; they are not used.
+    """
+    if not record["meta"].get("restarts"):
+        return like
+    saved, leaves = record["arrays"], leaves_by_path(like)
+    for path in leaves.keys() & saved.keys():
+        if path.startswith("remembered/"):
+            leaves[path] = jax.ShapeDtypeStruct(saved[path]["shape"], leaves[path].dtype)
+    return jax.tree.unflatten(jax.tree.structure(like), list(leaves.values()))
+
+
 def fingerprint(array: Tree, summed: bool | None = None) -> Print:
     """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
     has no buffer, hence the view), or of one that lies on a mesh a "sum"; `summed` says which.
@@ -316,6 +331,11 @@ def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
             node = node.setdefault(folder, {})
         node[name] = leaf
     return root
+
+
+def digested(content: Mapping[str, object]) -> dict[str, object]:
+    """Returns the record of a step with its digest, as it is stored."""
+    return {"content": content, "sha256": _text_digest(content)}
 
 
 def _text_digest(content: object) -> str:

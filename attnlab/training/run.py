@@ -20,12 +20,13 @@ from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.attempts import Attempt
-from attnlab.records.manifest import Manifest, vocabulary_prints
+from attnlab.records.manifest import Lineage, Manifest, vocabulary_prints
 from attnlab.records.measures import counted, declared
 from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training import devices
+from attnlab.training.parent import LaterBatches, copy_state, lineage_of
 from attnlab.training.programs import start_jax as start_jax
 from attnlab.training.session import Outcome, Session
 
@@ -51,10 +52,12 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
     from attnlab.training.updates import Updates
 
     declared(kind)
-    if config.checkpoint.by not in kind.evaluated:
+    for key, name in _deciding(config).items():
+        if name not in kind.evaluated:
+            raise UserError(f"config.{key}={name!r}; {nearest(name, kind.evaluated)}")
+    if config.training.stop.measure and not config.training.evaluate_every:
         raise UserError(
-            f"config.checkpoint.by={config.checkpoint.by!r};"
-            f" {nearest(config.checkpoint.by, kind.evaluated)}"
+            "config.training.stop.measure is looked at in evaluations; set training.evaluate_every"
         )
     kind.check(config)
     updates = Updates.of(config)
@@ -63,16 +66,22 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
 
 
 def check_scores(task: AnyTask) -> None:
-    """Raises `UserError` unless the data of a task gives the score that chooses the checkpoint, and
-    its validation split can be counted.
+    """Raises `UserError` unless the data of a task gives the scores that choose the checkpoint and
+    end the training, and its validation split can be counted.
     """
-    by = task.config.checkpoint.by
-    if by not in task.measures:
-        choices = [name for name in task.evaluated if name in task.measures]
-        raise UserError(
-            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, choices)}"
-        )
+    choices = [name for name in task.evaluated if name in task.measures]
+    for key, name in _deciding(task.config).items():
+        if name not in task.measures:
+            raise UserError(
+                f"config.{key}={name!r}: this data has no such score; {nearest(name, choices)}"
+            )
     counted(task, "valid")
+
+
+def _deciding(config: Settings) -> dict[str, str]:
+    """The measures that training goes by, by the setting that names them."""
+    by, stop = config.checkpoint.by, config.training.stop.measure
+    return {"checkpoint.by": by, "training.stop.measure": stop or by}
 
 
 def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | None) -> None:
@@ -110,6 +119,7 @@ class Run:
       begun: the manifest of the run in `workdir`; None for a new one.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
+      lineage: of a run that goes on from another one.
     """
 
     config: Settings
@@ -120,6 +130,7 @@ class Run:
     updates: Updates
     begun: Manifest | None = None
     code: Code | None = None
+    lineage: Lineage | None = None
 
     @classmethod
     def prepare(
@@ -145,8 +156,6 @@ class Run:
           UserError: anything wrong with config, devices or data, or `workdir` holds a run of
             another config or another vocabulary.
         """
-        if "test" in splits:
-            check_test_split(workdir)
         from attnlab.training.parallel import backend
 
         if begun is not None:
@@ -155,17 +164,26 @@ class Run:
         devices.use_precision(config.training.precision)
         if place.layout is not None and place.layout.divides:
             updates = dataclasses.replace(updates, layout=place.layout)
-        task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
+        lineage = lineage_of(config, code) if begun is None else begun.parent
+        source = Path(lineage["workdir"]) if begun is None and lineage else workdir
+        if "test" in splits:
+            check_test_split(source)
+        learned = source if (begun or lineage) and kind.saved(source) else None
+        task = kind.load(config, learned, splits)
+        if source is not workdir and (parent := Manifest.read(source)):
+            parent.check_same_data(config, task.data.fingerprints, source)
         if splits:
             check_scores(task)
         updates.check(task)
         if place.layout is not None:
             place.layout.check_rules(updates.state_like(task))
-        if begun is None:
+        if begun is None and lineage is None:
             task.check_pretrained()
         rows = place.count * config.training.accumulate
-        batches = task.batches(rows) if splits else Unread()
-        return cls(config, workdir, task, batches, place, updates, begun, code)
+        batches: Batches = task.batches(rows) if splits else Unread()
+        if lineage and splits:
+            batches = LaterBatches(batches, lineage["data_from"])
+        return cls(config, workdir, task, batches, place, updates, begun, code, lineage)
 
     def fit(self, session: Session) -> Outcome:
         """Trains to the end, or until a signal or limit of the session, and returns the outcome;
@@ -184,6 +202,8 @@ class Run:
         if first:
             self.describe(session.progress)
             self.announce(session.progress)
+            if self.lineage is not None:
+                copy_state(self.lineage, self.workdir)
         self.compare()
         if not first or session.attempts:
             return train(self, session)
@@ -231,6 +251,10 @@ class Run:
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)
+        if self.lineage is not None:
+            first, step = self.lineage["data_from"], self.lineage["step"]
+            plan = f"; its data begins at step {first} with its own plan" if first else ""
+            progress.note(f"goes on from step {step} of {self.lineage['workdir']}{plan}")
         for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
             progress.note(line)
 
@@ -266,7 +290,8 @@ class Run:
         if previous is None:
             for line in code.keep(self.workdir):
                 progress.note(f"note: {line}")
-            manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
+            prints = vocabulary_prints(self.workdir)
+            manifest = dataclasses.replace(manifest, vocabulary=prints, parent=self.lineage)
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
         elif (
             changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps

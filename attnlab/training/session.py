@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.stream import State
 
+OnStep = Callable[[int, Mapping[str, float]], object]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """A scheduler's preemption, Ctrl-C, and that the terminal is gone."""
 REPEAT = 1.0
@@ -39,8 +41,10 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         """Replaces the handlers of the signals by `_remember`, except of a SIGHUP that is ignored,
-        and stores the former ones.
+        and stores the former ones; in another thread than the main one there are none.
         """
+        if threading.current_thread() is not threading.main_thread():
+            return self
         wanted = [
             number
             for number in _SIGNALS
@@ -83,6 +87,8 @@ class Session:
       until: save and leave after this step, as after a signal; at once if the run is there already.
         0: save the state before the first step. None: train to the end.
       attempts: one for each run; they get the steps, and the caller records their ends.
+      on_step: gets each step and its numbers after they are recorded; those of an evaluation in a
+        call of their own, as "valid/loss". It does not raise; to leave it sets `interrupt.signal`.
     """
 
     progress: Progress
@@ -90,15 +96,17 @@ class Session:
     began: float
     until: int | None = None
     attempts: tuple[Attempt, ...] = ()
+    on_step: OnStep = lambda step, values: None
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How training ended: the final state, the step, the seconds to the first step and a text on
-    why it ended.
+    """How training ended: the final state, the step, the seconds to the first step, a text on why it
+    ended, and the signal that did it.
     """
 
     state: State
     step: int
     seconds_to_first_step: float | None = None
     message: str = ""
+    signal: int | None = None

@@ -23,6 +23,15 @@ from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Stop(Node):
+    """When training ends before its last step: a measure does not improve any more."""
+
+    measure: str = setting("a score on the validation split that is watched; '': none", "")
+    patience: int = setting("evaluations in a row without a gain, then it ends", 3, within=COUNT)
+    min_delta: float = setting("a gain is more than this", 0.0, within=AT_LEAST_ZERO)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Node):
     """How long and how it is trained."""
 
@@ -70,6 +79,9 @@ class Training(Node):
         -1,
         within=whole(-1, 100),
     )
+    after: str = setting("the run to go on from, FOLDER[@STEP]; {seed} is this run's; '': none", "")
+    metrics: tuple[str, ...] = setting("scores of your own, 'module:function' each", ())
+    stop: Stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
-from attnlab.commands.session import default_workdir
+from attnlab.api.training import default_workdir
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import read_records
@@ -150,7 +150,9 @@ def test_no_workdir_is_one_below_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_tracked_run_is_one_run_to_its_tracker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command again, without the flag, tells it nothing else under the same id."""
+    """The same command again, without the flag, tells it nothing else under the same id; a run that
+    goes on from it is another one, with one curve.
+    """
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
     command = arguments("rnn_encoder_decoder", tmp_path / "run")
@@ -166,6 +168,13 @@ def test_a_tracked_run_is_one_run_to_its_tracker(
         assert steps == [(3, False), (6, True), (9, False), (12, True)]
         results = json.loads((tmp_path / "run" / "results.json").read_text())
         assert told[-2][1]["final/test/loss"] == results["loss"] and told[-1] == ["finish", 0]
+    longer = ["--config.training.steps=15", "--config.schedule=constant", "--track=wandb"]
+    words = ["continue", str(tmp_path / "run"), f"--workdir={tmp_path / 'longer'}", *longer]
+    assert run_command(words).code == 0
+    other = Tracking.read(tmp_path / "longer")
+    assert other is not None and other.id != stored.id
+    told = wandb_told(tmp_path / "store", other.id)
+    assert [line[1] for line in told if line[0] == "log"] == [3, 6, 9, 12, 15]
 
 
 @pytest.mark.parametrize("command", [["sweep", "experiments/quickstart.py"], ["work"]])

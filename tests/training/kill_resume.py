@@ -76,6 +76,9 @@ SHARED = {
 SHARED["text_to_text"] = SHARED["translation"]
 NAMES = {"span_corruption": "text_to_text"}  # files that take the systems of another
 BOUND = 20.0  # seconds in which all processes have ended after one was killed
+LINKS = (8, 16, STEPS)
+"""The lengths of the runs of a chain, each of which goes on from the one before (`--chain`)."""
+CHAINED = False
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 DIVIDED = ["backend=auto", "rules=.=fsdp@-1"]  # the state of `--backend fsdp`
 
@@ -91,7 +94,9 @@ def every() -> list[str]:
     return found
 
 
-def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
+def command(
+    system: str, backend: str, devices: int, workdir: Path, steps: int = STEPS
+) -> list[str]:
     """A tiny run that saves often, so that many kills fall into a save; a language model reads
     lanes of one stream.
     """
@@ -101,7 +106,8 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
         *under("data", valid=16, test=1),
         *("batch.size=16", "checkpoint.every=3", "schedule.warmup=4"),
         *SHARED[Path(config).stem],
-        *under("training", steps=STEPS, log_every=1, evaluate_every=8),
+        *under("training", steps=steps, log_every=1, evaluate_every=8),
+        *(["schedule=constant"] if CHAINED else []),
         *under("parallel", devices=devices, fsdp=devices if backend == "fsdp" else 1),
         *(f"parallel.{one}" for one in (DIVIDED if backend == "fsdp" else [f"backend={backend}"])),
     ]
@@ -267,9 +273,17 @@ def trial(
     uninterrupted(command(system, backend, devices, reference), several, folder)
     rng, done, wrong = random.Random(seed), 0, []
     for number in itertools.count():
-        workdir = folder / f"killed{number}"
-        arguments = command(system, backend, devices, workdir)
-        done += killed_until_done(arguments, workdir, kills - done, rng, folder, processes)
+        workdir, before = folder / f"killed{number}", None
+        for steps in LINKS if CHAINED else (STEPS,):
+            workdir = folder / f"killed{number}-{steps}"
+            arguments = command(system, backend, devices, workdir, steps)
+            if before is not None:
+                arguments = ["continue", str(before), f"--workdir={workdir}"]
+                arguments += [f"--config.training.steps={steps}"]
+            done += killed_until_done(
+                arguments, workdir, max(kills - done, 0), rng, folder, processes
+            )
+            before = workdir
         wrong += compared(reference, workdir, folder / "differences")
         if done >= kills:
             break
@@ -291,7 +305,11 @@ def main() -> int:
         "--devices", type=int, choices=(1, 2, 4), action="append", help="over all processes"
     )
     parser.add_argument("--processes", type=int, default=1)
+    chain = "three runs, each of which continues the one before, against one long run"
+    parser.add_argument("--chain", action="store_true", help=chain)
     flags = parser.parse_args()
+    global CHAINED
+    CHAINED = flags.chain
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     given = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{given} --xla_force_host_platform_device_count=4"

@@ -23,7 +23,7 @@ from attnlab.training.loop import train
 from attnlab.training.parallel import Backend, backend
 from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Outcome, Session
-from attnlab.training.settings import Lora, Parallel
+from attnlab.training.settings import Lora, Parallel, Stop
 from attnlab.training.updates import Updates
 
 ROWS, FEATURES = 8, 3
@@ -125,6 +125,7 @@ def points(step: int) -> dict[str, np.ndarray]:
 def settings(**changes: Any) -> ConfigDict:
     """A config of 9 steps; changes by dotted name with "__" for the dot."""
     training = {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32"}
+    training |= {"stop": Stop()}
     training |= {"freeze": (), "rates": (), "layer_decay": 1.0, "evaluate_rows": 0, "lag": 0}
     tree = {
         "seed": 0,

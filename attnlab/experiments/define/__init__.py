@@ -9,6 +9,7 @@ from attnlab.experiments.define.axes import Point as Point
 from attnlab.experiments.define.axes import cross as cross
 from attnlab.experiments.define.axes import flattened as flattened
 from attnlab.experiments.define.axes import grid as grid
+from attnlab.experiments.define.axes import overridden as overridden
 from attnlab.experiments.define.axes import rows as rows
 from attnlab.experiments.define.axes import several as several
 from attnlab.experiments.define.axes import text as text
@@ -28,6 +29,7 @@ from attnlab.experiments.define.inline import InlineExperiment as InlineExperime
 from attnlab.experiments.define.loading import AS_IT_IS as AS_IT_IS
 from attnlab.experiments.define.loading import MOST_LOOKS as MOST_LOOKS
 from attnlab.experiments.define.loading import Changes as Changes
+from attnlab.experiments.define.loading import default_directory as default_directory
 from attnlab.experiments.define.loading import definition as definition
 from attnlab.experiments.define.loading import definition_hash as definition_hash
 from attnlab.experiments.define.loading import load_experiment as load_experiment

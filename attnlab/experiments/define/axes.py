@@ -115,6 +115,12 @@ def text(value: Any) -> str:
     return repr(frozen(value))
 
 
+def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
+    """Returns overrides as those of the command line, "a.b=value" each; see `flattened`."""
+    values = flattened(overrides or {}, "overrides")
+    return [f"{key}={text(value)}" for key, value in values.items()]
+
+
 def several(names: Sequence[str]) -> str:
     """Returns the first `SHOWN` names, separated by commas, and how many more there are."""
     shown = ", ".join(names[:SHOWN])

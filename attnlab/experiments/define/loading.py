@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -357,3 +358,12 @@ def definition_hash(defined: Mapping[str, Any]) -> str:
     }  # older experiments keep their hash
     canonical = json.dumps(hashed, separators=(",", ":"))  # the order of the variants counts too
     return hashlib.sha256(canonical.encode() + text).hexdigest()[:12]
+
+
+def default_directory(file: str) -> str:
+    """Returns the default folder of a sweep: `runs/<name of the file>`, with its argument if there
+    is one.
+    """
+    path, _, argument = file.partition(":")
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", argument).strip("-.")
+    return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"

@@ -19,8 +19,10 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.experiments.plan.flops import step_flops, step_work
 from attnlab.tasks import TASKS
+from attnlab.tasks.metrics import with_metrics
 from attnlab.tasks.models import check_longest
 from attnlab.tasks.schemas import Settings
+from attnlab.training.parent import lineage_of
 from attnlab.training.run import check
 
 _FREE = (
@@ -81,6 +83,7 @@ class Builder:
         if key not in self._configs:
             config = self.resolved(overrides)
             check(TASKS.resolve(config.task), config)
+            lineage_of(config)
             self._configs[key] = config
         return self._configs[key]
 
@@ -121,6 +124,7 @@ class Builder:
         if key not in self._data:
             self._data[key] = kind.load(config, None, ("train", "valid")).data
         task = kind.of(config, self._data[key])
+        with_metrics(task)
         check_longest(task, ("train", "valid"))
         return task
 

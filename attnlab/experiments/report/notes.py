@@ -129,6 +129,12 @@ def cost_notes(records: Records) -> list[str]:
         " sweep beside its other trials. Peak memory: of the process, on the host."
     ]
     plan = records.plan
+    done = [record.seen for record in records.trials if record.seen.state == "done"]
+    if used := sorted(seen.step for seen in done if seen.step < seen.total):
+        notes.append(
+            f"Stopped early (training.stop): {len(used)} of {len(done)} trials, after {used[0]:,} to"
+            f" {used[-1]:,} updates. Matched is the most that trials may have, not what they used."
+        )
     if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
         notes.append(
             "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"

@@ -160,11 +160,15 @@ def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
     `most` in a group; the order is kept, of the groups and in them.
 
     Trials that fit are those that differ in nothing but `attnlab.training.hyperparameters`, and are
-    equally long, so that none is computed after its end. Needs no jax.
+    equally long, so that none is computed after its end; one that goes on from another run, or
+    may end early, trains alone. Needs no jax.
     """
-    alike: dict[tuple[str, int], list[Trial]] = {}
+    alike: dict[tuple[str, int, str], list[Trial]] = {}
     for trial in trials:
-        key = signature(trial.config, users_code=False), trial.config["training"]["steps"]
+        training = trial.config["training"]
+        early = training.get("stop", {}).get("measure")
+        alone = trial.name if training.get("after") or early else ""
+        key = signature(trial.config, users_code=False), training["steps"], alone
         alike.setdefault(key, []).append(trial)
     return [
         members[begin : begin + most]

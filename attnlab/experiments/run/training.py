@@ -151,13 +151,9 @@ def fit(
         with Progress(settings.steps, every=settings.log_every, item=item) as progress:
             for run, trial in zip(runs, trials, strict=True):
                 unchanged.check_data(trial, directory, run.task.data.fingerprints)
-            if len(trials) == 1:
-                until = trials[0].candidate.until
-                session = Session(progress, interrupt, began, until, tuple(attempts))
-                outcomes = [runs[0].fit(session)]
-            else:
-                session = Session(progress, interrupt, began, attempts=tuple(attempts))
-                outcomes = _together(runs, session)
+            until = trials[0].candidate.until if len(trials) == 1 else None
+            session = Session(progress, interrupt, began, until, tuple(attempts))
+            outcomes = _together(runs, session) if trials[1:] else [runs[0].fit(session)]
     stopped = interrupt.signal is not None and any(
         outcome.state == "interrupted" for outcome in outcomes
     )
@@ -189,9 +185,8 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
     from attnlab.training.updates import Updates
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
-    code = [
-        unchanged.check_code(trial) for trial in trials
-    ]  # the imported code is the same as before and after the import
+    # the imported code is the same as before and after the import
+    code = [unchanged.check_code(trial) for trial in trials]
     folders = [trial.workdir(directory) for trial in trials]
     first, splits = wanted[0], ("train", "valid")
     kind = TASKS.resolve(first.task)

@@ -10,6 +10,7 @@ import pytest
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.notes import cost_notes
 from tests.experiments.report.tabled import cells, results
 from tests.experiments.synthetic import SCORES, lines, sweep, workdir
 
@@ -69,3 +70,13 @@ def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
     assert cells(table, 0)["budget"] == "-"
     assert any("The test split has not been read" in note for note in table.notes)
     assert not any("Dunnett" in note for note in table.notes)
+
+
+def test_a_budget_of_updates_that_was_not_used_is_told(tmp_path: Path) -> None:
+    directory = sweep(tmp_path)
+    records = collect(directory)
+    assert not any("Stopped early" in note for note in cost_notes(records))
+    for record in records.trials[:2]:
+        object.__setattr__(record.seen, "step", 5)
+    words = f"Stopped early (training.stop): 2 of {len(records.trials)} trials, after 5 to 5 up"
+    assert any(words in note for note in cost_notes(records))

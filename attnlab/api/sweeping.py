@@ -1,0 +1,72 @@
+"""A sweep from Python: `attnlab.sweep("experiments/quickstart.py")` runs what the command runs, in a
+process of its own, and gives the table and the verdict as records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.api.training import Folder
+from attnlab.errors import UserError
+from attnlab.experiments.define import default_directory, overridden
+
+_COMMAND = "import sys; from attnlab.commands import main; sys.exit(main())"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep that has run.
+
+    Attributes:
+      directory: its folder.
+      verdict: on the claim, with its "sentence"; None without a claim.
+      rows: a record for each row of the table: "name", "mean", "interval", "values" by seed,
+        "difference" to the baseline, costs; `pandas.DataFrame(sweep.rows)` makes a frame of them.
+      trials: a record for each trial, with its "scores" by split.
+    """
+
+    directory: Path
+    verdict: dict[str, Any] | None
+    rows: list[dict[str, Any]] = dataclasses.field(repr=False)
+    trials: list[dict[str, Any]] = dataclasses.field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page of the report."""
+        page = html.escape((self.directory / "report.html").read_text(encoding="utf-8"))
+        return f'<iframe srcdoc="{page}" width="100%" height="600"></iframe>'
+
+
+def sweep(
+    experiment: Folder,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    directory: Folder | None = None,
+    flags: Sequence[str] = (),
+) -> Sweep:
+    """Runs an experiment file, or goes on with it, and reads its report.
+
+    Args:
+      experiment: "experiments/quickstart.py", with ":ARGUMENT" if it takes one.
+      overrides: {"training.steps": 100, ...}, for all variants.
+      directory: of the sweep; by default below `runs/`, as the command has it.
+      flags: others of the command, as "--seeds=5".
+
+    Raises:
+      UserError: the line that the command ends with, also where trials have failed.
+    """
+    folder = Path(directory or default_directory(str(experiment)))
+    changes = [f"--config.{change}" for change in overridden(overrides)]
+    command = [sys.executable, "-c", _COMMAND, "sweep", str(experiment), f"--dir={folder}"]
+    done = subprocess.run([*command, *changes, *flags], capture_output=True, text=True)
+    if done.returncode:
+        line = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise UserError(line.removeprefix("error: "))
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return Sweep(folder, report["verdict"], report["rows"], report["trials"])

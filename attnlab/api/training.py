@@ -1,0 +1,258 @@
+"""Training from Python: `run = attnlab.train(config, on_step=...)`, and `attnlab.begin(config).steps()`
+for loops of one's own; and what the commands `train` and `continue` share with it. Each can go on
+with what another has begun. Importing this loads no jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab import config as configs
+from attnlab import processes
+from attnlab.errors import UserError, reason
+from attnlab.experiments.define import overridden
+from attnlab.progress import Progress
+from attnlab.records import provenance
+from attnlab.records.files import check_folder
+from attnlab.records.locks import RunLock
+from attnlab.records.manifest import Manifest
+from attnlab.records.sealed import check_no_trial
+from attnlab.records.tracking import FILE, TRACKERS, Tracking
+from attnlab.tasks.metrics import Metric, path_of
+from attnlab.tasks.schemas import Settings
+from attnlab.training.run import Run, start_jax
+from attnlab.training.session import Interrupt, OnStep, Outcome, Session
+
+if TYPE_CHECKING:
+    from attnlab.api import trained
+
+Folder = str | os.PathLike[str]
+
+
+def default_workdir(path: str, config: Settings) -> str:
+    """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
+    parallel>`.
+    """
+    lasting = configs.to_dict(config)
+    del lasting["parallel"]  # which may change on resume
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
+
+
+def existing_run(workdir: Path) -> Manifest | None:
+    """Returns the manifest of the run in a workdir; None if the folder is absent, empty, or has
+    only a run killed at its very start; raises `UserError` for a folder with anything else.
+
+    Raises:
+      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
+        run.
+    """
+    check_folder("--workdir", workdir)
+    manifest = Manifest.read(workdir)
+    if manifest is None and workdir.is_dir():
+        own_files = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
+        own_files |= {FILE, *(f".{name}.lock" for name in TRACKERS)}
+        others = sorted(set(os.listdir(workdir)) - own_files)
+        if others:
+            raise UserError(
+                f"--workdir={workdir} is not empty and holds no run ({others[0]} is there); name"
+                " a new or empty folder"
+            )
+    return manifest
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Training:
+    """A run that is ready to begin, or to go on from its folder.
+
+    Attributes:
+      run: what trains; `run.workdir`, `run.config`, `run.task`.
+      tracked: the trackers that look on; None in all processes but the first.
+    """
+
+    run: Run
+    tracked: Tracking | None
+
+    @classmethod
+    def of(
+        cls,
+        config: str | Mapping[str, Any],
+        overrides: Sequence[str],
+        workdir: Folder | None,
+        splits: Sequence[str],
+        track: str | None = None,
+        accept: bool = False,
+    ) -> Training:
+        """Prepares the run of a config in a folder, or goes on with the one that is there; writes
+        nothing.
+
+        Args:
+          config: as "FILE.py:ARGUMENT" or as the settings that such a file returns; of a run that is
+            there, settings that are newer than it stay as they were.
+          overrides: "a.b=value" each.
+          workdir: its folder; None for `default_workdir`.
+          splits: of the data.
+          track, accept: see `Tracking.choose` and `provenance.of`.
+
+        Raises:
+          UserError: anything wrong with folder, config, devices, data or trackers.
+        """
+        file, settings = None, None
+        if isinstance(config, str):
+            file = configs.find_file(config.partition(":")[0], "config file")
+            settings = configs.load(config, overrides)
+        else:
+            settings = configs.prepare(configs.from_dict(configs.to_dict(config)), overrides)
+        workdir = Path(workdir or default_workdir(str(file or settings.task), settings))
+        first = processes.index() == 0  # the others write nothing there
+        if first:
+            check_no_trial(workdir)
+        begun = existing_run(workdir) if first else Manifest.read(workdir)
+        tracked = Tracking.choose(workdir, track) if first else None
+        if begun is not None:  # an older run goes on as it was begun
+            settings = configs.as_stored(settings, begun.config, overrides)
+        code = provenance.of(settings, accept=accept, config_file=file)
+        start_jax()
+        from attnlab.tasks import TASKS
+
+        kind = TASKS.resolve(settings.task)
+        return cls(Run.prepare(kind, settings, workdir, splits, begun, code), tracked)
+
+    @contextlib.contextmanager
+    def trained(
+        self, began: float, on_step: OnStep | None = None, until: int | None = None
+    ) -> Iterator[Outcome]:
+        """Trains to the end, or until a signal, and gives the outcome to a block, which the trackers
+        see too.
+
+        Args:
+          began: when the command did, of `time.perf_counter`.
+          on_step: see `Session`, as `until`; if it raises, the run is saved and left.
+
+        Raises:
+          UserError: see `Run.fit`; `on_step` has raised.
+        """
+        run, settings = self.run, self.run.config.training
+        raised: list[tuple[int, BaseException]] = []
+
+        def call(step: int, values: Mapping[str, float]) -> None:
+            try:
+                if on_step is not None and not raised:
+                    on_step(step, dict(values))
+            except BaseException as error:  # the user's own, which may also want to leave
+                raised.append((step, error))
+                interrupt.signal = interrupt.signal or signal.SIGINT
+
+        with contextlib.ExitStack() as readers:
+            with (
+                RunLock(run.workdir) if self.tracked is not None else contextlib.nullcontext(),
+                Interrupt() as interrupt,
+                Progress(settings.steps, every=settings.log_every, item=run.task.item) as progress,
+            ):
+                if self.tracked is not None:
+                    readers.enter_context(self.tracked.beside(run.workdir))
+                outcome = run.fit(Session(progress, interrupt, began, until, (), call))
+            for step, error in raised:
+                raise UserError(
+                    f"on_step failed at step {step}: {reason(error)}; the run is saved, and the same"
+                    " call goes on from there"
+                ) from error
+            yield outcome
+
+    def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:
+        """Yields the steps from here on, each with its numbers, as `on_step` gets them; training
+        waits while a loop is at work. Leaving the loop saves the run.
+
+        Raises:
+          UserError: as `train`.
+        """
+        recorded: queue.Queue[tuple[int, Mapping[str, float]] | BaseException | None]
+        recorded, turns = queue.Queue(), queue.Queue[bool]()
+
+        def on_step(step: int, values: Mapping[str, float]) -> None:
+            recorded.put((step, values))
+            if not turns.get():
+                raise InterruptedError("the loop was left")
+
+        def work() -> None:
+            try:
+                with self.trained(time.perf_counter(), on_step):
+                    recorded.put(None)
+            except BaseException as error:
+                recorded.put(error)
+
+        # A loop that is never left must not hold up the end of the program.
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while numbers := recorded.get():
+                if isinstance(numbers, BaseException):
+                    raise numbers
+                yield numbers
+                turns.put(True)
+        finally:
+            turns.put(False)
+            thread.join()
+
+
+def begin(
+    config: str | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    metrics: Sequence[Metric] = (),
+    workdir: Folder | None = None,
+    track: str | None = None,
+) -> Training:
+    """Prepares a run of a config, or goes on with the one in its folder; writes nothing yet, and
+    reads the splits "train" and "valid".
+
+    Args:
+      config: "configs/translation.py:rnnsearch", or the nested settings that a config file returns.
+      overrides: {"training.steps": 500, ...}.
+      metrics: functions for `training.metrics`, see `attnlab.tasks.metrics`.
+      workdir: the folder; by default below `runs/`, named by the config.
+      track: as the flag `--track`.
+
+    Raises:
+      UserError: as the command `train`.
+    """
+    named = {"training.metrics": tuple(map(path_of, metrics))} if metrics else {}
+    changes = overridden({**(overrides or {}), **named})
+    return Training.of(config, changes, workdir, ("train", "valid"), track)
+
+
+def train(
+    config: str | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    on_step: OnStep | None = None,
+    **options: Any,
+) -> trained.Run:
+    """Trains a config to the end, or on from what its folder holds; returns the trained run, see
+    `load`.
+
+    Args:
+      config, overrides, options: see `begin`.
+      on_step: `on_step(step, metrics)` gets the host's numbers of each step after they are recorded,
+        and those of an evaluation as {"valid/loss": ...}; it cannot change the run. If it raises,
+        the run is saved, and the same call goes on from there.
+
+    Raises:
+      UserError: as the command `train`; training has diverged or was interrupted.
+    """
+    from attnlab.api import trained
+
+    training = begin(config, overrides, **options)
+    workdir = training.run.workdir
+    with training.trained(time.perf_counter(), on_step) as outcome:
+        if outcome.state != "done":
+            raise UserError(f"{workdir} {outcome.state} at step {outcome.step}: {outcome.message}")
+        return trained.load(workdir)

@@ -1,0 +1,47 @@
+"""`continue`: a run goes on in a new folder with parameters, optimizer, averages and step; the same
+command again resumes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from attnlab.api.training import existing_run
+from attnlab.commands import train
+from attnlab.errors import UserError
+from attnlab.experiments.define import text
+from attnlab.flags import add_number
+from attnlab.records.manifest import Manifest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the run, `--from-step` and the flags of `train` to a parser."""
+    parser.add_argument("run", metavar="RUN", help="the folder of the run that goes on")
+    meaning = "go on from this one of its saved steps (default: the newest)"
+    add_number(parser, "--from-step", 1, 2**32, meaning)
+    train.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Trains the config of RUN, with all overrides, from the state of RUN on in `--workdir`.
+
+    Returns:
+      As `train`.
+
+    Raises:
+      UserError: no RUN or step, `--workdir` missing or in use, a setting that may not change.
+    """
+    began = time.perf_counter()
+    if not arguments.workdir:
+        raise UserError("no --workdir given; name the new folder in which the run goes on")
+    if arguments.config:
+        raise UserError("--config: the config is that of RUN; change it by --config.a.b=value")
+    workdir, parent, step = Path(arguments.workdir), Path(arguments.run), arguments.from_step
+    manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
+    if manifest is None:
+        raise UserError(f"{parent} holds no run; name the folder of a run")
+    after = text(f"{parent}@{step}" if step else str(parent))
+    arguments.overrides = [*arguments.overrides, f"training.after={after}"]
+    return train.fit(manifest.config, arguments, began)

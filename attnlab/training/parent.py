@@ -1,0 +1,165 @@
+"""The run that another one goes on from (`training.after`): its state at a step, and its records.
+
+    joined       data, batches and seed are the parent's: records and best step are those of one long run
+    not joined   the data begins at step 0 of its own plan, no score is compared with one of before, and
+                 the records of before are kept beside (`stream.BEFORE`), for the curve
+
+The first start copies all that is needed, so the parent may go afterwards. Importing this loads no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.config.tree import config_hash
+from attnlab.errors import UserError
+from attnlab.records import provenance
+from attnlab.records.files import write_atomic
+from attnlab.records.manifest import Lineage, Manifest, changed
+from attnlab.records.stream import BEFORE, lines_until
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from attnlab.data.batching import Batches
+    from attnlab.tasks.schemas import Settings
+
+OWN_PLAN = ("data", "batch", "seed")
+"""With another one of these the data begins at step 0 of its own plan."""
+_OF_TRAINING = "steps accumulate after stop lag metrics log_every evaluate_every evaluate_rows"
+MAY_CHANGE = [*OWN_PLAN, "schedule", "parallel", "decoding", "checkpoint.every", "checkpoint.keep"]
+MAY_CHANGE += [f"training.{name}" for name in _OF_TRAINING.split()]
+"""What a run may have other than its parent, beside one bound of `training.clip` for another (0 is
+another state of the optimizer); every other setting is refused by name.
+"""
+
+
+def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage | None:
+    """Compares a config with the run that its `training.after` names, and returns what the manifest
+    says of that; None if it names none.
+
+    Raises:
+      UserError: there is no such run or step, the run would end before it, or a setting differs
+        that may not change.
+      Changed: the user's code is not that of the parent.
+    """
+    if not config.training.after:
+        return None
+    folder, wanted = split(config.training.after.replace("{seed}", str(config.seed)))
+    manifest, steps = Manifest.read(folder), provenance.saved_steps(folder)
+    step = steps[-1] if wanted is None and steps else wanted
+    clips = manifest and manifest.config["training"]["clip"] and config.training.clip
+    allowed = [*MAY_CHANGE, *["training.clip"] * bool(clips)]
+    problem = ""
+    if manifest is None:
+        problem = f"{folder} holds no run; name the folder of a run"
+    elif step not in steps:
+        listed = ", ".join(map(str, steps)) or "(none yet)"
+        problem = f"{folder} has saved the steps {listed}; name one of those, as FOLDER@STEP"
+    elif config.training.steps <= step:
+        problem = f"training.steps={config.training.steps}, and {folder} is at step {step} already; take more"
+    elif other := changed(manifest.config, config, allowed):
+        problem = f"another config: {'; '.join(other[:5])}; may change: {', '.join(allowed)}"
+    if problem or manifest is None or step is None:
+        raise UserError(f"config.training.after={config.training.after}: {problem}")
+    code = code or provenance.of(config)
+    provenance.check(provenance.of_part(manifest.own_code, code), code, folder)
+    same = [name for name, _ in config.items() if name not in OWN_PLAN]
+    own_plan = bool(changed(manifest.config, config, same))
+    begun_at = manifest.parent["data_from"] if manifest.parent else 0
+    best = None if own_plan else _best_at(folder, step)
+    return {
+        "workdir": str(folder),
+        "config_hash": config_hash(manifest.config),
+        "step": step,
+        "data_from": step if own_plan else begun_at,
+        "joined": not own_plan and best in (None, *steps),  # else its best parameters are gone
+    }
+
+
+def copy_state(lineage: Lineage, workdir: Path) -> None:
+    """Copies records and state of the parent into a run, unless it has them; a second time after a
+    kill.
+
+    Raises:
+      UserError: the parent is gone, or is not what it was.
+    """
+    folder, step, joined = Path(lineage["workdir"]), lineage["step"], lineage["joined"]
+    checkpoints = workdir / "checkpoints"
+    if (provenance.saved_step(workdir) or 0) >= step:
+        return
+    try:
+        manifest = Manifest.read(folder)
+        if manifest is None or config_hash(manifest.config) != lineage["config_hash"]:
+            raise FileNotFoundError("the run is not there any more, or is another one")
+        lines = {name: lines_until(folder / name, step) for name in (BEFORE, "metrics.jsonl")}
+        for name, content in lines.items() if joined else ((BEFORE, b"".join(lines.values())),):
+            if content:
+                write_atomic(workdir / name, content)
+        best = _best_at(folder, step) if joined else None
+        for number in dict.fromkeys([best or step, step]):  # the newest last
+            half = checkpoints / f"deleting-{number}"  # what a killed copy leaves is removed later
+            for path in (half, checkpoints / str(number)):
+                shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(
+                folder / "checkpoints" / str(number), half, copy_function=shutil.copyfile
+            )
+            if not joined:
+                _restart(half, lineage["data_from"] == step)
+            half.rename(checkpoints / str(number))
+    except (OSError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{workdir} goes on from step {step} of {folder}, which cannot be copied ({error}): put"
+            " that run back, or use another --workdir"
+        ) from error
+
+
+def _restart(saved: Path, rows: bool) -> None:
+    """Makes a copied step one of which no score or record is known, and with `rows` nothing that was
+    remembered of rows of the batch (see `Journal.begin`).
+    """
+    from attnlab.training.orbax_steps import digested
+
+    path = saved / "meta" / "metadata"
+    content = json.loads(path.read_text())["content"]
+    meta = {"best": [math.inf, math.inf], "records": None, "restarts": rows}
+    path.write_text(json.dumps(digested({**content, "best": None, "meta": meta})))
+
+
+@dataclasses.dataclass(frozen=True)
+class LaterBatches:
+    """The batches of a run whose data begins at a step `first`, as the 0th of its own plan."""
+
+    batches: Batches
+    first: int
+
+    def __call__(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step of the run."""
+        return self.batches(step - self.first)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batches, name)
+
+
+def split(after: str) -> tuple[Path, int | None]:
+    """Returns the folder and the step of "FOLDER@STEP"; None for a step that is not named."""
+    folder, mark, step = after.rpartition("@")
+    named = bool(mark) and step.isdecimal()
+    return Path(folder if named else after).expanduser(), int(step) if named else None
+
+
+def _best_at(folder: Path, step: int) -> int | None:
+    """Returns the best step that a run had at a step; None without one, or where its record is
+    damaged, as whoever restores it says.
+    """
+    try:
+        text = (folder / "checkpoints" / str(step) / "meta" / "metadata").read_text()
+        best: int | None = json.loads(text)["content"]["best"]
+    except (OSError, KeyError, ValueError, TypeError):
+        return None
+    return best

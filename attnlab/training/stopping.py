@@ -1,0 +1,37 @@
+"""When a run ends before its last step (`training.stop`): a measure of validation has not improved
+for some evaluations. It is a function of the validation records alone, so a resumed run ends where an
+uninterrupted one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attnlab.training.settings import Stop
+
+
+def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: int = 0) -> str:
+    """Returns why training ends with the last of some evaluations; "" while it goes on.
+
+    Args:
+      stop: of the config.
+      better: which way its measure is better, "min" or "max".
+      scores: step and value of each evaluation; NaN is no improvement.
+      after: the step of a parent, up to which nothing ends; where it has ended so, patience begins
+        anew.
+    """
+    best, best_step, waited, sign = math.inf, 0, 0, 1 if better == "min" else -1
+    for step, value in scores:
+        if sign * value < best - stop.min_delta:
+            best, best_step, waited = sign * value, step, 0
+            continue
+        waited += 1
+        if waited == stop.patience and step <= after:
+            waited = 0
+        elif waited == stop.patience:
+            return (
+                f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"
+                f" of step {best_step} in {stop.patience} evaluations"
+            )
+    return ""

@@ -1,0 +1,78 @@
+"""Training from Python: numbers as they are recorded, loops of one's own, functions that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attnlab
+from attnlab.api.training import Training
+from attnlab.errors import UserError
+from attnlab.records.stream import read_records
+from tests.commands.tiny import SHARED, SMALL
+
+CONFIG = "configs/translation.py:rnnsearch"
+OVERRIDES: dict[str, Any] = {
+    key: value for key, _, value in (word.partition("=") for word in (*SMALL["rnnsearch"], *SHARED))
+} | {"training.log_every": 1}
+
+
+def records(folder: Path) -> list[tuple[int, str, float]]:
+    """Step, split and loss of every record."""
+    found = read_records(folder / "metrics.jsonl")
+    return [(record["step"], record["split"], record["loss"]) for record in found]
+
+
+def test_a_loop_that_is_left_and_functions_that_fail_lose_nothing(tmp_path: Path) -> None:
+    """A loop left at step 3, a function that fails at 5, then to the end: the records are those that
+    `on_step` got, and a run in one go has the same.
+    """
+    seen: list[tuple[int, str, float]] = []
+
+    def note(step: int, values: Any) -> None:
+        split = "train" if "loss" in values else "valid"
+        seen.append((step, split, values["loss" if split == "train" else "valid/loss"]))
+
+    parts = tmp_path / "parts"
+    begun = attnlab.begin(CONFIG, OVERRIDES, workdir=parts)
+    assert isinstance(begun, Training) and not parts.exists()
+    for step, values in begun.steps():
+        note(step, values)
+        if step == 3:
+            break
+    assert records(parts)[-1][0] == 3
+
+    def fails(step: int, values: Any) -> None:
+        note(step, values)
+        if step == 5:
+            raise ValueError("no room")
+
+    with pytest.raises(
+        UserError, match="on_step failed at step 5: ValueError: no room; the run is"
+    ):
+        attnlab.train(CONFIG, OVERRIDES, on_step=fails, workdir=parts)
+    run = attnlab.train(CONFIG, OVERRIDES, on_step=note, workdir=parts)
+    assert seen == records(parts) and seen[-1][:2] == (12, "valid")
+    assert run.step in (6, 12) and run._repr_png_().startswith(b"\x89PNG")
+    for _ in attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path / "whole").steps():
+        pass
+    assert records(tmp_path / "whole") == seen
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "words"),
+    [
+        (CONFIG, {"training.stesp": 3}, "training.stesp: no such key; did you mean"),
+        ({"task": "translaton"}, {}, "unknown task 'translaton'"),
+    ],
+)
+def test_bad_input_is_one_line(
+    config: Any, overrides: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=words):
+        attnlab.begin(config, overrides, workdir=tmp_path / "run")
+    with pytest.raises(UserError, match="is not empty and holds no run"):
+        attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path)

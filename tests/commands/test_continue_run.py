@@ -1,0 +1,74 @@
+"""`continue` from a folder to a longer run, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.records.manifest import Manifest
+from attnlab.records.stream import BEFORE, read_records
+from tests.commands.tiny import Runs, refused, run_command
+
+LONGER = "--config.training.steps=15"
+
+
+def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -> None:
+    """The manifest says where the data begins; the same command again, of a run that has ended,
+    changes nothing; another RUN is refused.
+    """
+    parent, _ = runs("rnnsearch")
+    words = ["continue", str(parent), f"--workdir={tmp_path / 'new'}", LONGER]
+    words += ["--config.batch.size=8", "--config.schedule.peak=1e-4"]
+    ended = run_command(words)
+    assert ended.code == 0, ended
+    assert f"goes on from step 12 of {parent}; its data begins at step 12 with its" in ended.err
+    manifest, old = Manifest.read(tmp_path / "new"), Manifest.read(parent)
+    assert manifest is not None and old is not None
+    assert manifest.parent == {
+        "workdir": str(parent),
+        "config_hash": old.config_hash,
+        "step": 12,
+        "data_from": 12,
+        "joined": False,
+    }
+    metrics = tmp_path / "new" / "metrics.jsonl"
+    assert {record["step"] for record in read_records(metrics)} == {15}
+    assert (tmp_path / "new" / BEFORE).read_bytes() == (parent / "metrics.jsonl").read_bytes()
+    content = metrics.read_bytes()
+    again = run_command(words)
+    assert again.code == 0 and metrics.read_bytes() == content
+    words[1] = str(tmp_path / "other")
+    assert f'training.after: saved "{parent}", wanted' in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "training.steps=12, and {run} is at step 12 already; take more"),
+        ([LONGER, "--from-step=5"], "the steps"),
+        ([LONGER, "--from-step=last"], "--from-step: 'last' is no"),
+        ([LONGER, "--config.system.maxout=8"], "another config: system.maxout: saved 6, wanted 8"),
+        ([LONGER, "--config.training.clip=0"], "training.clip: saved 1.0, wanted 0.0"),
+        ([LONGER, "--config.checkpoint.by=accuracy"], "checkpoint.by: saved"),
+        ([LONGER, "--workdir={run}"], 'training.after: saved "", wanted'),
+        ([LONGER, "--config=configs/translation.py:rnnsearch"], "--config: the config is that of"),
+    ],
+)
+def test_what_may_not_change_is_refused_by_name(
+    flags: list[str], words: str, runs: Runs, tmp_path: Path
+) -> None:
+    parent, _ = runs("rnnsearch")
+    flags = [flag.format(run=parent) for flag in flags]
+    ended = refused("continue", str(parent), f"--workdir={tmp_path / 'new'}", *flags)
+    if "the steps" in words:  # which are there depends on the best
+        assert "name one of those, as FOLDER@STEP" in ended
+    else:
+        assert words.format(run=parent) in ended
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_run_is_one_line(tmp_path: Path) -> None:
+    words = "continue", str(tmp_path / "none")
+    assert "no --workdir given; name the new folder" in refused(*words)
+    assert "holds no run; name the folder" in refused(*words, f"--workdir={tmp_path / 'new'}")

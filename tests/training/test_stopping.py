@@ -1,0 +1,81 @@
+"""Training ends early where a measure does not improve, at the same step after any interruption."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.records.stream import read_records
+from attnlab.tasks import TASKS
+from attnlab.training.run import check
+from attnlab.training.settings import Stop
+from attnlab.training.stopping import why_ended
+from tests.training.toy import Line, run, settings
+
+NAN = math.nan
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("stop", "scores", "end"),
+    [
+        (Stop(measure="loss", patience=2), [3, 2, 2, 2, 1], 4),
+        (Stop(measure="loss", patience=2), [3, 2, 2, 1, 1], None),
+        (Stop(measure="loss", patience=2, min_delta=0.5), [3, 2.6, 2.5, 1, 1], 3),
+        (Stop(measure="fit", patience=1), [1, 2, 3, 2, 4], 4),
+        (Stop(measure="loss", patience=2), [NAN, NAN, 1, 1, 1], 2),
+    ],
+)
+def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) -> None:
+    """After so many evaluations in a row without an improvement; up to the step of a parent
+    nothing ends, and patience begins anew.
+    """
+    better = "max" if stop.measure == "fit" else "min"
+    for after, wanted in ((0, end), (5, None)):
+        ends = [
+            number
+            for number in range(1, 6)
+            if why_ended(stop, better, list(enumerate(scores[:number], start=1)), after)
+        ]
+        assert (ends or [None])[0] == wanted
+
+
+def test_a_stopped_run_is_done_and_repeats_after_an_interruption(tmp_path: Path) -> None:
+    losses = [5.0, 4.0, 4.5, 4.2, 3.0]
+    stop = Stop(measure="loss", patience=2)
+    config: Any = settings(training__evaluate_every=1, training__stop=stop, checkpoint__every=0)
+    outcome = run(tmp_path / "whole", config, Line(list(losses)))
+    assert (outcome.state, outcome.step) == ("done", 4)
+    assert "step 4: loss has not improved on 4 of step 2 in 2 evaluations" in outcome.message
+    task = Line(list(losses))
+    assert run(tmp_path / "parts", config, task, until=3).state == "interrupted"
+    for first in (True, False):  # the second time there is nothing left to do
+        again = run(tmp_path / "parts", config, task)
+        assert dataclasses.replace(again, seconds_to_first_step=None) == dataclasses.replace(
+            outcome, seconds_to_first_step=None
+        ), first
+    whole, parts = (tmp_path / name / "metrics.jsonl" for name in ("whole", "parts"))
+    assert whole.read_bytes() == parts.read_bytes()
+    assert read_records(whole)[-1]["step"] == 4
+    assert (tmp_path / "whole" / "checkpoints" / "4").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("training.stop.measure=los", "training.stop.measure='los'; did you mean 'loss'"),
+        ("training.stop.patience=0", "training.stop.patience=0"),
+        ("training.evaluate_every=0", "is looked at in evaluations; set training.evaluate_every"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(override: str, words: str) -> None:
+    overrides = ["training.stop.measure=loss", override]
+    with pytest.raises(UserError, match=words.replace(".", r"\.")):
+        config: Any = configs.load("configs/translation.py:rnnsearch", overrides)
+        check(TASKS.resolve(config.task), config)
