@@ -33,7 +33,17 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
             "no --config given; for example --config=configs/translation.py:rnnsearch ('list"
             " configs' shows all)"
         )
-    return configs.load(path, overrides)
+    config = configs.load(path, overrides)
+    print_full_names(config, overrides)
+    return config
+
+
+def print_full_names(config: Settings, overrides: Sequence[str]) -> None:
+    """Prints to stderr the settings that each override whose name is a pattern has set."""
+    for override, full in configs.by_full_names(config, overrides):
+        if full != [override]:
+            names = ", ".join(text.partition("=")[0] for text in full)
+            print(f"note: --config.{override} sets {names}", file=sys.stderr)
 
 
 def default_workdir(path: str, config: Settings) -> str:
@@ -89,9 +99,11 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
         if name.strip()
     ]
     accepted = getattr(arguments, "accept_changed_code", False)
-    return Stored.find(
+    stored = Stored.find(
         Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
     )
+    print_full_names(stored.config, arguments.overrides)
+    return stored
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:

@@ -24,6 +24,7 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
+from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
@@ -80,7 +81,9 @@ def prepare(
 
     The task comes first, since it decides which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
-    others in the order given. Naming the component that already stands there changes nothing.
+    others in the order given. Naming the component that already stands there changes nothing. A
+    name with stars stands for several (`patterns`), and is read once full names have replaced
+    components.
 
     Args:
       config: as a file has it, as it was stored (`tree.to_dict`), or settings.
@@ -95,25 +98,81 @@ def prepare(
         unknown name, a bad range.
     """
     tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
-    assignments = [_split(text) for text in overrides]
     with tree.ignore_type():
-        for task in [text for keys, text in assignments if keys == ["task"]]:
-            tree.task = task
-        schema = schema or schema_of(tree)
-        root = ConfigNode(tree, "", schema)
-        set_names = {*flat(tree), *(".".join(keys) for keys, _ in assignments)}
-        complete(root)
-        _override(root, assignments)
-        return validate(tree, schema, set_names)
+        set_names = set(flat(tree))
+        root = _completed(tree, overrides, schema)
+        full = [text for texts in _by_full_names(root, overrides) for text in texts]
+        _override(root, [_split(text) for text in full])
+        set_names |= {text.partition("=")[0] for text in full}
+        return validate(tree, schema or schema_of(tree), set_names)
+
+
+def by_full_names(
+    config: Mapping[str, object] | Node, overrides: Sequence[str]
+) -> list[tuple[str, list[str]]]:
+    """Each override, and the overrides by full names ("a.b=value") that it stands for: itself,
+    unless its name is a pattern.
+
+    Raises:
+      UserError: a pattern stands for nothing, or for settings of two kinds.
+    """
+    if not any(is_pattern(text.partition("=")[0]) for text in overrides):
+        return [(text, [text]) for text in overrides]
+    tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
+    with tree.ignore_type():
+        full = _by_full_names(_completed(tree, overrides), overrides)
+    return list(zip(overrides, full, strict=True))
+
+
+def _completed(
+    tree: ConfigDict, overrides: Sequence[str], schema: type[Node] | None = None
+) -> ConfigNode:
+    """The root of a tree with the defaults of its task, which may be an override."""
+    for text in overrides:
+        if _split(text)[0] == ["task"]:
+            tree.task = _split(text)[1]
+    root = ConfigNode(tree, "", schema or schema_of(tree))
+    complete(root)
+    return root
+
+
+def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> list[list[str]]:
+    """For each override those by full names. Patterns see components that other overrides name:
+    those replace what stands there, full names first.
+    """
+    full = [[] if is_pattern(text.partition("=")[0]) else [text] for text in overrides]
+    if all(full):
+        return full
+    _replace_all(root, [_split(text) for texts in full for text in texts])
+    for last in (False, True):
+        for number, text in enumerate(overrides):
+            name, _, value = text.partition("=")
+            if full[number]:
+                continue
+            try:
+                names, are_components = hits(root, name)
+            except UserError:
+                if last:
+                    raise
+                continue
+            if are_components:  # of two within each other the inner one goes with the outer
+                names = [name for name in names if _replace_all(root, [(name.split("."), value)])]
+            if are_components or last:
+                full[number] = [f"{name}={value}" for name in names]
+    return full
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
     """Returns settings in which those newer than the stored config `tree` have the values that held
     when it was stored (`tree.OLDER`), unless `chosen` ("a.b=value") sets them.
     """
-    fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    fixed = [*flat(tree), *(override.partition("=")[0] for override in chosen)]
     current, older = flat(config), flat(from_dict(tree))
-    newer = {name: value for name, value in older.items() if name in current and name not in fixed}
+    newer = {
+        name: value
+        for name, value in older.items()
+        if name in current and not any(covers(given, name) for given in fixed)
+    }
     if not newer:
         return config
     updated = from_dict(to_dict(config))
@@ -129,25 +188,32 @@ def _split(text: str) -> tuple[list[str], str]:
     return name.split("."), value
 
 
-def _override(root: ConfigNode, overrides: Iterable[tuple[list[str], str]]) -> None:
+def _override(root: ConfigNode, overrides: Sequence[tuple[list[str], str]]) -> None:
     """Applies overrides to the tree in place: replacements of components first, outermost first,
     then plain values in the order given.
     """
+    replaced = _replace_all(root, overrides)
+    for keys, text in overrides:
+        if _slot(keys) not in replaced:
+            _assign(root, keys, text)
 
-    def slot(keys: list[str]) -> list[str]:
-        return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
 
-    overrides = list(overrides)
+def _slot(keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys)
+
+
+def _replace_all(
+    root: ConfigNode, overrides: Iterable[tuple[list[str], str]]
+) -> set[tuple[str, ...]]:
+    """Put the components that overrides name in their places, outermost first; returns these."""
     replaced = set()
-    last = {tuple(slot(keys)): text for keys, text in overrides}
+    last = {_slot(keys): text for keys, text in overrides}
     for *path, key in sorted(last, key=len):
         parent = _walk(root, path)
         if parent is not None and key in parent.tables:
             _replace(parent, key, last[*path, key])
             replaced.add((*path, key))
-    for keys, text in overrides:
-        if tuple(slot(keys)) not in replaced:
-            _assign(root, keys, text)
+    return replaced
 
 
 def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:

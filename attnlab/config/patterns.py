@@ -1,0 +1,116 @@
+"""Patterns in names of settings: one override for all settings of a kind.
+
+In `system.*.dropout` the star stands for one part of a name, in `system.*attention` for any
+characters within a part; `**` stands for any number of parts, none included. The first part has
+no star. What a pattern hits are settings of one kind: components of one table, or values of one
+type.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ml_collections import ConfigDict
+
+from attnlab.config.annotations import kinds
+from attnlab.config.tree import ConfigNode
+from attnlab.errors import UserError
+
+SHOWN = 3  # names of each kind in a message
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the name of a setting has a star, so that it stands for several."""
+    return "*" in name
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Whether a pattern, or a full name, stands for the full name of a setting.
+
+    >>> covers("system.**.dropout", "system.dropout"), covers("system.*.dropout", "system.dropout")
+    (True, False)
+    """
+    parts = (
+        r"(?:[^.]+\.)*" if part == "**" else re.escape(part).replace(r"\*", "[^.]*") + r"\."
+        for part in pattern.split(".")
+    )
+    return re.fullmatch("".join(parts), f"{name}.") is not None
+
+
+def is_dotted_name(name: object) -> bool:
+    """Whether something is the dotted name of a setting, or a pattern of such names: its first part
+    has no star.
+    """
+    return isinstance(name, str) and all(
+        (part.replace("*", "_") if number else part).isidentifier()
+        for number, part in enumerate(name.split("."))
+    )
+
+
+def hits(root: ConfigNode, pattern: str) -> tuple[list[str], bool]:
+    """The full names of the settings that a pattern stands for, and whether they are components.
+
+    Raises:
+      UserError: it stands for none (with near names), or for settings of two kinds.
+    """
+    pattern = pattern.removesuffix(".name")
+    if is_pattern(pattern.partition(".")[0]):
+        raise UserError(
+            f"config.{pattern}: the first part has a star; begin with a group, system.**.dropout"
+        )
+    settings = list(_settings(root))
+    by_kind: dict[str, list[str]] = {}
+    for name, kind, _ in settings:
+        if covers(pattern, name):
+            by_kind.setdefault(kind, []).append(name)
+    if not by_kind:
+        raise UserError(f"config.{pattern} stands for no setting; {_near(pattern, settings)}")
+    if len(by_kind) > 1:
+        named = [f"{_several(names)} ({kind})" for kind, names in by_kind.items()]
+        kinds = " and ".join([*named[:2], *(["others"] if len(named) > 2 else [])])
+        raise UserError(
+            f"config.{pattern} stands for settings of {len(by_kind)} kinds: {kinds}; name those of"
+            " one kind"
+        )
+    names = next(iter(by_kind.values()))
+    return names, any(is_part for name, _, is_part in settings if name in names)
+
+
+def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
+    """Yields the full name of each setting of a config, its kind, and whether it is a component;
+    groups are none.
+    """
+    for key in dict.fromkeys([*node.values, *node.settings]):
+        value, child = node.values.get(key), node.child(key)
+        if key in node.tables and value is None:
+            continue  # no component is there
+        if key in node.tables:
+            yield node.full_name(key), node.tables[key].kind, True
+        elif not isinstance(value, ConfigDict) and not (key == "name" and node.component):
+            allowed = kinds(node.hint(key)) - {type(None)} or {type(value)}
+            words = sorted(getattr(kind, "__name__", str(kind)) for kind in allowed)
+            yield node.full_name(key), " or ".join(words), False
+        if child is not None:
+            yield from _settings(child)
+
+
+def _near(pattern: str, settings: Iterable[tuple[str, str, bool]]) -> str:
+    """The names that end as the pattern does, or nearly so, as the tail of an error message."""
+    last = pattern.rpartition(".")[2].strip("*")
+    names = [name for name, _, _ in settings]
+    ends = {name.rpartition(".")[2] for name in names}
+    near = {end for end in ends if last and last in end}
+    near |= set(difflib.get_close_matches(last, ends, n=3, cutoff=0.6))
+    choices = [name for name in names if name.rpartition(".")[2] in near]
+    if not choices:
+        return "'show' prints all names"
+    wider = f"{pattern.partition('*')[0]}**.*{last}"
+    advice = f"; write {wider} for those" if all(covers(wider, name) for name in choices) else ""
+    return f"there are {_several(choices)}{advice}"
+
+
+def _several(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
