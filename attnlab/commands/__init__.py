@@ -24,6 +24,7 @@ from typing import NoReturn
 from attnlab import processes
 from attnlab.commands import streams
 from attnlab.errors import UserError, nearest, one_line, show_traceback, users_code
+from attnlab.flags import add_run, named_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command(
         ".compare", "two sweeps side by side, and what differs between them", on_run=False
     ),
+    "diff": Command(".diff", "two runs: the settings that differ, then the results", on_run=False),
     "prepare": Command(
         ".prepare", "a large corpus as shards of ids, which training reads from disk", on_run=False
     ),
@@ -114,6 +116,7 @@ CONFIGS = """\
 configs:
   --config=configs/translation.py:rnnsearch takes the config that the function get_config of that file returns for the
   argument 'rnnsearch'. The files live in configs/; '{program} list configs' shows them, and yours may lie anywhere.
+  The folder of a run is a config too, the one it was made from: --config=runs/first.
 
 overrides:
   --config.a.b=value (or --config.a.b value) changes one setting; its type is that of the value it replaces:
@@ -262,6 +265,9 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     if unknown:
         raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
+    if hasattr(arguments, "run_folder"):
+        arguments.workdir = named_run(arguments)
+        del arguments.run_folder
     return int(module.run(arguments))
 
 
@@ -295,13 +301,9 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
         parser.add_argument(
             "--config",
             metavar="FILE.py:ARGUMENT",
-            help="the config file and the argument for its get_config",
+            help="the config file and the argument for its get_config; or the folder of a run",
         )
-        parser.add_argument(
-            "--workdir",
-            metavar="FOLDER",
-            help="where the run is kept: checkpoints, metrics, manifest, pictures",
-        )
+        add_run(parser)
     return parser
 
 

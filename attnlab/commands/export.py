@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from attnlab.errors import UserError
+from attnlab.flags import add_run
 
 TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 MODELS = "transformers"
@@ -19,12 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `export` to its parser: the folder to export, the target format, the
     output folder, and dtype and type of an exported model.
     """
-    parser.add_argument(
-        "directory",
-        metavar="DIR",
-        type=Path,
-        help="the folder of a sweep or of a run, finished or not; of a run for --to=transformers",
-    )
+    add_run(parser, "the folder of a sweep or run, finished or not; of a run for --to=transformers")
     parser.add_argument(
         "--to",
         choices=(*TRACKERS, MODELS),
@@ -58,6 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: the folder holds no sweep, a damaged record; the tracker's package is not
         installed; no run, or one that no model of transformers is.
     """
+    from attnlab.commands.session import folder_of
+
+    arguments.directory = folder_of(arguments)
     if arguments.to == MODELS:
         return _model(arguments)
     if arguments.dtype or arguments.model_type:

@@ -48,12 +48,14 @@ def print_full_names(config: Settings, overrides: Sequence[str]) -> None:
 
 def default_workdir(path: str, config: Settings) -> str:
     """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
-    parallel>`.
+    parallel>`; of the config of a run with its name in place of a file.
     """
     lasting = {
         key: node for key, node in configs.to_dict(config).items() if key != "parallel"
     }  # which may change on resume
-    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
+    file = Path(path.partition(":")[0])
+    name = file.absolute().parent.name if file.name == configs.MANIFEST else file.stem
+    return f"runs/{name}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
 def existing_run(workdir: Path) -> Manifest | None:
@@ -78,6 +80,17 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
+def folder_of(arguments: argparse.Namespace) -> Path:
+    """Returns the folder of a run that a command works on, given as RUN or `--workdir`.
+
+    Raises:
+      UserError: none is given.
+    """
+    if not arguments.workdir:
+        raise UserError("no --workdir given; name the folder of a trained run, or RUN before flags")
+    return Path(arguments.workdir)
+
+
 def stored_run(arguments: argparse.Namespace) -> Stored:
     """Returns the trained run in `--workdir`, together with those of `--ensemble`, with the stored
     config and overrides that only change how it is used.
@@ -91,17 +104,14 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
     """
     from attnlab.api.stored import Stored
 
-    if not arguments.workdir:
-        raise UserError("no --workdir given; name the folder of a trained run")
+    workdir = folder_of(arguments)
     folders = [
         Path(name.strip())
         for name in (getattr(arguments, "ensemble", None) or "").split(",")
         if name.strip()
     ]
     accepted = getattr(arguments, "accept_changed_code", False)
-    stored = Stored.find(
-        Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
-    )
+    stored = Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
     print_full_names(stored.config, arguments.overrides)
     return stored
 

@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
+    if arguments.config is None and arguments.workdir and Manifest.read(arguments.workdir):
+        arguments.config = arguments.workdir  # a run goes on as it was begun
     config = session.read_config(arguments.config, arguments.overrides)
     workdir = Path(arguments.workdir or session.default_workdir(arguments.config, config))
     first = processes.index() == 0  # the others write nothing there

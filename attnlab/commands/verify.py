@@ -14,7 +14,7 @@ from attnlab import config as configs
 from attnlab.api.stored import Stored
 from attnlab.commands import session
 from attnlab.errors import UserError
-from attnlab.flags import add_number
+from attnlab.flags import add_number, add_run
 from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, differences
@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `verify` to its parser: the folder of the run, `--steps`,
     `--accept-changed-code`.
     """
-    parser.add_argument(
-        "workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep"
-    )
+    add_run(parser, "the folder of a run, or of one trial of a sweep")
     meaning = "repeat only the first N steps (default: all that have records)"
     add_number(parser, "--steps", 1, 10**9, meaning)
     session.add_acceptance(parser)
@@ -45,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
       before either was known.
     """
     began = time.perf_counter()
-    workdir = Path(arguments.workdir)
+    workdir = session.folder_of(arguments)
     original, recorded = read_original(workdir, arguments.steps)
     session.print_notes(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
     session.start_jax()

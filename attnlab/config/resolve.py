@@ -24,6 +24,7 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
+from attnlab.config.foreign import meant
 from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
@@ -255,14 +256,15 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
 
 
 def _near(root: ConfigNode, keys: list[str]) -> str:
-    """Returns the hint of a message on an unknown key: up to three similar full names, else names
-    with a similar last part, else the keys of the deepest node on its path that exists.
+    """Returns the hint of a message on an unknown key: names that another framework's word means;
+    else similar full names, or last parts; else the keys of the deepest node on its path.
     """
     below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
     names = list(dict.fromkeys([*flat(root.values), *below]))
     names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
     names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
-    close = difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
+    close = meant(".".join(keys), names)[:3]
+    close = close or difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
     if not close:
         ends = difflib.get_close_matches(
             keys[-1], {name.rpartition(".")[2] for name in names}, n=1, cutoff=0.75
