@@ -115,12 +115,22 @@ class Progress:
         elif step - self._printed >= self.every or step >= self.total > self._printed:
             self._print()
 
+    def foretell(self) -> None:
+        """Print how long the rest takes at the present pace."""
+        if self._pace is not None and (left := self.total - self.step) > 0:
+            words = f"{left:,} {self.unit}s to go, about {clock(self._pace * left)}"
+            self.note(f"{words} (h:mm:ss), without compiling and evaluation")
+
     def compiled(self, shape: str, seconds: float) -> None:
         """Note that compiling `shape` ("16x16") took `seconds`, and add them to the compile time,
         which is shown separately.
         """
         self.compile_seconds += seconds
-        self.note(f"compiled {shape} in {seconds:.1f} s")
+        self.note(
+            f"compiled {shape} in {seconds:.1f} s"
+            if seconds
+            else f"{shape} are compiled in their first step"
+        )
 
     def note(self, text: str) -> None:
         """Prints a line of text above the bar, or to the stream where there is no bar."""

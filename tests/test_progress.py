@@ -149,3 +149,15 @@ def test_long_work_says_how_far_it_is(
     with progress.patience("reading the data"):
         time.sleep(0.2)
     assert capsys.readouterr().err.startswith("reading the data: 0:00:00 so far\n")
+
+
+def test_programs_that_their_first_step_compiles_and_the_time_left() -> None:
+    stream = io.StringIO()
+    progress = Progress(103, stream=stream, every=200)
+    progress.compiled("batches of 2x3", 0.0)
+    progress.foretell()
+    progress.update(3, step_seconds=0.6)
+    progress.foretell()
+    first, second = stream.getvalue().splitlines()
+    assert first == "batches of 2x3 are compiled in their first step"
+    assert second.startswith("100 steps to go, about 0:01:00 (h:mm:ss)")

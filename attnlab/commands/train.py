@@ -23,14 +23,19 @@ from attnlab.training.session import Interrupt, Outcome, Session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags `--accept-changed-code` and `--track` to a parser."""
+    """Adds the flags `--dry-run`, `--accept-changed-code` and `--track` to a parser."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what it will take (parameters, bytes, FLOPs, minutes); train and write nothing",
+    )
     session.add_acceptance(parser)
     tracking.add_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Trains the config of `--config` in `--workdir`, from its last checkpoint if there is one;
-    once done, evaluates it and writes the report.
+    once done, evaluates it and writes the report; with `--dry-run` only prints what it will take.
 
     Returns:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
@@ -52,7 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
     session.start_jax()
     from attnlab.tasks import TASKS
 
-    run = Run.prepare(TASKS.resolve(config.task), config, workdir, SPLITS, begun, code)
+    splits = ("train", "valid") if arguments.dry_run else SPLITS
+    run = Run.prepare(TASKS.resolve(config.task), config, workdir, splits, begun, code)
+    if arguments.dry_run:
+        from attnlab.commands.dry_run import print_outlook
+
+        print_outlook(run)
+        return 0
     with contextlib.ExitStack() as readers:
         with (
             RunLock(workdir) if first else contextlib.nullcontext(),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 AHEAD = 32
 """Batches to come whose programs are compiled while earlier ones train."""
+TOLD_AT = 3
+"""The step of a command after which a person is told how long the rest may take."""
 ASKED_EVERY = 8
 """Steps between two questions of several processes whether one of them has a signal."""
 
@@ -126,7 +128,8 @@ class Compiling:
     def _compile(self, batch: HostBatch) -> tuple[Program, float]:
         began, devices = time.perf_counter(), self._run.devices
         program = devices.compile(self._update, self._state, devices.feed(batch))
-        return program, time.perf_counter() - began
+        ahead = isinstance(program, jax.stages.Compiled)  # else its first step compiles it
+        return program, time.perf_counter() - began if ahead else 0.0
 
     def close(self) -> None:
         """End the thread."""
@@ -158,6 +161,7 @@ class UnderWay:
         self._ended = 0.0
         self.step = 0
         self.first: float | None = None
+        self._recorded = 0
 
     def asks(self, step: int) -> bool:
         """Whether to look for a signal after a step: if one has come. Several processes do so
@@ -182,6 +186,9 @@ class UnderWay:
             if wrong := self._journal.stepped(self.step, values, pace):
                 return wrong
             self._session.progress.update(self.step, loss=values["loss"], **pace)
+            self._recorded += 1
+            if self._recorded == TOLD_AT:
+                self._session.progress.foretell()
             self._journal.running(self.step)
         return ""
 

@@ -224,9 +224,14 @@ class Run:
             )
 
     def announce(self, progress: Progress) -> None:
-        """Prints what a person should know before training: devices, an unused accelerator, notes
-        on data and on what is trained.
+        """Prints what a person should know before training: folder and size, devices, an unused
+        accelerator, notes on data and on what is trained.
         """
+        import jax
+
+        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.task.shapes)]
+        count = sum(leaf.size for leaf in jax.tree.leaves(self.task.shapes))
+        progress.note(f"run: {self.workdir}, {count:,} parameters of {sum(sizes) / 1e6:,.1f} MB")
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)
