@@ -54,7 +54,7 @@ def default_workdir(path: str, config: Settings) -> str:
         key: node for key, node in configs.to_dict(config).items() if key != "parallel"
     }  # which may change on resume
     file = Path(path.partition(":")[0])
-    name = file.absolute().parent.name if file.name == configs.MANIFEST else file.stem
+    name = file.absolute().parent.name if file.suffix == ".json" else file.stem
     return f"runs/{name}-{config.system.name}-{configs.config_hash(lasting)}"
 
 

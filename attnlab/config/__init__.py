@@ -3,20 +3,11 @@ jax.
 """
 
 from attnlab.config.checks import read_settings, schema_of, validate
-from attnlab.config.files import (
-    MANIFEST,
-    SHIPPED,
-    call_file,
-    choose,
-    find_file,
-    merge,
-    read_config_file,
-)
+from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, read_config_file
 from attnlab.config.resolve import as_stored, by_full_names, load, prepare
 from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
 
 __all__ = [
-    "MANIFEST",
     "SHIPPED",
     "as_stored",
     "by_full_names",

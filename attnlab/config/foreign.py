@@ -16,7 +16,6 @@ _MEANINGS = {
     " warmup_ratio",
     "schedule.floor": "min_lr end_lr lr_end final_lr eta_min",
     "schedule.name": "lr_scheduler lr_scheduler_type scheduler lr_schedule",
-    "optimizer.name": "optim optimiser algorithm",
     "optimizer.weight_decay": "weight_decay wd l2 decay",
     "optimizer.b1": "beta1 adam_beta1 beta_1 betas adam_betas",
     "optimizer.b2": "beta2 adam_beta2 beta_2 betas adam_betas",
@@ -28,23 +27,17 @@ _MEANINGS = {
     "training.accumulate": "gradient_accumulation_steps grad_accum accumulate_grad_batches"
     " update_freq accumulation_steps",
     "training.label_smoothing": "smoothing label_smoothing_factor",
-    "training.ema": "ema_decay polyak",
     "training.compute": "dtype fp16 bf16 mixed_precision amp autocast torch_dtype",
     "training.log_every": "log_interval logging_steps log_steps log_freq",
     "training.evaluate_every": "eval_interval eval_steps validate_interval eval_every"
     " validation_freq",
-    "training.layer_decay": "llrd layerwise_decay",
     "checkpoint.every": "save_steps save_interval save_every checkpoint_interval save_freq",
-    "checkpoint.keep": "save_total_limit keep_last max_to_keep",
-    "checkpoint.by": "metric_for_best_model monitor best_metric",
     "batch.size": "batch_size bs train_batch_size per_device_train_batch_size micro_batch_size"
     " max_tokens global_batch_size",
     "batch.max_length": "block_size context_length max_seq_len max_seq_length seq_len seq_length"
     " sequence_length max_position_embeddings n_positions n_ctx max_length tokens_per_sample"
     " max_source_positions max_target_positions model_max_length maxlen",
     "vocabulary.size": "vocab_size n_vocab num_embeddings num_words src_vocab_size tgt_vocab_size",
-    "vocabulary.kind": "tokenizer tokenization bpe",
-    "vocabulary.lowercase": "do_lower_case uncased",
     "system.width": "d_model n_embd hidden_size embed_dim model_dim dim emb_dim embedding_dim"
     " hidden_dim encoder_embed_dim decoder_embed_dim units",
     "system.embedding": "embed_dim emb_dim embedding_dim embedding_size d_embed",
@@ -58,7 +51,6 @@ _MEANINGS = {
     "system.**.key_heads": "n_kv_heads num_key_value_heads num_kv_heads kv_heads",
     "system.**.head_width": "head_dim d_head d_kv key_dim dim_head",
     "system.dropout": "dropout dropout_rate drop_rate hidden_dropout_prob resid_pdrop p_dropout",
-    "system.embedding_dropout": "embd_pdrop emb_dropout",
     "system.*attention.dropout": "attention_dropout attn_pdrop attn_dropout"
     " attention_probs_dropout_prob",
     "system.norm": "pre_norm norm_first normalize_before prenorm",
@@ -66,16 +58,10 @@ _MEANINGS = {
     "system.share": "tie_word_embeddings tie_weights share_all_embeddings tied",
     "system.remat": "gradient_checkpointing activation_checkpointing checkpoint_activations",
     "system.positions.base": "rope_theta rope_base",
-    "lora.rank": "lora_r lora_rank",
-    "lora.on": "target_modules",
     "decoding.beam": "num_beams beam_size beam_width beams",
     "decoding.max_extra": "max_new_tokens max_len_b",
-    "decoding.n_best": "num_return_sequences nbest",
-    "decoding.no_repeat_ngram": "no_repeat_ngram_size",
     "decoding.length_penalty": "lenpen alpha",
-    "decoding.method": "do_sample strategy",
     "parallel.devices": "gpus num_gpus n_gpu world_size nproc_per_node",
-    "parallel.fsdp": "zero zero_stage sharding_strategy",
     "seed": "random_state manual_seed random_seed rng_seed",
 }
 NAMES: dict[str, list[str]] = {}
