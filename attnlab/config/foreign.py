@@ -6,9 +6,11 @@ it may mean, as patterns; those that a config has are suggested.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 from attnlab.config.patterns import covers
+from attnlab.config.tree import ConfigNode, flat
 
 _MEANINGS = {
     "schedule.peak": "lr learning_rate max_lr base_lr initial_lr peak_lr init_lr step_size",
@@ -80,3 +82,28 @@ def meant(name: str, settings: Iterable[str]) -> list[str]:
     """
     patterns = NAMES.get(name.rpartition(".")[2].lower().replace("-", "_"), [])
     return [full for full in settings if any(covers(pattern, full) for pattern in patterns)]
+
+
+def near(root: ConfigNode, keys: list[str]) -> str:
+    """Returns the hint of a message on an unknown key: names that another framework's word means;
+    else similar full names, or last parts; else the keys of the deepest node on its path.
+    """
+    below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
+    names = list(dict.fromkeys([*flat(root.values), *below]))
+    names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
+    names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
+    close = meant(".".join(keys), names)[:3]
+    close = close or difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
+    if not close:
+        ends = difflib.get_close_matches(
+            keys[-1], {name.rpartition(".")[2] for name in names}, n=1, cutoff=0.75
+        )
+        close = [name for name in names if name.rpartition(".")[2] in ends][:3]
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    deepest = root
+    for key in keys[:-1]:
+        if (child := deepest.child(key)) is None:
+            break
+        deepest = child
+    return "choose from: " + ", ".join(map(deepest.full_name, deepest.values))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, overload
@@ -24,7 +23,7 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
-from attnlab.config.foreign import meant
+from attnlab.config.foreign import near
 from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
@@ -247,36 +246,12 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
     *path, key = keys
     parent = _walk(root, path)
     if parent is None or key not in {*parent.values, *parent.settings}:
-        raise UserError(f"config.{dotted}: no such key; {_near(root, keys)}")
+        raise UserError(f"config.{dotted}: no such key; {near(root, keys)}")
     old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
         names = ", ".join(f"{dotted}.{name}" for name in old)
         raise UserError(f"config.{dotted} is a group of settings, not a value; set one of: {names}")
     parent.values[key] = read_value(text, old, lambda: parent.hint(key), f"config.{dotted}")
-
-
-def _near(root: ConfigNode, keys: list[str]) -> str:
-    """Returns the hint of a message on an unknown key: names that another framework's word means;
-    else similar full names, or last parts; else the keys of the deepest node on its path.
-    """
-    below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
-    names = list(dict.fromkeys([*flat(root.values), *below]))
-    names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
-    names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
-    close = meant(".".join(keys), names)[:3]
-    close = close or difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
-    if not close:
-        ends = difflib.get_close_matches(
-            keys[-1], {name.rpartition(".")[2] for name in names}, n=1, cutoff=0.75
-        )
-        close = [name for name in names if name.rpartition(".")[2] in ends][:3]
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    deepest = max(
-        (node for end in range(len(keys)) if (node := _walk(root, keys[:end]))),
-        key=lambda node: len(node.path),
-    )
-    return "choose from: " + ", ".join(map(deepest.full_name, deepest.values))
 
 
 def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:
