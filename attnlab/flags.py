@@ -1,15 +1,9 @@
-"""Flags that are numbers, each within two bounds stated in its help; and the folder of a run, as an
-argument or a flag.
-"""
+"""Flags that are numbers, each within two bounds stated in its help."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
-
-from attnlab.errors import UserError
-
-RUN_HELP = "where the run is kept: checkpoints, metrics, manifest, pictures"
 
 
 def add_number(
@@ -48,25 +42,3 @@ def add_number(
 
     options = {"metavar": "N", **options}
     parser.add_argument(flag, type=bounded, help=f"{help}; {bounds}", **options)
-
-
-def add_run(parser: argparse.ArgumentParser, meaning: str = RUN_HELP) -> None:
-    """Add the folder of a run to a parser: RUN, or `--workdir`."""
-    parser.add_argument("run_folder", nargs="?", metavar="RUN", help=meaning)
-    parser.add_argument("--workdir", metavar="FOLDER", help="the same, as a flag")
-
-
-def named_run(arguments: argparse.Namespace) -> str | None:
-    """The folder of a run that arguments of `add_run` name, or None.
-
-    Raises:
-      UserError: they name two.
-    """
-    named = {arguments.run_folder, arguments.workdir} - {None}
-    if len(named) > 1:
-        raise UserError(
-            f"two runs are named, {arguments.run_folder} and --workdir={arguments.workdir}; leave"
-            " one out"
-        )
-    folder: str | None = named.pop() if named else None
-    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ from attnlab import processes
 from attnlab.commands import COMMANDS, Parser
 from attnlab.commands.show import setting_rows
 from attnlab.errors import UserError
-from attnlab.flags import add_number, add_run, named_run
+from attnlab.flags import add_number
 from tests.commands.tiny import refused
 
 
@@ -81,17 +80,3 @@ EMPTY = "= is empty; write a value, or leave it out"
 )
 def test_what_is_refused_before_any_work(line: str, told: str) -> None:
     assert told in refused(*line.split(" "))
-
-
-def test_the_folder_of_a_run_is_an_argument_or_a_flag() -> None:
-    parser = argparse.ArgumentParser()
-    add_run(parser)
-    for words, folder in (
-        ([], None),
-        (["a"], "a"),
-        (["--workdir=a"], "a"),
-        (["a", "--workdir=a"], "a"),
-    ):
-        assert named_run(parser.parse_args(words)) == folder
-    with pytest.raises(UserError, match="two runs are named, a and --workdir=b"):
-        named_run(parser.parse_args(["a", "--workdir=b"]))

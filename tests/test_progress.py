@@ -155,9 +155,10 @@ def test_programs_that_their_first_step_compiles_and_the_time_left() -> None:
     stream = io.StringIO()
     progress = Progress(103, stream=stream, every=200)
     progress.compiled("batches of 2x3", 0.0)
-    progress.foretell()
-    progress.update(3, step_seconds=0.6)
-    progress.foretell()
-    first, second = stream.getvalue().splitlines()
+    progress.compiled("batches of 2x3", 2.0, "1.5 MB")
+    for step in range(1, 5):
+        progress.update(step, step_seconds=0.6)
+    first, second, third = stream.getvalue().splitlines()
     assert first == "batches of 2x3 are compiled in their first step"
-    assert second.startswith("100 steps to go, about 0:01:00 (h:mm:ss)")
+    assert second == "compiled batches of 2x3 in 2.0 s, peak 1.5 MB on each device"
+    assert third.startswith("100 steps to go, about 0:01:00 (h:mm:ss)")

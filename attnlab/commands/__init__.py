@@ -24,7 +24,6 @@ from typing import NoReturn
 from attnlab import processes
 from attnlab.commands import streams
 from attnlab.errors import UserError, nearest, one_line, show_traceback, users_code
-from attnlab.flags import add_run, named_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,12 +261,16 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
         if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
             raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
     arguments, unknown = parser.parse_known_args(argv)
+    if unknown and hasattr(arguments, "workdir") and not unknown[0].startswith("-"):
+        run = unknown.pop(0)
+        if arguments.workdir not in (None, run):
+            raise UserError(
+                f"two runs are named, {run} and --workdir={arguments.workdir}; take one"
+            )
+        arguments.workdir = run
     if unknown:
         raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
-    if hasattr(arguments, "run_folder"):
-        arguments.workdir = named_run(arguments)
-        del arguments.run_folder
     return int(module.run(arguments))
 
 
@@ -303,7 +306,11 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
             metavar="FILE.py:ARGUMENT",
             help="the config file and the argument for its get_config; or the folder of a run",
         )
-        add_run(parser)
+        parser.add_argument(
+            "--workdir",
+            metavar="RUN",
+            help="where the run is kept: checkpoints, metrics, manifest, pictures; RUN alone says the same",
+        )
     return parser
 
 

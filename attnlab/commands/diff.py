@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Any
 
 from attnlab import config as configs
+from attnlab.commands.session import manifest_of
 from attnlab.errors import UserError
 from attnlab.progress import table
-from attnlab.records.files import check_folder
 from attnlab.records.json_kinds import read_file
-from attnlab.records.manifest import Manifest, plain
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import Scores
 
-SHOWN = 5  # lines on packages, devices, data and code
+REMEDY = "delete it and run the 'train' command of this folder again"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,81 +38,49 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: a folder holds no run, a damaged record, or a folder is named twice.
     """
-    folders = [arguments.first, arguments.second]
-    if folders[0].resolve() == folders[1].resolve():
-        raise UserError(f"{folders[0]} is named twice; name two runs")
-    manifests = [_manifest(folder) for folder in folders]
+    folders = [arguments.first.resolve(), arguments.second.resolve()]
+    if folders[0] == folders[1]:
+        raise UserError(f"{arguments.first} is named twice; name two runs")
+    manifests = [manifest_of(folder) for folder in (arguments.first, arguments.second)]
     results = [_results(folder) for folder in folders]
-    common = os.path.commonpath([folder.resolve() for folder in folders])
-    columns = [os.path.relpath(folder.resolve(), common) for folder in folders]
-    settings = list(_different(*map(_settings, manifests)))
+    common = os.path.commonpath(folders)
+    columns = [os.path.relpath(folder, common) for folder in folders]
+    settings = [row for row in _paired(*map(_settings, manifests)) if row[1] != row[2]]
     if settings:
         table("settings that differ", ("setting", *columns), settings, numbers=())
     else:
         print("the settings are the same")
-    others = manifests[0].environment_changes(manifests[1])
-    for line in others[:SHOWN]:
+    for line in manifests[0].environment_changes(manifests[1]):
         print(f"made otherwise: {line.replace(': saved ', ' ').replace(', wanted ', ', then ')}")
-    if len(others) > SHOWN:
-        print(f"made otherwise: {len(others) - SHOWN} more")
-    for folder, scores in zip(folders, results, strict=True):
+    rows = [(*row, row[2] - row[1] if None not in row else None) for row in _paired(*results)]
+    if rows:
+        table("\nresults", ("measure", *columns, "difference"), rows)
+    for folder, scores in zip(columns, results, strict=True):
         if not scores:
             print(f"{folder} has no results yet")
-    if any(results):
-        table("\nresults", ("measure", *columns, "difference"), list(_scores(*results)))
     return 0
 
 
-def _manifest(folder: Path) -> Manifest:
-    """Returns the manifest of a run; raises `UserError` where there is none."""
-    check_folder("RUN", folder)
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise UserError(f"{folder} holds no run (no manifest.json in it); name the folder of a run")
-    return manifest
-
-
-def _settings(manifest: Manifest) -> dict[str, Any]:
-    """Returns the settings of a run by full names; those newer than it with the values that it
-    meant, unless a component that it names is gone.
+def _settings(manifest: Manifest) -> dict[str, str]:
+    """Returns the settings of a run as text, by full names; those newer than it with the values
+    that it meant, unless a component that it names is gone.
     """
-    try:
-        config = configs.to_dict(configs.prepare(configs.from_dict(manifest.config), ()))
-    except UserError:
-        config = manifest.config
-    return configs.flat(plain(config))
-
-
-def _different(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str]]:
-    """Yields (name, first value, second value) of the settings that differ, "-" where one is absent."""
-    for name in dict.fromkeys([*first, *second]):
-        values = ["-" if name not in side else json.dumps(side[name]) for side in (first, second)]
-        if values[0] != values[1]:
-            yield name, values[0], values[1]
-
-
-class _Scores(TypedDict):
-    """An object with any keys."""
+    config: Any = manifest.config
+    with contextlib.suppress(UserError):
+        config = configs.prepare(configs.from_dict(manifest.config), ())
+    return {name: json.dumps(value) for name, value in configs.flat(config).items()}
 
 
 def _results(folder: Path) -> dict[str, float]:
     """Returns the scores of a run on its test split; {} before it has any."""
-    remedy = "delete it and run the 'train' command of this folder again"
-    results = read_file(folder / "results.json", _Scores, remedy) or {}
-    return {name: value for name, value in results.items() if _is_number(value)}
+    results: Mapping[str, Any] = read_file(folder / "results.json", Scores, REMEDY) or {}
+    return {
+        name: value
+        for name, value in results.items()
+        if type(value) in (int, float) and math.isfinite(value)
+    }
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and type(value) is not bool and math.isfinite(value)
-
-
-def _scores(
-    first: Mapping[str, float], second: Mapping[str, float]
-) -> Iterator[tuple[str, float | None, float | None, float | None]]:
-    """Yields (measure, first, second, second minus first) of all measures."""
-    for name in dict.fromkeys([*first, *second]):
-        values = first.get(name), second.get(name)
-        both = values[0] is not None and values[1] is not None
-        yield name, *values, second[name] - first[name] if both else None
+def _paired(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Returns (name, first value, second value) for all names, None where one is absent."""
+    return [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]

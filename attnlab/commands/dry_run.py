@@ -6,21 +6,23 @@ on a state of zeros.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 from attnlab.analysis.work import flops
 from attnlab.errors import UserError
+from attnlab.pages.tables import milliseconds, scaled
 from attnlab.progress import clock, table
-from attnlab.training.kinds import by_path
+from attnlab.training import sizes
 
 if TYPE_CHECKING:
+    from attnlab.training.parallel import Program
     from attnlab.training.run import Run
+    from attnlab.training.step import TrainState
 
 SEEN = 256  # batches, of which the largest is compiled
 TIMED = 3  # steps
@@ -36,91 +38,59 @@ def print_outlook(run: Run) -> None:
     if jax.process_count() > 1:
         raise UserError("--dry-run is for one process; start it once, without the other processes")
     steps = run.config.training.steps
-    sizes, largest = _batches(run, min(SEEN, steps))
+    seen = min(SEEN, steps)
+    share, largest = _batches(run, seen)
     like = run.updates.state_like(run.task)
-    params, average = jax.tree.leaves(like.params), jax.tree.leaves(like.ema)
-    table("parameters", ("part", "number"), [*_parts(like.params), ("all", _size(params))])
-    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
-    state = run.devices.place(zeros.replace(seed=like.seed, numbers=like.numbers))
+    parts = [(name, f"{sizes.count(part):,}") for name, part in like.params.items()]
+    table("parameters", ("part", "number"), [*parts, ("all", f"{sizes.count(like.params):,}")])
     began = time.perf_counter()
-    step, fed = run.updates.step(run.task), run.devices.feed(largest)
-    program = run.devices.compile(step, state, fed)
+    step = run.updates.step(run.task)
+    program = run.devices.compile(step, run.devices.like(like), run.devices.feed(largest))
     compiling = time.perf_counter() - began
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), dict(largest))
-    seconds = []
-    for _ in range(1 + TIMED):  # the first one also moves the arrays
-        began = time.perf_counter()
-        state, sums = program(state, fed)
-        jax.block_until_ready(sums)
-        seconds.append(time.perf_counter() - began)
-    pace = sorted(seconds[1:])[TIMED // 2]
-    share = float(np.mean(sizes)) / max(sizes)
+    pace = _seconds(run, program, like, largest)
+    shapes = jax.tree.map(
+        lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), dict(largest)
+    )
+    text = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in largest.items())
     rows = [
-        ("bytes of parameters", _bytes(_weight(params))),
-        ("bytes of the optimizer", _bytes(_weight(jax.tree.leaves(like.opt_state)))),
-        *([("bytes of the moving average", _bytes(_weight(average)))] if average else []),
-        *_memory(program),
-        ("batches", f"{_shape(largest)} at most; in the mean {share:.0%} of that"),
-        ("FLOPs of such a step", f"{flops(step, like, shapes):.4g}"),
+        *sizes.of_state(like).items(),
+        *((f"{name}, on each device", size) for name, size in sizes.of_program(program).items()),
+        ("largest batch", text),
+        ("mean batch", f"{share:.0%} of that"),
+        ("FLOPs of a step", scaled(flops(step, like, shapes))),
         ("compiling", f"{compiling:.1f} s"),
-        ("a step", f"{1000 * pace:.4g} ms"),
+        ("ms of a step", milliseconds(pace)),
         (f"{steps:,} steps", f"{clock(pace * share * steps)} to {clock(pace * steps)}"),
     ]
     table("\nwhat it takes", ("figure", "value"), rows, numbers=())
     print(
-        f"compiled and timed: only the largest of the first {len(sizes)} batches, {TIMED} steps of it;"
-        " evaluation, decoding and reading data are not in the time (h:mm:ss)"
+        f"compiled and timed: only the largest of the first {seen} batches, {TIMED} steps of it;\n"
+        "evaluation, decoding and reading data are not in the time (h:mm:ss)"
     )
 
 
-def _batches(run: Run, count: int) -> tuple[list[int], Batch]:
-    """Returns the numbers of elements of the first batches, and the largest of these batches."""
+def _batches(run: Run, count: int) -> tuple[float, Batch]:
+    """Returns the largest of the first batches, and the mean size of these as a share of it."""
     if not hasattr(run.batches, "shapes"):
         raise UserError("--dry-run: this config reads no data that it could train on")
-    sizes: list[int] = []
+    numbers: list[int] = []
     largest: Batch = {}
     for step in range(count):
         batch = run.batches(step)
-        sizes.append(sum(array.size for array in batch.values()))
-        if sizes[-1] == max(sizes):
+        numbers.append(sizes.count(dict(batch)))
+        if numbers[-1] == max(numbers):
             largest = batch
-    return sizes, largest
+    return float(np.mean(numbers)) / max(numbers), largest
 
 
-def _parts(params: Any) -> Iterator[tuple[str, int]]:
-    """Yields each part of a model (the first name of a path) and how many parameters it has."""
-    sizes: dict[str, int] = {}
-    for path, leaf in by_path(params):
-        part = path.partition("/")[0]
-        sizes[part] = sizes.get(part, 0) + leaf.size
-    yield from sizes.items()
-
-
-def _memory(program: Any) -> Iterator[tuple[str, str]]:
-    """Yields what the compiled program says of its memory, on one device."""
-    analysis = program.memory_analysis()
-    if analysis is None:
-        return
-    kept = analysis.argument_size_in_bytes + analysis.output_size_in_bytes
-    kept -= analysis.alias_size_in_bytes
-    yield "activations and the like", f"{_bytes(analysis.temp_size_in_bytes)} on each device"
-    yield "peak of the program", f"{_bytes(kept + analysis.temp_size_in_bytes)} on each device"
-
-
-def _shape(batch: Batch) -> str:
-    """The shapes of a batch's arrays, "source 64x32, target 64x32"."""
-    return ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in batch.items())
-
-
-def _size(leaves: list[Any]) -> int:
-    return sum(leaf.size for leaf in leaves)
-
-
-def _weight(leaves: list[Any]) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
-
-
-def _bytes(number: float) -> str:
-    """A number of bytes, "3.7 MB"."""
-    thousands = min(4, int(math.log10(max(number, 1)) // 3))
-    return f"{number / 1000**thousands:.4g} {('B', 'kB', 'MB', 'GB', 'TB')[thousands]}"
+def _seconds(run: Run, program: Program, like: TrainState, batch: Batch) -> float:
+    """Returns the median time of three steps on a state of zeros, after one that moves the arrays."""
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    state = run.devices.place(zeros.replace(seed=like.seed, numbers=like.numbers))
+    seconds = []
+    for _ in range(1 + TIMED):
+        began = time.perf_counter()
+        state, sums = program(state, run.devices.feed(batch))
+        jax.block_until_ready(sums)
+        seconds.append(time.perf_counter() - began)
+    return sorted(seconds[1:])[TIMED // 2]

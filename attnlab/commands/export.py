@@ -9,7 +9,6 @@ import argparse
 from pathlib import Path
 
 from attnlab.errors import UserError
-from attnlab.flags import add_run
 
 TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 MODELS = "transformers"
@@ -20,7 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `export` to its parser: the folder to export, the target format, the
     output folder, and dtype and type of an exported model.
     """
-    add_run(parser, "the folder of a sweep or run, finished or not; of a run for --to=transformers")
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="a sweep or run, finished or not (a run for --to=transformers); DIR alone says the same",
+    )
     parser.add_argument(
         "--to",
         choices=(*TRACKERS, MODELS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,28 +34,24 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
             " configs' shows all)"
         )
     config = configs.load(path, overrides)
-    print_full_names(config, overrides)
+    print_notes(configs.pattern_notes(config, overrides))
     return config
 
 
-def print_full_names(config: Settings, overrides: Sequence[str]) -> None:
-    """Prints to stderr the settings that each override whose name is a pattern has set."""
-    for override, full in configs.by_full_names(config, overrides):
-        if full != [override]:
-            names = ", ".join(text.partition("=")[0] for text in full)
-            print(f"note: --config.{override} sets {names}", file=sys.stderr)
+def print_notes(lines: Iterable[str]) -> None:
+    """Prints lines as notes to stderr."""
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
 
 
 def default_workdir(path: str, config: Settings) -> str:
     """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
-    parallel>`; of the config of a run with its name in place of a file.
+    parallel>`.
     """
     lasting = {
         key: node for key, node in configs.to_dict(config).items() if key != "parallel"
     }  # which may change on resume
-    file = Path(path.partition(":")[0])
-    name = file.absolute().parent.name if file.suffix == ".json" else file.stem
-    return f"runs/{name}-{config.system.name}-{configs.config_hash(lasting)}"
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
 def existing_run(workdir: Path) -> Manifest | None:
@@ -80,6 +76,17 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
+def manifest_of(workdir: Path) -> Manifest:
+    """Returns the manifest of the run in a folder; raises `UserError` where there is none."""
+    check_folder("RUN", workdir)
+    if (manifest := Manifest.read(workdir)) is None:
+        raise UserError(
+            f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
+            " trial"
+        )
+    return manifest
+
+
 def folder_of(arguments: argparse.Namespace) -> Path:
     """Returns the folder of a run that a command works on, given as RUN or `--workdir`.
 
@@ -87,7 +94,9 @@ def folder_of(arguments: argparse.Namespace) -> Path:
       UserError: none is given.
     """
     if not arguments.workdir:
-        raise UserError("no --workdir given; name the folder of a trained run, or RUN before flags")
+        raise UserError(
+            "no --workdir given; name the folder of a trained run, as RUN or by the flag"
+        )
     return Path(arguments.workdir)
 
 
@@ -112,7 +121,7 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
     ]
     accepted = getattr(arguments, "accept_changed_code", False)
     stored = Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
-    print_full_names(stored.config, arguments.overrides)
+    print_notes(configs.pattern_notes(stored.config, arguments.overrides))
     return stored
 
 
@@ -124,17 +133,10 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
     start_jax()
     from attnlab.api import trained
 
-    print_notes(stored)
+    print_notes(stored.notes())
     run = trained.open_run(stored, splits)
-    for line in run.task.longer:
-        print(f"note: {line}", file=sys.stderr)
+    print_notes(run.task.longer)
     return run
-
-
-def print_notes(stored: Stored) -> None:
-    """Print the notes on a stored run to stderr, before it is used with the user's present code."""
-    for line in stored.notes():
-        print(f"note: {line}", file=sys.stderr)
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:

@@ -4,13 +4,12 @@ jax.
 
 from attnlab.config.checks import read_settings, schema_of, validate
 from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, read_config_file
-from attnlab.config.resolve import as_stored, by_full_names, load, prepare
+from attnlab.config.resolve import as_stored, load, pattern_notes, prepare
 from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
 
 __all__ = [
     "SHIPPED",
     "as_stored",
-    "by_full_names",
     "call_file",
     "choose",
     "config_hash",
@@ -20,6 +19,7 @@ __all__ = [
     "is_below",
     "load",
     "merge",
+    "pattern_notes",
     "prepare",
     "read_config_file",
     "read_settings",

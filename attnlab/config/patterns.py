@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ml_collections import ConfigDict
 
@@ -19,6 +19,7 @@ from attnlab.config.tree import ConfigNode
 from attnlab.errors import UserError
 
 SHOWN = 3  # names of each kind in a message
+_DOTTED = re.compile(r"[^\W\d]\w*(\.(?!\d)[\w*]+)*")
 
 
 def is_pattern(name: str) -> bool:
@@ -40,54 +41,56 @@ def covers(pattern: str, name: str) -> bool:
 
 
 def is_dotted_name(name: object) -> bool:
-    """Whether something is the dotted name of a setting, or a pattern of such names: its first part
-    has no star.
+    """Returns whether something is the dotted name of a setting, or a pattern of such names: its
+    first part has no star.
     """
-    return isinstance(name, str) and all(
-        (part.replace("*", "_") if number else part).isidentifier()
-        for number, part in enumerate(name.split("."))
-    )
+    return isinstance(name, str) and _DOTTED.fullmatch(name) is not None
 
 
-def hits(root: ConfigNode, pattern: str) -> tuple[list[str], bool]:
-    """The full names of the settings that a pattern stands for, and whether they are components.
+def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
+    """Returns the full names of the settings that a pattern stands for; with `components` only if
+    they are components of one table, else [].
 
     Raises:
       UserError: it stands for none (with near names), or for settings of two kinds.
     """
-    pattern = pattern.removesuffix(".name")
+    by_kind: dict[tuple[str, bool], list[str]] = {}
+    settings = list(_settings(root))
+    for name, kind, is_component in settings:
+        if covers(pattern.removesuffix(".name"), name):
+            by_kind.setdefault((kind, is_component), []).append(name)
+    if components and [is_component for _, is_component in by_kind] != [True]:
+        return []
     if is_pattern(pattern.partition(".")[0]):
         raise UserError(
             f"config.{pattern}: the first part has a star; begin with a group, system.**.dropout"
         )
-    settings = list(_settings(root))
-    by_kind: dict[str, list[str]] = {}
-    for name, kind, _ in settings:
-        if covers(pattern, name):
-            by_kind.setdefault(kind, []).append(name)
     if not by_kind:
-        raise UserError(f"config.{pattern} stands for no setting; {_near(pattern, settings)}")
+        near = _near(pattern, [name for name, *_ in settings])
+        raise UserError(f"config.{pattern} stands for no setting; {near}")
     if len(by_kind) > 1:
-        named = [f"{_several(names)} ({kind})" for kind, names in by_kind.items()]
-        kinds = " and ".join([*named[:2], *(["others"] if len(named) > 2 else [])])
+        named = [f"{_several(names)} ({kind})" for (kind, _), names in by_kind.items()]
         raise UserError(
-            f"config.{pattern} stands for settings of {len(by_kind)} kinds: {kinds}; name those of"
-            " one kind"
+            f"config.{pattern} stands for settings of {len(by_kind)} kinds: {' and '.join(named[:2])}"
+            f"{' and others' if len(named) > 2 else ''}; name those of one kind"
         )
-    names = next(iter(by_kind.values()))
-    return names, any(is_part for name, _, is_part in settings if name in names)
+    return next(iter(by_kind.values()))
+
+
+def names_hit(root: ConfigNode, pattern: str) -> list[str]:
+    """Returns the full names of the settings of a complete config that a pattern covers."""
+    return [name for name, *_ in _settings(root) if covers(pattern.removesuffix(".name"), name)]
 
 
 def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
     """Yields the full name of each setting of a config, its kind, and whether it is a component;
-    groups are none.
+    groups are none, nor are components that are absent.
     """
     for key in dict.fromkeys([*node.values, *node.settings]):
         value, child = node.values.get(key), node.child(key)
-        if key in node.tables and value is None:
-            continue  # no component is there
         if key in node.tables:
-            yield node.full_name(key), node.tables[key].kind, True
+            if value is not None:
+                yield node.full_name(key), node.tables[key].kind, True
         elif not isinstance(value, ConfigDict) and not (key == "name" and node.component):
             allowed = kinds(node.hint(key)) - {type(None)} or {type(value)}
             words = sorted(getattr(kind, "__name__", str(kind)) for kind in allowed)
@@ -96,13 +99,12 @@ def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
             yield from _settings(child)
 
 
-def _near(pattern: str, settings: Iterable[tuple[str, str, bool]]) -> str:
-    """The names that end as the pattern does, or nearly so, as the tail of an error message."""
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """Returns the names that end as the pattern does, or nearly so, as the tail of a message."""
     last = pattern.rpartition(".")[2].strip("*")
-    names = [name for name, _, _ in settings]
     ends = {name.rpartition(".")[2] for name in names}
     near = {end for end in ends if last and last in end}
-    near |= set(difflib.get_close_matches(last, ends, n=3, cutoff=0.6))
+    near |= set(difflib.get_close_matches(last, ends))
     choices = [name for name in names if name.rpartition(".")[2] in near]
     if not choices:
         return "'show' prints all names"

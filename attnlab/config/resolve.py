@@ -24,7 +24,7 @@ from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
 from attnlab.config.foreign import near
-from attnlab.config.patterns import covers, hits, is_pattern
+from attnlab.config.patterns import covers, hits, is_pattern, names_hit
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
@@ -100,66 +100,48 @@ def prepare(
     tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
     with tree.ignore_type():
         set_names = set(flat(tree))
-        root = _completed(tree, overrides, schema)
-        full = [text for texts in _by_full_names(root, overrides) for text in texts]
+        for name, task in map(_split, overrides):
+            if name == ["task"]:
+                tree.task = task
+        root = ConfigNode(tree, "", schema or schema_of(tree))
+        complete(root)
+        full = _by_full_names(root, overrides)
         _override(root, [_split(text) for text in full])
         set_names |= {text.partition("=")[0] for text in full}
         return validate(tree, schema or schema_of(tree), set_names)
 
 
-def by_full_names(
-    config: Mapping[str, object] | Node, overrides: Sequence[str]
-) -> list[tuple[str, list[str]]]:
-    """Each override, and the overrides by full names ("a.b=value") that it stands for: itself,
-    unless its name is a pattern.
-
-    Raises:
-      UserError: a pattern stands for nothing, or for settings of two kinds.
+def pattern_notes(config: Mapping[str, object] | Node, overrides: Sequence[str]) -> list[str]:
+    """Returns for each override whose name is a pattern a line on the settings of the config, made
+    with these overrides, that it has set.
     """
-    if not any(is_pattern(text.partition("=")[0]) for text in overrides):
-        return [(text, [text]) for text in overrides]
-    tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
-    with tree.ignore_type():
-        full = _by_full_names(_completed(tree, overrides), overrides)
-    return list(zip(overrides, full, strict=True))
+    patterns = [text for text in overrides if is_pattern(text.partition("=")[0])]
+    if not patterns:
+        return []
+    tree = from_dict(to_dict(config))
+    root = ConfigNode(tree, "", schema_of(tree))
+    return [
+        f"{text} sets {', '.join(names_hit(root, text.partition('=')[0]))}" for text in patterns
+    ]
 
 
-def _completed(
-    tree: ConfigDict, overrides: Sequence[str], schema: type[Node] | None = None
-) -> ConfigNode:
-    """The root of a tree with the defaults of its task, which may be an override."""
-    for text in overrides:
-        if _split(text)[0] == ["task"]:
-            tree.task = _split(text)[1]
-    root = ConfigNode(tree, "", schema or schema_of(tree))
-    complete(root)
-    return root
-
-
-def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> list[list[str]]:
-    """For each override those by full names. Patterns see components that other overrides name:
-    those replace what stands there, full names first.
+def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> list[str]:
+    """Returns overrides by full names: each pattern as those it stands for, in its place. Patterns
+    see components that other overrides name: those replace what stands there, full names first.
     """
-    full = [[] if is_pattern(text.partition("=")[0]) else [text] for text in overrides]
-    if all(full):
-        return full
-    _replace_all(root, [_split(text) for texts in full for text in texts])
-    for last in (False, True):
-        for number, text in enumerate(overrides):
+    full = {text: [text] for text in overrides if not is_pattern(text.partition("=")[0])}
+    patterns = [text for text in overrides if text not in full]
+    if patterns:
+        _replace_all(root, map(_split, full))
+    for components in (True, False):
+        for text in patterns:
             name, _, value = text.partition("=")
-            if full[number]:
+            if text in full or not (names := hits(root, name, components)):
                 continue
-            try:
-                names, are_components = hits(root, name)
-            except UserError:
-                if last:
-                    raise
-                continue
-            if are_components:  # of two within each other the inner one goes with the outer
+            if components:  # of two within each other the inner one goes with the outer
                 names = [name for name in names if _replace_all(root, [(name.split("."), value)])]
-            if are_components or last:
-                full[number] = [f"{name}={value}" for name in names]
-    return full
+            full[text] = [f"{name}={value}" for name in names]
+    return [name for text in overrides for name in full[text]]
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:

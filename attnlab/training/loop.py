@@ -17,6 +17,7 @@ from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
 from attnlab.training.session import Interrupt, Outcome, Session
+from attnlab.training.sizes import of_program
 from attnlab.training.step import Sums, TrainState
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 AHEAD = 32
 """Batches to come whose programs are compiled while earlier ones train."""
-TOLD_AT = 3
-"""The step of a command after which a person is told how long the rest may take."""
 ASKED_EVERY = 8
 """Steps between two questions of several processes whether one of them has a signal."""
 
@@ -61,7 +60,8 @@ def train(run: Run, session: Session) -> Outcome:
         for step in range(begin + 1, last + 1):
             if shapes not in programs:
                 programs[shapes], seconds = compiling.begin(batch).result()
-                journal.compiled(step, seconds, shapes)
+                peak = of_program(programs[shapes]).get("peak", "")
+                journal.compiled(step, seconds, shapes, peak)
                 compiling.look_ahead(step)
             began = time.perf_counter()
             state, sums = programs[shapes](state, fed)
@@ -161,7 +161,6 @@ class UnderWay:
         self._ended = 0.0
         self.step = 0
         self.first: float | None = None
-        self._recorded = 0
 
     def asks(self, step: int) -> bool:
         """Whether to look for a signal after a step: if one has come. Several processes do so
@@ -186,9 +185,6 @@ class UnderWay:
             if wrong := self._journal.stepped(self.step, values, pace):
                 return wrong
             self._session.progress.update(self.step, loss=values["loss"], **pace)
-            self._recorded += 1
-            if self._recorded == TOLD_AT:
-                self._session.progress.foretell()
             self._journal.running(self.step)
         return ""
 

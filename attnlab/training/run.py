@@ -227,11 +227,12 @@ class Run:
         """Prints what a person should know before training: folder and size, devices, an unused
         accelerator, notes on data and on what is trained.
         """
-        import jax
+        from attnlab.training import sizes
 
-        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.task.shapes)]
-        count = sum(leaf.size for leaf in jax.tree.leaves(self.task.shapes))
-        progress.note(f"run: {self.workdir}, {count:,} parameters of {sum(sizes) / 1e6:,.1f} MB")
+        state = self.updates.state_like(self.task)
+        takes = ", ".join(f"{name} {size}" for name, size in sizes.of_state(state).items())
+        number = sizes.count(state.params)
+        progress.note(f"run: {self.workdir}, {number:,} parameters; in memory: {takes}")
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)

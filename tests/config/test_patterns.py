@@ -64,11 +64,8 @@ def test_refused(override: str, words: str) -> None:
 
 def test_a_pattern_is_told_by_full_names() -> None:
     overrides = ["seed=3", "system.*attention=linear"]
-    told = configs.by_full_names(configs.load(TRANSFORMER, overrides), overrides)
-    assert told == [
-        ("seed=3", ["seed=3"]),
-        (overrides[1], [f"system.{slot}=linear" for slot in SLOTS]),
-    ]
+    notes = configs.pattern_notes(configs.load(TRANSFORMER, overrides), overrides)
+    assert notes == [f"{overrides[1]} sets {', '.join(f'system.{slot}' for slot in SLOTS)}"]
 
 
 @pytest.mark.parametrize(

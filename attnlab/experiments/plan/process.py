@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,11 @@ def made(
         for candidate in candidates(plan, wanted, builder, count)
     ]
     shown = lowest or planned
-    for line in comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides))):
-        print(f"note: {line}", file=sys.stderr)
-    for line in dict.fromkeys(line for made in shown for line in pattern_lines(made)):
+    lines = [*comparison_lines(plan, shown, builder.built(builder.config(shown[0].overrides)))]
+    for made_so in shown:
+        settings = [f"{name}={text(value)}" for name, value in made_so.overrides.items()]
+        lines += configs.pattern_notes(made_so.config, settings)
+    for line in dict.fromkeys(lines):
         print(f"note: {line}", file=sys.stderr)
     plan = plan.grown(planned).promote(
         candidate.id for candidate in (old.candidates if old else ()) if candidate.promoted
@@ -114,14 +116,6 @@ def made(
     if old is not None and not changes.replace:
         check_kept(old, plan, directory)
     return dataclasses.replace(plan, own_code=_own_code(plan, old))
-
-
-def pattern_lines(candidate: Candidate) -> Iterator[str]:
-    """Yields for each pattern among a candidate's overrides a line with the settings that it sets."""
-    overrides = [f"{name}={text(value)}" for name, value in candidate.overrides.items()]
-    for override, full in configs.by_full_names(candidate.config, overrides):
-        if full != [override]:
-            yield f"{override} sets {', '.join(setting.partition('=')[0] for setting in full)}"
 
 
 def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) -> Plan:
