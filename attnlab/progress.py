@@ -254,7 +254,10 @@ def table(
     )
     for name, aligned in zip(columns, right, strict=True):
         pretty.add_column(
-            rich.text.Text(name), justify="right" if aligned else "left", overflow="fold"
+            rich.text.Text(name),
+            justify="right" if aligned else "left",
+            overflow="fold",
+            no_wrap=name == columns[0],
         )
     for row in cells:
         pretty.add_row(*map(rich.text.Text, row))

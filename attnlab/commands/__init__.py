@@ -264,9 +264,7 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     if unknown and hasattr(arguments, "workdir") and not unknown[0].startswith("-"):
         run = unknown.pop(0)
         if arguments.workdir not in (None, run):
-            raise UserError(
-                f"two runs are named, {run} and --workdir={arguments.workdir}; take one"
-            )
+            raise UserError(f"two runs are named, {run} and {arguments.workdir}; take one")
         arguments.workdir = run
     if unknown:
         raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
@@ -309,7 +307,7 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
         parser.add_argument(
             "--workdir",
             metavar="RUN",
-            help="where the run is kept: checkpoints, metrics, manifest, pictures; RUN alone says the same",
+            help="where the run is kept: checkpoints, metrics, manifest, pictures; also as RUN, without a flag",
         )
     return parser
 

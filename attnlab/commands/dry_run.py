@@ -18,6 +18,7 @@ from attnlab.errors import UserError
 from attnlab.pages.tables import milliseconds, scaled
 from attnlab.progress import clock, table
 from attnlab.training import sizes
+from attnlab.training.journal import format_shapes, shapes_of
 
 if TYPE_CHECKING:
     from attnlab.training.parallel import Program
@@ -33,7 +34,7 @@ def print_outlook(run: Run) -> None:
     """Prints what a run will take: compiles the step for its largest batches and times three steps.
 
     Raises:
-      UserError: several processes, or a run that reads no data.
+      UserError: several processes.
     """
     if jax.process_count() > 1:
         raise UserError("--dry-run is for one process; start it once, without the other processes")
@@ -48,16 +49,12 @@ def print_outlook(run: Run) -> None:
     program = run.devices.compile(step, run.devices.like(like), run.devices.feed(largest))
     compiling = time.perf_counter() - began
     pace = _seconds(run, program, like, largest)
-    shapes = jax.tree.map(
-        lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), dict(largest)
-    )
-    text = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in largest.items())
     rows = [
         *sizes.of_state(like).items(),
         *((f"{name}, on each device", size) for name, size in sizes.of_program(program).items()),
-        ("largest batch", text),
+        ("largest batch", format_shapes(shapes_of(largest))),
         ("mean batch", f"{share:.0%} of that"),
-        ("FLOPs of a step", scaled(flops(step, like, shapes))),
+        ("FLOPs of a step", scaled(flops(step, like, dict(largest)))),
         ("compiling", f"{compiling:.1f} s"),
         ("ms of a step", milliseconds(pace)),
         (f"{steps:,} steps", f"{clock(pace * share * steps)} to {clock(pace * steps)}"),
@@ -71,8 +68,6 @@ def print_outlook(run: Run) -> None:
 
 def _batches(run: Run, count: int) -> tuple[float, Batch]:
     """Returns the largest of the first batches, and the mean size of these as a share of it."""
-    if not hasattr(run.batches, "shapes"):
-        raise UserError("--dry-run: this config reads no data that it could train on")
     numbers: list[int] = []
     largest: Batch = {}
     for step in range(count):

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
-        help="a sweep or run, finished or not (a run for --to=transformers); DIR alone says the same",
+        help="a sweep or run, finished or not (a run for --to=transformers); also without the flag",
     )
     parser.add_argument(
         "--to",

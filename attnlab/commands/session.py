@@ -33,9 +33,7 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
             "no --config given; for example --config=configs/translation.py:rnnsearch ('list"
             " configs' shows all)"
         )
-    config = configs.load(path, overrides)
-    print_notes(configs.pattern_notes(config, overrides))
-    return config
+    return configs.load(path, overrides)
 
 
 def print_notes(lines: Iterable[str]) -> None:
@@ -120,9 +118,7 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
         if name.strip()
     ]
     accepted = getattr(arguments, "accept_changed_code", False)
-    stored = Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
-    print_notes(configs.pattern_notes(stored.config, arguments.overrides))
-    return stored
+    return Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:

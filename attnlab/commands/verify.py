@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `verify` to its parser: the folder of the run, `--steps`,
     `--accept-changed-code`.
     """
-    meaning = "the folder of a run, or of one trial of a sweep; RUN alone says the same"
+    meaning = "the folder of a run, or of one trial of a sweep; also without the flag"
     parser.add_argument("--workdir", metavar="RUN", help=meaning)
     meaning = "repeat only the first N steps (default: all that have records)"
     add_number(parser, "--steps", 1, 10**9, meaning)

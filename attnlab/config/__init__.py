@@ -4,7 +4,7 @@ jax.
 
 from attnlab.config.checks import read_settings, schema_of, validate
 from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, read_config_file
-from attnlab.config.resolve import as_stored, load, pattern_notes, prepare
+from attnlab.config.resolve import as_stored, load, prepare
 from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "is_below",
     "load",
     "merge",
-    "pattern_notes",
     "prepare",
     "read_config_file",
     "read_settings",

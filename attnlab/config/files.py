@@ -170,9 +170,8 @@ def find_file(path: str, kind: str) -> pathlib.Path:
             return file / MANIFEST
     folders = [file for file in tried if path and file.is_dir()]
     if folders:
-        run = " without a run in it" if kind == "config file" else ""
         raise UserError(
-            f"{kind} {path!r} is a folder{run};"
+            f"{kind} {path!r} is a folder;"
             f" {nearest(path, {f'{path}/{file.name}' for file in folders[0].glob('*.py')})}"
         )
     folders = [file.parent for file in tried if file.parent.is_dir()]

@@ -16,15 +16,12 @@ _MEANINGS = """
 schedule.peak: lr learning_rate max_lr base_lr peak_lr
 schedule.warmup: warmup warmup_steps warmup_iters warmup_updates num_warmup_steps warmup_ratio
 schedule.floor: min_lr end_lr final_lr eta_min
-schedule.name: lr_scheduler lr_scheduler_type scheduler lr_schedule
 optimizer.weight_decay: weight_decay wd l2 decay
 optimizer.b1: beta1 beta_1 adam_beta1 betas
 optimizer.b2: beta2 beta_2 adam_beta2 betas
-optimizer.eps: epsilon adam_epsilon adam_eps
 training.steps: epochs num_epochs num_train_epochs max_epoch max_steps max_iters num_steps max_update
 training.clip: grad_clip max_grad_norm clip_norm clip_grad_norm gradient_clip_val clipnorm
 training.accumulate: gradient_accumulation_steps grad_accum accumulate_grad_batches update_freq
-training.label_smoothing: smoothing label_smoothing_factor
 training.compute: dtype fp16 bf16 mixed_precision amp torch_dtype
 training.log_every: log_interval logging_steps log_freq
 training.evaluate_every: eval_interval eval_steps eval_every validate_interval validation_freq
@@ -34,25 +31,18 @@ batch.max_length: block_size context_length max_seq_len max_seq_length seq_len n
 batch.max_length: max_position_embeddings max_length tokens_per_sample max_source_positions maxlen
 vocabulary.size: vocab_size n_vocab num_embeddings num_words src_vocab_size tgt_vocab_size
 system.width: d_model n_embd hidden_size embed_dim emb_dim embedding_dim hidden_dim dim units
-system.embedding: embed_dim emb_dim embedding_dim embedding_size
 system.hidden: d_ff dim_feedforward ffn_dim intermediate_size n_inner mlp_dim encoder_ffn_embed_dim
 system.layers: n_layer n_layers num_layers num_hidden_layers depth encoder_layers layers
-system.decoder_layers: num_decoder_layers decoder_layers
 system.**.heads: n_head n_heads num_heads nhead num_attention_heads heads encoder_attention_heads
 system.**.key_heads: n_kv_heads num_key_value_heads num_kv_heads kv_heads
 system.**.head_width: head_dim d_head d_kv key_dim dim_head
 system.dropout: dropout dropout_rate hidden_dropout_prob resid_pdrop
 system.*attention.dropout: attention_dropout attn_pdrop attn_dropout attention_probs_dropout_prob
 system.norm: pre_norm norm_first normalize_before
-system.normalisation.epsilon: layer_norm_eps layer_norm_epsilon rms_norm_eps
-system.share: tie_word_embeddings tie_weights share_all_embeddings
 system.remat: gradient_checkpointing activation_checkpointing
-system.positions.base: rope_theta rope_base
 decoding.beam: num_beams beam_size beam_width beams
 decoding.max_extra: max_new_tokens max_len_b
-decoding.length_penalty: lenpen alpha
 parallel.devices: gpus num_gpus n_gpu world_size nproc_per_node
-seed: random_state manual_seed random_seed
 """
 NAMES: dict[str, list[str]] = {}
 """What others say to the settings that it may mean, as patterns."""

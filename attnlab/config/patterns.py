@@ -77,11 +77,6 @@ def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
     return next(iter(by_kind.values()))
 
 
-def names_hit(root: ConfigNode, pattern: str) -> list[str]:
-    """Returns the full names of the settings of a complete config that a pattern covers."""
-    return [name for name, *_ in _settings(root) if covers(pattern.removesuffix(".name"), name)]
-
-
 def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
     """Yields the full name of each setting of a config, its kind, and whether it is a component;
     groups are none, nor are components that are absent.

@@ -12,9 +12,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, overload
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, overload
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
@@ -24,7 +26,7 @@ from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
 from attnlab.config.foreign import near
-from attnlab.config.patterns import covers, hits, is_pattern, names_hit
+from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
@@ -106,28 +108,51 @@ def prepare(
         root = ConfigNode(tree, "", schema or schema_of(tree))
         complete(root)
         full = _by_full_names(root, overrides)
-        _override(root, [_split(text) for text in full])
-        set_names |= {text.partition("=")[0] for text in full}
-        return validate(tree, schema or schema_of(tree), set_names)
+        given = {name.partition("=")[0] for names in full.values() for name in names}
+        before = flat(tree)
+        _override(root, [_split(name) for text in overrides for name in full[text]])
+        if (warmup := fitting_warmup(before, flat(tree), given)) is not None:
+            tree.schedule.warmup = warmup
+        settings = validate(tree, schema or schema_of(tree), set_names | given)
+    for text, names in full.items():
+        if names != [text]:
+            note(f"{text} sets {', '.join(name.partition('=')[0] for name in names)}")
+    return settings
 
 
-def pattern_notes(config: Mapping[str, object] | Node, overrides: Sequence[str]) -> list[str]:
-    """Returns for each override whose name is a pattern a line on the settings of the config, made
-    with these overrides, that it has set.
+def fitting_warmup(
+    before: Mapping[str, Any], now: Mapping[str, Any], given: Container[str]
+) -> int | None:
+    """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
+    than the steps that a user gives and the schedule decays; else None.
+
+    Args:
+      before: settings by full names, as the file has them.
+      now: the same with those of the user.
+      given: the names of the user's.
     """
-    patterns = [text for text in overrides if is_pattern(text.partition("=")[0])]
-    if not patterns:
-        return []
-    tree = from_dict(to_dict(config))
-    root = ConfigNode(tree, "", schema_of(tree))
-    return [
-        f"{text} sets {', '.join(names_hit(root, text.partition('=')[0]))}" for text in patterns
-    ]
+    names = ("schedule.warmup", "training.steps")
+    numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
+    warmup, steps, most = numbers
+    decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
+    if not decays or "schedule.warmup" in given or {*map(type, numbers)} != {int}:
+        return None
+    if not 0 < steps < warmup <= most:
+        return None
+    shorter: int = warmup * steps // most
+    note(f"training.steps={steps}: the file's schedule.warmup={warmup} gives way, it is {shorter}")
+    return shorter
 
 
-def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> list[str]:
-    """Returns overrides by full names: each pattern as those it stands for, in its place. Patterns
-    see components that other overrides name: those replace what stands there, full names first.
+@functools.cache
+def note(text: str) -> None:
+    """Prints a line to stderr, once for a process."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Returns for each override those by full names: of a pattern those it stands for. Patterns see
+    components that other overrides name: those replace what stands there, full names first.
     """
     full = {text: [text] for text in overrides if not is_pattern(text.partition("=")[0])}
     patterns = [text for text in overrides if text not in full]
@@ -141,7 +166,7 @@ def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> list[str]:
             if components:  # of two within each other the inner one goes with the outer
                 names = [name for name in names if _replace_all(root, [(name.split("."), value)])]
             full[text] = [f"{name}={value}" for name in names]
-    return [name for text in overrides for name in full[text]]
+    return full
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:

@@ -92,7 +92,7 @@ def test_no_manifest(text: str, message: str, tmp_path: Path) -> None:
 def test_a_run_takes_no_argument_and_is_named_once(two: tuple[Path, Path], tmp_path: Path) -> None:
     first, second = map(str, two)
     assert "takes no argument" in refused("show", f"--config={first}:x")
-    assert "without a run in it" in refused("show", f"--config={tmp_path}")
+    assert "is a folder; " in refused("show", f"--config={tmp_path}")
     assert "two runs are named" in refused("evaluate", first, f"--workdir={second}")
     assert "unexpected argument" in refused("evaluate", first, second)
     assert "no --config given" in refused("train", str(tmp_path))

@@ -18,7 +18,7 @@ def test_what_a_run_takes(tmp_path: Path) -> None:
     assert numbers.pop("all") == sum(numbers.values())
     for name in ("parameters", "optimizer", "peak, on each device", "FLOPs of a step", "12 steps"):
         assert name in lines, ended.out
-    assert lines["largest batch"].startswith("source 16x")
+    assert lines["largest batch"].startswith("16x")
     assert "only the largest of the first 12 batches" in ended.out
     assert not workdir.exists()
     assert max(map(len, ended.out.splitlines())) <= 100

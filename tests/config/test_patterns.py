@@ -8,6 +8,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config.patterns import covers, is_dotted_name
+from attnlab.config.resolve import note
 from attnlab.errors import UserError
 
 TRANSFORMER = "configs/translation.py:transformer"
@@ -62,10 +63,34 @@ def test_refused(override: str, words: str) -> None:
     assert words in str(refusal.value)
 
 
-def test_a_pattern_is_told_by_full_names() -> None:
-    overrides = ["seed=3", "system.*attention=linear"]
-    notes = configs.pattern_notes(configs.load(TRANSFORMER, overrides), overrides)
-    assert notes == [f"{overrides[1]} sets {', '.join(f'system.{slot}' for slot in SLOTS)}"]
+def test_a_pattern_is_told_by_full_names_once(capsys: pytest.CaptureFixture[str]) -> None:
+    note.cache_clear()
+    for _ in range(2):
+        configs.load(TRANSFORMER, ["seed=3", "system.*attention=linear"])
+    names = ", ".join(f"system.{slot}" for slot in SLOTS)
+    assert capsys.readouterr().err == f"note: system.*attention=linear sets {names}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "warmup"),
+    [
+        ((), 100),
+        (("training.steps=100",), 100),
+        (("training.steps=60",), 6),
+        (("training.steps=1",), 0),
+        (("training.steps=60", "schedule.warmup=80"), 80),  # which `train` refuses
+        (("training.steps=60", "schedule=constant"), 0),
+        (("training.steps=60", "schedule=linear"), 0),
+    ],
+)
+def test_the_warmup_of_a_file_gives_way(
+    overrides: tuple[str, ...], warmup: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note.cache_clear()
+    config = configs.load("configs/translation.py:rnnsearch", overrides)
+    assert config.schedule.warmup == warmup
+    said = capsys.readouterr().err
+    assert bool(said) is (warmup == 6 or overrides == ("training.steps=1",))
 
 
 @pytest.mark.parametrize(

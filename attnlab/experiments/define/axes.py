@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attnlab.config.patterns import is_dotted_name
+from attnlab.config.patterns import is_dotted_name, is_pattern
 from attnlab.config.tree import frozen, is_plain
 from attnlab.errors import UserError
 
@@ -117,12 +117,14 @@ def text(value: Any) -> str:
 
 
 def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings laid over one another: those of later layers stand behind those of earlier
-    ones, since of a pattern and a full name the last one counts.
+    """Returns settings laid over one another. Where one is a pattern, those of later layers stand
+    behind those of earlier ones, since of a pattern and a full name the last one counts.
     """
     settings: dict[str, Any] = {}
+    patterns = any(is_pattern(key) for layer in layers for key in layer)
     for layer in layers:
-        settings = {key: settings[key] for key in settings if key not in layer} | dict(layer)
+        settings = {key: settings[key] for key in settings if not patterns or key not in layer}
+        settings |= layer
     return settings
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from attnlab.config import call_file, find_file
+from attnlab.config import call_file, find_file, flat, read_config_file
 from attnlab.config.patterns import covers
+from attnlab.config.resolve import fitting_warmup
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
 from attnlab.experiments.define.derived import forms, is_derived
@@ -64,9 +65,13 @@ class Changes:
                         " the file"
                     )
         settings = flattened(experiment.base, "base")
+        given = typed(base, settings, experiment.config)
+        file = {**flat(read_config_file(experiment.config)), **settings} if given else {}
+        if (warmup := fitting_warmup(file, {**file, **given}, given)) is not None:
+            given["schedule.warmup"] = warmup
         return dataclasses.replace(
             experiment,
-            base=layered(settings, typed(base, settings, experiment.config)),
+            base=layered(settings, given),
             seeds=self.seeds or experiment.seeds,
         )
 
