@@ -171,8 +171,7 @@ def candidates(
     Raises:
       UserError: one cannot be built, two are the same, or a metric is unknown.
     """
-    made_of = _of_each(wanted, lambda want: builder.config(want.overrides))
-    resolved = {want.id: config for want, config in zip(wanted, made_of, strict=True)}
+    resolved = dict(_of_each(wanted, lambda want: (want.id, builder.config(want.overrides))))
     _check_different(wanted, resolved)
     for want in wanted[:1]:
         with naming(want.variant, want.tuned):
