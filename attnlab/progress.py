@@ -66,7 +66,7 @@ class Progress:
         self.compile_seconds = 0.0
         self._printed = start
         self._pace: float | None = None
-        self._timed = 0
+        self._timed: list[float] = []
         self._loss: float | None = None
         self._tokens_per_second: float | None = None
         self._bar: rich.progress.Progress | None = None
@@ -100,7 +100,8 @@ class Progress:
     ) -> None:
         """Shows that `step` steps are done: moves the bar, or prints a line every `every` steps; a
         figure not given keeps its last value, and the time per step is smoothed. After the third
-        timed step it also prints how long the rest may take, if 10 s or more.
+        timed step it also prints how long the rest may take, if 10 s or more; after a step that
+        compiles, it waits for three more.
         """
         self.step = step
         self._loss = self._loss if loss is None else loss
@@ -113,11 +114,12 @@ class Progress:
                 if self._pace is None
                 else self._pace + _SMOOTHING * (step_seconds - self._pace)
             )
-            self._timed += 1
-            left = self.total - step
-            if self._timed == TOLD_AT and self._pace * left >= WORTH_TELLING:
-                words = f"{left:,} {self.unit}s to go, about {clock(self._pace * left)} (h:mm:ss)"
-                self.note(f"{words} without compiling and evaluation")
+            if len(self._timed) < TOLD_AT:
+                self._timed.append(step_seconds)
+                left = (self.total - step) * sorted(self._timed)[len(self._timed) // 2]
+                if len(self._timed) == TOLD_AT and left >= WORTH_TELLING:
+                    words = f"{self.total - step:,} {self.unit}s to go, about {clock(left)}"
+                    self.note(f"{words} (h:mm:ss), without compiling and evaluation")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())
         elif step - self._printed >= self.every or step >= self.total > self._printed:
@@ -128,12 +130,11 @@ class Progress:
         add them to the compile time, which is shown separately; and its peak in memory, if known.
         """
         self.compile_seconds += seconds
+        if not seconds:
+            self._timed.clear()
+            return self.note(f"{shape} are compiled in their first step")
         beside = f", peak {peak} on each device" if peak else ""
-        self.note(
-            f"compiled {shape} in {seconds:.1f} s{beside}"
-            if seconds
-            else f"{shape} are compiled in their first step"
-        )
+        return self.note(f"compiled {shape} in {seconds:.1f} s{beside}")
 
     def note(self, text: str) -> None:
         """Prints a line of text above the bar, or to the stream where there is no bar."""

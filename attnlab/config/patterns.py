@@ -34,8 +34,8 @@ def covers(pattern: str, name: str) -> bool:
     (True, False)
     """
     parts = (
-        r"(?:[^.]+\.)*" if part == "**" else re.escape(part).replace(r"\*", "[^.]*") + r"\."
-        for part in pattern.split(".")
+        r"(?:[^.]+\.)*" if part == "**" else re.sub(r"(\\\*)+", "[^.]*", re.escape(part)) + r"\."
+        for part in re.sub(r"(\*\*\.)+", "**.", pattern).split(".")
     )
     return re.fullmatch("".join(parts), f"{name}.") is not None
 
