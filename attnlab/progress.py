@@ -118,7 +118,7 @@ class Progress:
                 self._timed.append(step_seconds)
                 left = (self.total - step) * sorted(self._timed)[len(self._timed) // 2]
                 if len(self._timed) == TOLD_AT and left >= WORTH_TELLING:
-                    words = f"{self.total - step:,} {self.unit}s to go, about {clock(left)}"
+                    words = f"left: {self.total - step:,} {self.unit}s, about {clock(left)}"
                     self.note(f"{words} (h:mm:ss), without compiling and evaluation")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())

@@ -162,4 +162,4 @@ def test_programs_that_their_first_step_compiles_and_the_time_left() -> None:
     first, second, third = stream.getvalue().splitlines()
     assert first == "batches of 2x3 are compiled in their first step"
     assert second == "compiled batches of 2x3 in 2.0 s, peak 1.5 MB on each device"
-    assert third.startswith("100 steps to go, about 0:01:10 (h:mm:ss), w")
+    assert third.startswith("left: 100 steps, about 0:01:10 (h:mm:ss), w")
