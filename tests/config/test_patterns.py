@@ -103,6 +103,8 @@ def test_the_warmup_of_a_file_gives_way(
         ("system.*", "system.dropout", True),
         ("system.a+", "system.aa", False),
         ("system.**", "systems.a", False),
+        ("system." + "*" * 60 + "x", f"system.{'ab_' * 20}", False),  # at once
+        ("system." + "**." * 60 + "x", f"system.{'ab.' * 20}", False),
     ],
 )
 def test_which_names_a_pattern_stands_for(pattern: str, name: str, stands: bool) -> None:
