@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Batch = TypeVar("Batch")
 PATIENCE, BETWEEN = 2.0, 10.0  # seconds before the first word on long work, and between two
+TOLD_AT, WORTH_TELLING = 3, 10.0  # timed steps after which seconds left are told, if so many
 _SMOOTHING = 0.3  # weight of the newest step time in the estimate of the time left
 _NUMBER = re.compile(
     r"[<+-]? ?[\d,]*\.?\d+(e[+-]?\d+)?("
@@ -65,6 +66,7 @@ class Progress:
         self.compile_seconds = 0.0
         self._printed = start
         self._pace: float | None = None
+        self._timed: list[float] = []
         self._loss: float | None = None
         self._tokens_per_second: float | None = None
         self._bar: rich.progress.Progress | None = None
@@ -97,7 +99,9 @@ class Progress:
         step_seconds: float | None = None,
     ) -> None:
         """Shows that `step` steps are done: moves the bar, or prints a line every `every` steps; a
-        figure not given keeps its last value, and the time per step is smoothed.
+        figure not given keeps its last value, and the time per step is smoothed. After the third
+        timed step it also prints how long the rest may take, if 10 s or more; after a step that
+        compiles, it waits for three more.
         """
         self.step = step
         self._loss = self._loss if loss is None else loss
@@ -110,17 +114,27 @@ class Progress:
                 if self._pace is None
                 else self._pace + _SMOOTHING * (step_seconds - self._pace)
             )
+            if len(self._timed) < TOLD_AT:
+                self._timed.append(step_seconds)
+                left = (self.total - step) * sorted(self._timed)[len(self._timed) // 2]
+                if len(self._timed) == TOLD_AT and left >= WORTH_TELLING:
+                    words = f"left: {self.total - step:,} {self.unit}s, about {clock(left)}"
+                    self.note(f"{words} (h:mm:ss), without compiling and evaluation")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())
         elif step - self._printed >= self.every or step >= self.total > self._printed:
             self._print()
 
-    def compiled(self, shape: str, seconds: float) -> None:
-        """Note that compiling `shape` ("16x16") took `seconds`, and add them to the compile time,
-        which is shown separately.
+    def compiled(self, shape: str, seconds: float, peak: str = "") -> None:
+        """Note that compiling `shape` ("16x16") took `seconds` (0: its first step compiles it), and
+        add them to the compile time, which is shown separately; and its peak in memory, if known.
         """
         self.compile_seconds += seconds
-        self.note(f"compiled {shape} in {seconds:.1f} s")
+        if not seconds:
+            self._timed.clear()
+            return self.note(f"{shape} are compiled in their first step")
+        beside = f", peak {peak} on each device" if peak else ""
+        return self.note(f"compiled {shape} in {seconds:.1f} s{beside}")
 
     def note(self, text: str) -> None:
         """Prints a line of text above the bar, or to the stream where there is no bar."""
@@ -241,7 +255,10 @@ def table(
     )
     for name, aligned in zip(columns, right, strict=True):
         pretty.add_column(
-            rich.text.Text(name), justify="right" if aligned else "left", overflow="fold"
+            rich.text.Text(name),
+            justify="right" if aligned else "left",
+            overflow="fold",
+            no_wrap=name == columns[0],
         )
     for row in cells:
         pretty.add_row(*map(rich.text.Text, row))

@@ -81,7 +81,7 @@ def test_a_mistake_is_one_line(argv: list[str], line: str, tmp_path: pathlib.Pat
         (["--system.hidden=3"], "did you mean '--config.system.hidden'?"),
         (["--beam=x"], "argument --beam: invalid int value: 'x'"),
         (["--workdir"], "argument --workdir: expected one argument"),
-        (["stray"], "toy: unexpected argument 'stray'"),
+        (["run", "stray"], "toy: unexpected argument 'stray'"),
         (["--config.a.b"], "--config.a.b: no value given, write --config.a.b=VALUE"),
         (["--config.a.b", "--beam=3"], "--config.a.b: no value given"),
     ],

@@ -29,7 +29,9 @@ from tests.test_pretrained_page import gpt2
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 STARTS = re.compile(r"(?:\bpython (?:\$CLONE/)?launch\.py|(?<![`\w/.-])attnlab) (?=[a-z])")
-ELSEWHERE = re.compile(r"pretrained\.py|my_attention|\.\.\.")  # what only the user has
+ELSEWHERE = re.compile(
+    r"pretrained\.py|my_attention|\.\.\.|--config=runs/"
+)  # what only the user has
 
 
 class Typed(NamedTuple):

@@ -149,3 +149,17 @@ def test_long_work_says_how_far_it_is(
     with progress.patience("reading the data"):
         time.sleep(0.2)
     assert capsys.readouterr().err.startswith("reading the data: 0:00:00 so far\n")
+
+
+def test_programs_that_their_first_step_compiles_and_the_time_left() -> None:
+    stream = io.StringIO()
+    progress = Progress(103, stream=stream, every=200)
+    progress.update(0, step_seconds=9.0)
+    progress.compiled("batches of 2x3", 0.0)
+    progress.compiled("batches of 2x3", 2.0, "1.5 MB")
+    for step, seconds in enumerate((9.0, 0.6, 0.7, 0.6), 1):
+        progress.update(step, step_seconds=seconds)
+    first, second, third = stream.getvalue().splitlines()
+    assert first == "batches of 2x3 are compiled in their first step"
+    assert second == "compiled batches of 2x3 in 2.0 s, peak 1.5 MB on each device"
+    assert third.startswith("left: 100 steps, about 0:01:10 (h:mm:ss), w")

@@ -79,6 +79,7 @@ COMMANDS: Mapping[str, Command] = {
         ".compare", "two sweeps side by side, and what differs between them", on_run=False
     ),
     "preview": Command(".preview", "what is in tables of data", on_run=False, overrides=True),
+    "diff": Command(".diff", "two runs: the settings that differ, then the results", on_run=False),
     "prepare": Command(
         ".prepare", "a large corpus as shards of ids, which training reads from disk", on_run=False
     ),
@@ -121,6 +122,7 @@ CONFIGS = """\
 configs:
   --config=configs/translation.py:rnnsearch takes the config that the function get_config of that file returns for the
   argument 'rnnsearch'. The files live in configs/; '{program} list configs' shows them, and yours may lie anywhere.
+  The folder of a run is a config too, the one it was made from: --config=runs/first.
 
 overrides:
   --config.a.b=value (or --config.a.b value) changes one setting; its type is that of the value it replaces:
@@ -266,6 +268,11 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
         if re.fullmatch(r"(--[\w.-]+=)?", word):  # an empty path would be the folder one is in
             raise UserError(f"{word or 'an argument'} is empty; write a value, or leave it out")
     arguments, unknown = parser.parse_known_args(argv)
+    if unknown and hasattr(arguments, "workdir") and not unknown[0].startswith("-"):
+        run = unknown.pop(0)
+        if arguments.workdir not in (None, run):
+            raise UserError(f"two runs are named, {run} and {arguments.workdir}; take one")
+        arguments.workdir = run
     if unknown:
         raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
@@ -302,12 +309,12 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
         parser.add_argument(
             "--config",
             metavar="FILE.py:ARGUMENT",
-            help="the config file and the argument for its get_config",
+            help="the config file and the argument for its get_config; or the folder of a run",
         )
         parser.add_argument(
             "--workdir",
-            metavar="FOLDER",
-            help="where the run is kept: checkpoints, metrics, manifest, pictures",
+            metavar="RUN",
+            help="where the run is kept: checkpoints, metrics, manifest, pictures; also as RUN, without a flag",
         )
     return parser
 

@@ -94,12 +94,14 @@ def settable_fields(component: Callable[..., object]) -> list[Field]:
 
 def field_meanings(component: object) -> dict[str, str]:
     """Returns the meaning of each field, by name, from the "Attributes:" sections in the docstrings
-    of a class and its bases (the class itself first); {} for no class.
+    of a class and its bases (the class itself first), or the "Args:" of those of a function and its
+    module; {} for neither.
     """
     meanings: dict[str, str] = {}
-    for base in inspect.getmro(component) if inspect.isclass(component) else ():
-        text = inspect.cleandoc(base.__doc__ or "")
-        attributes = text.partition("\nAttributes:\n")[2].split("\n\n")[0]
+    function = (component, inspect.getmodule(component))
+    for source in inspect.getmro(component) if inspect.isclass(component) else function:
+        text = inspect.cleandoc(source.__doc__ or "") + "\n\nArgs:\n"
+        attributes = re.split(r"\n(?:Attributes|Args):\n", text)[1].split("\n\n")[0]
         for names, meaning in re.findall(
             r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", attributes, re.MULTILINE
         ):

@@ -24,10 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output folder, and dtype and type of an exported model.
     """
     parser.add_argument(
-        "directory",
+        "--workdir",
         metavar="DIR",
-        type=Path,
-        help="the folder of a sweep or of a run, finished or not; of a run for a model or its card",
+        help="a sweep or run, finished or not (a run for a model or its card); also without the flag",
     )
     parser.add_argument(
         "--to",
@@ -62,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: the folder holds no sweep, a damaged record; the tracker's package is not
         installed; no run, or one that no model of transformers is.
     """
+    from attnlab.commands.session import folder_of
+
+    arguments.directory = folder_of(arguments)
     if arguments.to == MODELS:
         return _model(arguments)
     if arguments.dtype or arguments.model_type:

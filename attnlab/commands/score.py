@@ -43,7 +43,6 @@ _OF_RUNS = ("ensemble", "config", "accept_changed_code")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags: what is scored, how long texts are read, where the scores go."""
     add = parser.add_argument
-    add("run", nargs="?", metavar="RUN", help="the run, as --workdir names it")
     add("--text", metavar="TEXT", help="one text; with --target what stands before that")
     add("--target", metavar="TEXT", help="the text that follows: log P(target | text)")
     form = "with text, with source and target, or with source, choices and answer"
@@ -70,9 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: no run, nothing or too much to score, a text with no tokens.
     """
-    if bool(arguments.run) == bool(arguments.workdir):
-        raise UserError("score: name one run, as 'score RUN' or by --workdir")
-    arguments.workdir = arguments.run or arguments.workdir
+    session.folder_of(arguments)
     given = [name for name in ("text", "file", "tasks") if getattr(arguments, name) is not None]
     if len(given) != 1 or (arguments.target is not None and given != ["text"]):
         raise UserError("score: give --text (and --target), --file or --tasks, one of them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from attnlab.api.training import existing_run as existing_run
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder as check_folder
+from attnlab.records.manifest import Manifest
 from attnlab.tasks.schemas import Settings
 from attnlab.training.run import start_jax as start_jax
 
@@ -40,6 +41,36 @@ def config_path(path: str | None) -> str:
     return path
 
 
+def print_notes(lines: Iterable[str]) -> None:
+    """Prints lines as notes to stderr."""
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
+
+
+def manifest_of(workdir: Path) -> Manifest:
+    """Returns the manifest of the run in a folder; raises `UserError` where there is none."""
+    check_folder("RUN", workdir)
+    if (manifest := Manifest.read(workdir)) is None:
+        raise UserError(
+            f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
+            " trial"
+        )
+    return manifest
+
+
+def folder_of(arguments: argparse.Namespace) -> Path:
+    """Returns the folder of a run that a command works on, given as RUN or `--workdir`.
+
+    Raises:
+      UserError: none is given.
+    """
+    if not arguments.workdir:
+        raise UserError(
+            "no --workdir given; name the folder of a trained run, as RUN or by the flag"
+        )
+    return Path(arguments.workdir)
+
+
 def stored_run(arguments: argparse.Namespace) -> Stored:
     """Returns the trained run in `--workdir`, together with those of `--ensemble`, with the stored
     config and overrides that only change how it is used.
@@ -53,14 +84,11 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
     """
     from attnlab.api.stored import Stored
 
-    if not arguments.workdir:
-        raise UserError("no --workdir given; name the folder of a trained run")
+    workdir = folder_of(arguments)
     names = (getattr(arguments, "ensemble", None) or "").split(",")
     folders = [Path(name.strip()) for name in names if name.strip()]
     accepted = getattr(arguments, "accept_changed_code", False)
-    return Stored.find(
-        Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
-    )
+    return Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
@@ -71,17 +99,10 @@ def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
     start_jax()
     from attnlab.api import trained
 
-    print_notes(stored)
+    print_notes(stored.notes())
     run = trained.open_run(stored, splits)
-    for line in run.task.longer:
-        print(f"note: {line}", file=sys.stderr)
+    print_notes(run.task.longer)
     return run
-
-
-def print_notes(stored: Stored) -> None:
-    """Print the notes on a stored run to stderr, before it is used with the user's present code."""
-    for line in stored.notes():
-        print(f"note: {line}", file=sys.stderr)
 
 
 def add_acceptance(parser: argparse.ArgumentParser) -> None:

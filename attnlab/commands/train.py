@@ -13,31 +13,46 @@ from attnlab.api.training import Training
 from attnlab.commands import session
 from attnlab.data import SPLITS
 from attnlab.records import tracking
+from attnlab.records.manifest import Manifest
 from attnlab.training.run import Run
 from attnlab.training.session import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags `--accept-changed-code` and `--track` to a parser."""
+    """Adds the flags `--dry-run`, `--accept-changed-code` and `--track` to a parser."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what it will take (parameters, bytes, FLOPs, minutes); train and write nothing",
+    )
     session.add_acceptance(parser)
     tracking.add_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Trains the config of `--config` in `--workdir`, from its last checkpoint if there is one;
-    once done, evaluates it and writes the report.
+    once done, evaluates it and writes the report; with `--dry-run` only prints what it will take.
 
     Returns:
       0 when done, 1 when diverged, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
-    return fit(session.config_path(arguments.config), arguments, began)
+    config = arguments.config
+    if config is None and arguments.workdir and Manifest.read(arguments.workdir):
+        config = arguments.workdir  # a run goes on as it was begun
+    return fit(session.config_path(config), arguments, began)
 
 
 def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:
     """Trains a config in `--workdir` by the flags of `add_arguments`; returns what `run` does."""
-    of_flags = arguments.workdir, SPLITS, arguments.track, arguments.accept_changed_code
+    splits = ("train", "valid") if arguments.dry_run else SPLITS
+    of_flags = arguments.workdir, splits, arguments.track, arguments.accept_changed_code
     training = Training.of(config, arguments.overrides, *of_flags)
+    if arguments.dry_run:
+        from attnlab.commands.dry_run import print_outlook
+
+        print_outlook(training.run)
+        return 0
     with training.trained(began) as outcome:
         return _finish(training.run, outcome, training.tracked is not None)
 

@@ -28,9 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `verify` to its parser: the folder of the run, `--steps`,
     `--accept-changed-code`.
     """
-    parser.add_argument(
-        "workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep"
-    )
+    meaning = "the folder of a run, or of one trial of a sweep; also without the flag"
+    parser.add_argument("--workdir", metavar="RUN", help=meaning)
     meaning = "repeat only the first N steps (default: all that have records)"
     add_number(parser, "--steps", 1, 10**9, meaning)
     session.add_acceptance(parser)
@@ -45,9 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
       before either was known.
     """
     began = time.perf_counter()
-    workdir = Path(arguments.workdir)
+    workdir = session.folder_of(arguments)
     original, recorded = read_original(workdir, arguments.steps)
-    session.print_notes(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
+    accepted = arguments.accept_changed_code
+    session.print_notes(Stored.find(workdir, accept_changed_code=accepted).notes())
     session.start_jax()
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
         signal = retrain(original, workdir, Path(folder), step_of(recorded[-1]), began)
@@ -76,13 +76,7 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
     Raises:
       UserError: no run in the folder, no record yet, or `steps` before the first record.
     """
-    session.check_folder("WORKDIR", workdir)
-    original = Manifest.read(workdir)
-    if original is None:
-        raise UserError(
-            f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a"
-            " trial"
-        )
+    original = session.manifest_of(workdir)
     records = read_records(workdir / "metrics.jsonl", Measured)
     first = min(map(step_of, records), default=None)
     if first is None:

@@ -8,6 +8,7 @@ defaults, in layers that `merge` lays over one another.
 from __future__ import annotations
 
 import inspect
+import json
 import pathlib
 import runpy
 import traceback
@@ -17,31 +18,39 @@ from typing import TypeGuard, TypeVar
 from ml_collections import ConfigDict
 
 from attnlab.config.schema import Node
+from attnlab.config.tree import from_dict
 from attnlab.errors import UserError, nearest, own_file, reason, short, users_line
 
 _INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
 SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]
 """Where attnlab's own `configs/` and `experiments/` are: inside an installed package, beside it in a clone."""
 
+MANIFEST = "manifest.json"
+
 Choice = TypeVar("Choice")
 
 
 def read_config_file(path_and_argument: str) -> ConfigDict:
     """Calls `get_config` of a config file and returns the config as a `ConfigDict`, without adding
-    defaults; raises `UserError`.
+    defaults; of a run returns the one it was made from; raises `UserError`.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current
         folder is looked for among attnlab's own files too. Without a colon `get_config` gets its
-        own default, or "".
+        own default, or "". Or the folder of a run, or its manifest.
 
     Raises:
       UserError: no such file, no `get_config`, an error inside it (with its line), or it returns
         something else.
     """
+    path, colon, argument = path_and_argument.partition(":")
+    file = find_file(path, "config file")
+    if file.suffix == ".json":
+        if colon:
+            raise UserError(f"{path} is a run, which takes no argument; leave out ':{argument}'")
+        return _recorded_config(file)
     config = call_file(path_and_argument, "get_config", "config file")
     config = config.to_dict() if isinstance(config, Node) else config  # of another file, loaded
-    path = path_and_argument.partition(":")[0]
     if not isinstance(config, (Mapping, ConfigDict)):
         raise UserError(
             f"{path}: get_config returned {type(config).__name__}, expected a dict or"
@@ -50,6 +59,14 @@ def read_config_file(path_and_argument: str) -> ConfigDict:
     if strangers := [key for key in _keys(config) if not isinstance(key, str)]:
         raise UserError(f"{path}: get_config returned the key {strangers[0]!r}, expected a text")
     return config if isinstance(config, ConfigDict) else ConfigDict(config)
+
+
+def _recorded_config(manifest: pathlib.Path) -> ConfigDict:
+    """Returns the config that a manifest records; raises `UserError` where it records none."""
+    try:
+        return from_dict(json.loads(manifest.read_bytes())["config"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(f"{manifest} is no manifest of a run, or is damaged") from None
 
 
 def call_file(path_and_argument: str, function: str, kind: str) -> object:
@@ -140,7 +157,7 @@ def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
 
 def find_file(path: str, kind: str) -> pathlib.Path:
     """Returns the path of a config file or the like: `path` as given, else below the files shipped
-    with attnlab; raises `UserError` if neither exists.
+    with attnlab; of the folder of a run its manifest; raises `UserError` if there is none.
 
     Raises:
       UserError: there is none, with the near names.
@@ -149,6 +166,8 @@ def find_file(path: str, kind: str) -> pathlib.Path:
     for file in tried:
         if file.is_file():
             return file
+        if kind == "config file" and path and (file / MANIFEST).is_file():
+            return file / MANIFEST
     folders = [file for file in tried if path and file.is_dir()]
     if folders:
         raise UserError(

@@ -12,10 +12,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import difflib
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, overload
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, overload
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
@@ -24,6 +25,8 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
+from attnlab.config.foreign import near
+from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
@@ -80,7 +83,9 @@ def prepare(
 
     The task comes first, since it decides which settings there are. Then component replacements
     (`system.attention=multihead`), outermost first, whatever their order in `overrides`; then all
-    others in the order given. Naming the component that already stands there changes nothing.
+    others in the order given. Naming the component that already stands there changes nothing. A
+    name with stars stands for several (`patterns`), and is read once full names have replaced
+    components.
 
     Args:
       config: as a file has it, as it was stored (`tree.to_dict`), or settings.
@@ -95,25 +100,86 @@ def prepare(
         unknown name, a bad range.
     """
     tree = copy_tree(config) if isinstance(config, ConfigDict) else from_dict(to_dict(config))
-    assignments = [_split(text) for text in overrides]
     with tree.ignore_type():
-        for task in [text for keys, text in assignments if keys == ["task"]]:
-            tree.task = task
-        schema = schema or schema_of(tree)
-        root = ConfigNode(tree, "", schema)
-        set_names = {*flat(tree), *(".".join(keys) for keys, _ in assignments)}
+        set_names = set(flat(tree))
+        for name, task in map(_split, overrides):
+            if name == ["task"]:
+                tree.task = task
+        root = ConfigNode(tree, "", schema or schema_of(tree))
         complete(root)
-        _override(root, assignments)
-        return validate(tree, schema, set_names)
+        full = _by_full_names(root, overrides)
+        given = {name.partition("=")[0] for names in full.values() for name in names}
+        before = flat(tree)
+        _override(root, [_split(name) for text in overrides for name in full[text]])
+        if (warmup := fitting_warmup(before, flat(tree), given)) is not None:
+            tree.schedule.warmup = warmup
+        settings = validate(tree, schema or schema_of(tree), set_names | given)
+    for text, names in full.items():
+        if names != [text]:
+            note(f"{text} sets {', '.join(name.partition('=')[0] for name in names)}")
+    return settings
+
+
+def fitting_warmup(
+    before: Mapping[str, Any], now: Mapping[str, Any], given: Container[str]
+) -> int | None:
+    """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
+    than the steps that a user gives and the schedule decays; else None.
+
+    Args:
+      before: settings by full names, as the file has them.
+      now: the same with those of the user.
+      given: the names of the user's.
+    """
+    names = ("schedule.warmup", "training.steps")
+    numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
+    warmup, steps, most = numbers
+    decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
+    if not decays or "schedule.warmup" in given or {*map(type, numbers)} != {int}:
+        return None
+    if not 0 < steps < warmup <= most:
+        return None
+    shorter: int = warmup * steps // most
+    note(f"training.steps={steps}: the file's schedule.warmup={warmup} gives way, it is {shorter}")
+    return shorter
+
+
+@functools.cache
+def note(text: str) -> None:
+    """Prints a line to stderr, once for a process."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Returns for each override those by full names: of a pattern those it stands for. Patterns see
+    components that other overrides name: those replace what stands there, full names first.
+    """
+    full = {text: [text] for text in overrides if not is_pattern(text.partition("=")[0])}
+    patterns = [text for text in overrides if text not in full]
+    if patterns:
+        _replace_all(root, map(_split, full))
+    for components in (True, False):
+        for text in patterns:
+            name, _, value = text.partition("=")
+            if text in full or not (names := hits(root, name, components)):
+                continue
+            if components:  # of two within each other the inner one goes with the outer
+                names = [name for name in names if _replace_all(root, [(name.split("."), value)])]
+            full[text] = [f"{name}={value}" for name in names]
+    return full
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
     """Returns settings in which those newer than the stored config `tree` have the values that held
     when it was stored (`tree.OLDER`), unless `chosen` ("a.b=value") sets them.
     """
-    fixed = {*flat(tree), *(override.partition("=")[0] for override in chosen)}
+    fixed = [*flat(tree), *(override.partition("=")[0] for override in chosen)]
     current, older = flat(config), flat(from_dict(tree))
-    newer = {name: value for name, value in older.items() if name in current and name not in fixed}
+    newer = {
+        name: value
+        for name, value in older.items()
+        if name in current and not any(covers(given, name) for given in fixed)
+    }
     if not newer:
         return config
     updated = from_dict(to_dict(config))
@@ -129,25 +195,32 @@ def _split(text: str) -> tuple[list[str], str]:
     return name.split("."), value
 
 
-def _override(root: ConfigNode, overrides: Iterable[tuple[list[str], str]]) -> None:
+def _override(root: ConfigNode, overrides: Sequence[tuple[list[str], str]]) -> None:
     """Applies overrides to the tree in place: replacements of components first, outermost first,
     then plain values in the order given.
     """
+    replaced = _replace_all(root, overrides)
+    for keys, text in overrides:
+        if _slot(keys) not in replaced:
+            _assign(root, keys, text)
 
-    def slot(keys: list[str]) -> list[str]:
-        return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
 
-    overrides = list(overrides)
+def _slot(keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys)
+
+
+def _replace_all(
+    root: ConfigNode, overrides: Iterable[tuple[list[str], str]]
+) -> set[tuple[str, ...]]:
+    """Put the components that overrides name in their places, outermost first; returns these."""
     replaced = set()
-    last = {tuple(slot(keys)): text for keys, text in overrides}
+    last = {_slot(keys): text for keys, text in overrides}
     for *path, key in sorted(last, key=len):
         parent = _walk(root, path)
         if parent is not None and key in parent.tables:
             _replace(parent, key, last[*path, key])
             replaced.add((*path, key))
-    for keys, text in overrides:
-        if tuple(slot(keys)) not in replaced:
-            _assign(root, keys, text)
+    return replaced
 
 
 def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
@@ -180,35 +253,12 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
     *path, key = keys
     parent = _walk(root, path)
     if parent is None or key not in {*parent.values, *parent.settings}:
-        raise UserError(f"config.{dotted}: no such key; {_near(root, keys)}")
+        raise UserError(f"config.{dotted}: no such key; {near(root, keys)}")
     old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
         names = ", ".join(f"{dotted}.{name}" for name in old)
         raise UserError(f"config.{dotted} is a group of settings, not a value; set one of: {names}")
     parent.values[key] = read_value(text, old, lambda: parent.hint(key), f"config.{dotted}")
-
-
-def _near(root: ConfigNode, keys: list[str]) -> str:
-    """Returns the hint of a message on an unknown key: up to three similar full names, else names
-    with a similar last part, else the keys of the deepest node on its path that exists.
-    """
-    below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
-    names = list(dict.fromkeys([*flat(root.values), *below]))
-    names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
-    names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
-    close = difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
-    if not close:
-        ends = difflib.get_close_matches(
-            keys[-1], {name.rpartition(".")[2] for name in names}, n=1, cutoff=0.75
-        )
-        close = [name for name in names if name.rpartition(".")[2] in ends][:3]
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    deepest = max(
-        (node for end in range(len(keys)) if (node := _walk(root, keys[:end]))),
-        key=lambda node: len(node.path),
-    )
-    return "choose from: " + ", ".join(map(deepest.full_name, deepest.values))
 
 
 def read_value(text: str, old: object, hint: Callable[[], object], where: str) -> object:

@@ -29,9 +29,10 @@ class Associations(Sized):
     right in one of `values` cases.
 
     Attributes:
-      length: words of a text, an even number.
-      tested: words of a text of the test split; 0 for `length`.
-      keys, values: different ones.
+      length: words of a text, an even number: keys and values in turn.
+      tested: words of a text of the test split, to test longer ones; 0 for `length`.
+      keys: how many different keys there are.
+      values: how many different values there are.
 
     Raises:
       UserError: a number out of range.

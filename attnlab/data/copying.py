@@ -30,7 +30,8 @@ class Copying(Sized):
     (separated by blanks).
 
     Attributes:
-      shortest, longest: words of a text.
+      shortest: how few words a text may have.
+      longest: how many words a text may have.
       symbols: different words.
       order: of the target's words, as in the source ("same"), from its last to its first
         ("reversed"), or that of the alphabet ("sorted"; repeated words stay).

@@ -56,7 +56,7 @@ class Entailment(Sized):
     the seeds.
 
     Attributes:
-      clauses: of a premise; of different persons and different actions.
+      clauses: how many clauses a premise has; of different persons and different actions.
 
     Raises:
       UserError: a number of clauses out of range.

@@ -76,7 +76,7 @@ class ParallelFiles(SplitFiles):
 
     Attributes:
       directory: where the files lie; "" for the current folder.
-      train, valid, test: the prefix of each split.
+      train, valid, test: the name of the files of this split, without their endings ("train").
       source, target: the ending of each language, "de" for `train.de` or `train.de.gz`.
     """
 

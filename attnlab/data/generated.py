@@ -28,8 +28,9 @@ class Sized:
 
     Attributes:
       limits: the least number that a field of a subclass may be, and the most if there is one.
-      examples: training examples: pairs, texts.
-      valid, test: examples of the other two splits.
+      examples: how many examples (texts, pairs or images) are made for training.
+      valid: how many are made for validation.
+      test: how many are made for the test split.
       seed: of the generator; apart from the seed of a trial, so that several trials see the same
         data.
 

@@ -29,9 +29,10 @@ class Markers(Sized):
     seeds.
 
     Attributes:
-      shortest, longest: words of a text, the numbers among them.
-      numbers: different numbers, and classes.
-      words: different words beside them.
+      shortest: how few words a text may have, the numbers among them.
+      longest: how many words a text may have, the numbers among them.
+      numbers: how many different numbers there are, and so classes.
+      words: how many different words there are beside the numbers.
 
     Raises:
       UserError: a length or a number out of range.

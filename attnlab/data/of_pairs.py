@@ -23,7 +23,7 @@ class OneSide:
 
     Attributes:
       of: a source of pairs.
-      side: which of the two.
+      side: which side of the pairs the texts are.
     """
 
     of: Part = "grammar"
@@ -112,7 +112,7 @@ class Joined:
       of: the source whose pairs are joined.
       most: pairs in the longest runs; all lengths of run are equally likely.
       copies: times every pair occurs, in another run each time.
-      seed: of shuffling and dealing.
+      seed: seed by which pairs are shuffled and dealt to runs.
     """
 
     of: Part = "table"

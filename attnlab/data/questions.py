@@ -96,7 +96,7 @@ class Deeds(Sized):
     A passage's split follows from its own hash (90/5/5), and its question's with it.
 
     Attributes:
-      clauses: of a passage, 1 to 10.
+      clauses: how many clauses a passage has, 1 to 10.
       absent: the share of the questions about somebody who meets nobody there; they have no answer.
     """
 

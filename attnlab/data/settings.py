@@ -27,12 +27,12 @@ class Vocabulary(Node):
         "bpe",
     )
     file: str = setting(
-        "of kind 'tokenizer': a tokenizer.json, or the folder of a pretrained model that has one",
+        "for kind=tokenizer: a tokenizer.json, or the folder of a pretrained model that has one",
         "",
     )
-    size: int = setting("most pieces, specials included", 8000, within=whole(1, 10**7))
+    size: int = setting("most pieces, with special ones", 8000, within=whole(1, 10**7))
     min_frequency: int = setting("pieces seen less often are left out", 2, within=COUNT)
-    lowercase: bool = setting("all texts are lower-cased", False)
+    lowercase: bool = setting("whether all texts are lower-cased first", False)
     reserved: int = setting(
         "ids that are no text, beyond `size`, for tasks that need some: the first is the mask of"
         " masked language modelling",
@@ -71,7 +71,7 @@ class TwoVocabularies(PairVocabulary):
 class AnyBatch(Node):
     """What goes into an update."""
 
-    size: int = setting("rows of a batch, or tokens", 64, within=whole(1, 2**24))
+    size: int = setting("rows of a batch, or its tokens", 64, within=whole(1, 2**24))
 
     def positions(self, parts: int) -> int:
         """The most positions of a batch, rows x width, that is taken in so many parts."""
@@ -102,7 +102,7 @@ class Buckets(Batch):
     """Batches of texts of about one length."""
 
     longer: Literal["score", "cut", "leave_out", "refuse"] = setting(LONGER, "score")
-    unit: Literal["sentences", "tokens"] = setting("what the size counts", "sentences")
+    unit: Literal["sentences", "tokens"] = setting("what batch.size counts", "sentences")
     buckets: tuple[int, ...] = setting("the widths of batches in tokens, increasing")
 
     def positions(self, parts: int) -> int:

@@ -71,7 +71,7 @@ class Spelling(Sized):
     seeds. Positions of alignments are letters of the word and phonemes.
 
     Attributes:
-      syllables: most of a word.
+      syllables: the most syllables that a word has.
 
     Raises:
       UserError: no syllable at all.

@@ -20,21 +20,21 @@ TOKENS = 2**28  # the most token places of a batch in decoding: 1 GiB of ids
 class Decoding(Node):
     """How target sequences are searched for or drawn."""
 
-    method: Literal["beam", "greedy", "sample"] = setting("how they are found", "beam")
+    method: Literal["beam", "greedy", "sample"] = setting("how texts are found", "beam")
     batch: int = setting("texts that are decoded at once", 64, within=whole(1, 2**16))
     n_best: int = setting(
         "hypotheses of each text (beam), or samples (sample)", 1, within=whole(1, 2**12)
     )
-    beam: int = setting("hypotheses that are followed", 5, within=whole(1, 2**12))
-    length_penalty: float = setting("alpha of GNMT's score", 0.6, within=between(0, 100))
+    beam: int = setting("hypotheses that beam search follows", 5, within=whole(1, 2**12))
+    length_penalty: float = setting("length: alpha of GNMT's score", 0.6, within=between(0, 100))
     length_offset: int = setting(
         "k of the length penalty ((k + length) / (k + 1))^alpha; 0: as in transformers",
         5,
         within=whole(0, 2**10),
     )
-    coverage: float = setting("beta of GNMT's score; 0: none", 0.0, within=between(0, 10**6))
+    coverage: float = setting("for covering the source, GNMT's beta", 0.0, within=between(0, 10**6))
     temperature: float = setting(
-        "of samples: scores are divided by it", 1.0, within=between(0, 10**6)
+        "scores are divided by it before samples are drawn", 1.0, within=between(0, 10**6)
     )
     top_k: int = setting("samples are of the most likely so many; 0: of all", 0, within=whole(0))
     top_p: float = setting(
@@ -45,7 +45,7 @@ class Decoding(Node):
         0.0,
         within=between(0, 1),
     )
-    seed: int = setting("of samples", 0, within=SEED)
+    seed: int = setting("seed of what is drawn (sample)", 0, within=SEED)
     min_length: int = setting("tokens before the end is allowed", 0, within=whole(0, 2**20))
     repetition_penalty: float = setting(
         "scores of tokens that have occurred are lowered by it (greedy, sample); 1: none",
@@ -72,7 +72,7 @@ class Decoding(Node):
     max_ratio: float = setting(
         "at most max_ratio x source tokens + max_extra are written", 2.0, within=between(0, 10**4)
     )
-    max_extra: int = setting("see max_ratio", 10, within=whole(0, 2**20))
+    max_extra: int = setting("tokens beside max_ratio x source", 10, within=whole(0, 2**20))
 
     def check(self) -> None:
         """Raises `UserError` for an empty stop text, for more hypotheses than the method finds, and

@@ -75,7 +75,7 @@ class Plain(FeedForward):
     """act(x W_1 + b_1) W_2 + b_2, the base of the layers with two matrices.
 
     Attributes:
-      bias: whether b_1 and b_2 exist.
+      bias: whether the two layers have biases, b_1 and b_2.
     """
 
     bias: bool = True

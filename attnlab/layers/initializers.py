@@ -86,7 +86,7 @@ class Gpt2(Initializer):
     """N(0, s^2) everywhere, s^2 / n where a residual connection follows (Radford et al. 2019).
 
     Attributes:
-      stddev: s.
+      stddev: s, the standard deviation of the first weights.
     """
 
     stddev: float = 0.02
@@ -118,7 +118,7 @@ class T5(Initializer):
     """By the number of inputs, queries smaller, since T5 does not scale scores (Raffel et al. 2020).
 
     Attributes:
-      factor: f.
+      factor: f, by which all first weights are multiplied.
     """
 
     factor: float = 1.0

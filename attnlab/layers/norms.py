@@ -58,9 +58,9 @@ class LayerNorm(Norm):
     The variance is computed about the mean: E[x^2] - E[x]^2 loses precision if the mean is large.
 
     Attributes:
-      epsilon: eps.
-      use_scale: whether g exists.
-      use_bias: whether b exists.
+      epsilon: eps, added to the variance, so that nothing is divided by 0.
+      use_scale: whether each unit is multiplied by a trained number g.
+      use_bias: whether a trained number b is added to each unit.
     """
 
     epsilon: float = 1e-6
@@ -89,8 +89,8 @@ class RMSNorm(Norm):
     """x / sqrt(mean(x^2) + eps) * g (Zhang and Sennrich 2019).
 
     Attributes:
-      epsilon: eps.
-      use_scale: whether g exists.
+      epsilon: eps, added to the variance, so that nothing is divided by 0.
+      use_scale: whether each unit is multiplied by a trained number g.
     """
 
     epsilon: float = 1e-6
@@ -177,8 +177,8 @@ class BatchNorm(Norm):
     over batches after training.
 
     Attributes:
-      epsilon: eps.
-      momentum: c, the weight of what was seen before.
+      epsilon: eps, added to the variance, so that nothing is divided by 0.
+      momentum: c, the weight of earlier batches in the running mean and variance.
     """
 
     epsilon: float = 1e-5

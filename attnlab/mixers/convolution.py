@@ -30,7 +30,7 @@ class ConvolutionMixer(Mixer):
 
     Attributes:
       kernel: k, tokens of a window, at least 1.
-      dropout: rate on x.
+      dropout: share of the input that training sets to 0.
     """
 
     kernel: int = 4

@@ -41,7 +41,7 @@ class RecurrentMixer(Mixer):
 
     Attributes:
       cell: "lstm", "gru" or "tanh", or a layer of your own.
-      state: H; 0 for the width of the output.
+      state: H, the width of the state; 0 for that of the output.
     """
 
     cell: Part = "lstm"

@@ -100,7 +100,8 @@ def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path |
     """
     copies: dict[str, Source] = {}
     for kind, path in files.items():
-        source = own_files.read(path, "") if path is not None else None
+        is_code = path is not None and path.suffix != ".json"  # the manifest of a run is none
+        source = own_files.read(path, "") if path is not None and is_code else None
         if source is None:
             continue
         folder = kind.replace("_", "-")  # no module is called so

@@ -62,7 +62,7 @@ class Auxiliary(Node):
     """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
 
     further = (float | None, AT_LEAST_ZERO)
-    hops: float | None = setting("keeps several hops apart", 0.0, within=AT_LEAST_ZERO)
+    hops: float | None = setting("weight of keeping hops apart", 0.0, within=AT_LEAST_ZERO)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class PairAuxiliary(Auxiliary):
     """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
 
     doubly_stochastic: float | None = setting(
-        "every source position is looked at once over all target positions",
+        "weight of looking once at every source position over all target positions",
         0.0,
         within=AT_LEAST_ZERO,
     )
@@ -84,12 +84,12 @@ class Reinforce(Node):
         "the log-likelihood of the words from the choice on, or of the whole sentence", "to_go"
     )
     weight: float = setting(
-        "of the reward; 0 leaves the choices untrained", 1.0, within=AT_LEAST_ZERO
+        "weight of the reward; 0 leaves the choices untrained", 1.0, within=AT_LEAST_ZERO
     )
     entropy: float = setting(
         "weight of the entropy of the choices, which keeps them open", 0.01, within=AT_LEAST_ZERO
     )
-    decay: float = setting("of the baseline, the moving average of rewards", 0.9, within=RATE)
+    decay: float = setting("decay of the baseline, the mean of rewards", 0.9, within=RATE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Decided(Node):
         "1 for an image whose answer is right, else 0; or the log-likelihood of its class", "right"
     )
     weight: float = setting(
-        "of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
+        "weight of the reward; 0 leaves the decisions untrained", 1.0, within=AT_LEAST_ZERO
     )
     baseline: float = setting(
         "weight of the squared error of the reward that the system expects",
@@ -115,11 +115,11 @@ class Objective(Node):
     are matched.
     """
 
-    classes: float = setting("of the classes", 1.0, within=AT_LEAST_ZERO)
-    distance: float = setting("of the distance of boxes, L1", 5.0, within=AT_LEAST_ZERO)
-    overlap: float = setting("of their generalised IoU", 2.0, within=AT_LEAST_ZERO)
+    classes: float = setting("weight of the loss of classes", 1.0, within=AT_LEAST_ZERO)
+    distance: float = setting("weight of the L1 distance of boxes", 5.0, within=AT_LEAST_ZERO)
+    overlap: float = setting("weight of their generalised IoU", 2.0, within=AT_LEAST_ZERO)
     no_object: float = setting(
-        "of answers without an object, beside 1 of those with one", 0.1, within=AT_LEAST_ZERO
+        "weight of answers without an object, beside 1 with one", 0.1, within=AT_LEAST_ZERO
     )
 
 
@@ -128,7 +128,7 @@ class Settings(Node):
     """What every config has."""
 
     task: str = setting("what is learned; 'list tasks' shows all")
-    seed: int = setting("of parameters, order of the data and dropout", 0, within=SEED)
+    seed: int = setting("seed of parameters, order of the data, dropout", 0, within=SEED)
     system: Component = setting("the model; 'list systems' shows all", table=TABLES["system"])
     data: Component = setting(
         "where examples come from; 'list data' shows all", table=TABLES["data"]

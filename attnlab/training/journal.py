@@ -115,12 +115,12 @@ class Journal:
         if step < self.last or self.attempt.began is not None:
             self.attempt.at(step)
 
-    def compiled(self, step: int, seconds: float, shapes: Shapes = ()) -> None:
+    def compiled(self, step: int, seconds: float, shapes: Shapes = (), peak: str = "") -> None:
         """Record how long the program of a step took to compile, and report the shapes of its
-        batches, if given.
+        batches, if given, with its peak in memory.
         """
         self.metrics.time(step, {"compile_seconds": seconds, **programs.take()})
-        self._tell_compiled(seconds, shapes)
+        self._tell_compiled(seconds, shapes, peak)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
         """Checks that the numbers of a step are finite, and writes its metrics and pace if a record
@@ -190,9 +190,9 @@ class Journal:
         finally:
             self._checkpoints.close()
 
-    def _tell_compiled(self, seconds: float, shapes: Shapes) -> None:
+    def _tell_compiled(self, seconds: float, shapes: Shapes, peak: str) -> None:
         if shapes:
-            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds)
+            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds, peak)
 
     def _due(self, step: int, every: int) -> bool:
         """Whether something that happens every so many steps (0: never) and at the last one

@@ -17,6 +17,7 @@ from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
 from attnlab.training.session import Interrupt, Outcome, Session
+from attnlab.training.sizes import of_program
 from attnlab.training.step import Sums, TrainState
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def train(run: Run, session: Session) -> Outcome:
         for step in range(begin + 1, last + 1):
             if shapes not in programs:
                 programs[shapes], seconds = compiling.begin(batch).result()
-                journal.compiled(step, seconds, shapes)
+                peak = of_program(programs[shapes]).get("peak", "")
+                journal.compiled(step, seconds, shapes, peak)
                 compiling.look_ahead(step)
             began = time.perf_counter()
             state, sums = programs[shapes](state, fed)
@@ -133,7 +135,8 @@ class Compiling:
     def _compile(self, batch: HostBatch) -> tuple[Program, float]:
         began, devices = time.perf_counter(), self._run.devices
         program = devices.compile(self._update, self._state, devices.feed(batch))
-        return program, time.perf_counter() - began
+        ahead = isinstance(program, jax.stages.Compiled)  # else its first step compiles it
+        return program, time.perf_counter() - began if ahead else 0.0
 
     def close(self) -> None:
         """End the thread."""

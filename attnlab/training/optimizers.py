@@ -4,6 +4,20 @@ are the config fields.
 A schedule maps `count`, the updates done before this one (as in optax), to the learning rate of
 update t = count + 1: the first update is not zero, and warm-up reaches its peak at update `warmup`,
 as in the papers.
+
+Args:
+  peak: the highest learning rate, reached after the warm-up.
+  warmup: updates in which the learning rate rises from 0 to the peak.
+  floor: the learning rate at the last update.
+  hold: updates before the learning rate is multiplied by `factor` for the first time.
+  every: updates between two such times.
+  factor: by which the learning rate is multiplied then.
+  b1: decay of the running mean of gradients.
+  b2: decay of the running mean of their squares.
+  eps: added where it is divided by a root of squares, so that nothing is divided by 0.
+  momentum: how much of the last step each step repeats; 0 for none.
+  nesterov: whether the gradient counts as if the momentum's step were made already.
+  initial: what the sums of squares begin with.
 """
 
 from __future__ import annotations
@@ -94,11 +108,8 @@ def build_optimizer(
 
 def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
     """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
-    shapes alone, their `numbers` as the step gives them.
-
-    Raises:
-      UserError: they raise an error, the rate is no number, or the updates are not shaped as the
-        parameters are.
+    shapes alone, their `numbers` as the step gives them; raises `UserError` unless the rate is a
+    number and the updates are shaped as the parameters are.
     """
     tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
     if any(":" in str(node["name"]) for node in (optimizer, schedule)):
@@ -171,10 +182,6 @@ def adamw(
     -lr weight_decay w for the weights that `decayed` chooses.
 
     Args:
-      learning_rate: schedule, supplied by code.
-      b1: decay of the mean of gradients.
-      b2: decay of the mean of their squares.
-      eps: added to the root of the latter.
       weight_decay: how much of a weight is taken away, times the learning rate.
       decayed: which weights: matrices, by the "kind" that their name says
         (`attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in runs of
@@ -200,7 +207,6 @@ def adafactor(
     peaks of 1e-3 to 1e-2 fit.
 
     Args:
-      learning_rate: schedule, supplied by code.
       decay: the second moment's decay at update t is 1 - t**-decay.
       clipping: each array's update is scaled down to this root mean square.
       minimum_factored: arrays with two axes of at least this size are factored.
@@ -273,10 +279,7 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
 
 def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
     """Returns a schedule: linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p =
-    (t - warmup) / (steps - warmup).
-
-    `floor` is a learning rate, reached at update `steps`. Loshchilov & Hutter 2017,
-    arXiv:1608.03983, without restarts.
+    (t - warmup) / (steps - warmup). Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts.
     """
     _check_schedule(peak, warmup, floor, steps)
 

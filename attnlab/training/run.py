@@ -245,9 +245,15 @@ class Run:
             )
 
     def announce(self, progress: Progress) -> None:
-        """Prints what a person should know before training: devices, an unused accelerator, notes
-        on data and on what is trained.
+        """Prints what a person should know before training: folder and size, devices, an unused
+        accelerator, notes on data and on what is trained.
         """
+        from attnlab.training import sizes
+
+        state = self.updates.state_like(self.task)
+        takes = ", ".join(f"{name} {size}" for name, size in sizes.of_state(state).items())
+        number = sizes.count(state.params)
+        progress.note(f"run: {self.workdir}, {number:,} parameters; in memory: {takes}")
         progress.note(devices.line(self.devices, self.config.training.precision))
         if (unused := devices.unused()) is not None:
             progress.warn(unused)

@@ -35,7 +35,7 @@ class Stop(Node):
 class Training(Node):
     """How long and how it is trained."""
 
-    steps: int = setting("updates of the whole run", within=whole(1, STEPS))
+    steps: int = setting("updates of the whole run (batches, not epochs)", within=whole(1, STEPS))
     accumulate: int = setting(
         "parts of a batch, one after another, whose gradients are one", 1, within=whole(1, 2**16)
     )
@@ -48,7 +48,7 @@ class Training(Node):
         "what the loss is computed in; parameters stay float32", "float32"
     )
     precision: Literal["float32", "tensorfloat32", "bfloat16"] = setting(
-        "of products of float32 arrays; the others are faster and rougher on accelerators (a GPU"
+        "how float32 arrays are multiplied; the others are faster and rougher on accelerators (a GPU"
         " takes TF32 for both, a TPU 3 passes of bfloat16, or 1, in place of 6)",
         "float32",
     )
@@ -61,7 +61,7 @@ class Training(Node):
     layer_decay: float = setting(
         "updates times so much to the power of how far a layer is below the last", 1.0, within=SHARE
     )
-    log_every: int = setting("updates between two records", 50, within=COUNT)
+    log_every: int = setting("updates between two records of the loss", 50, within=COUNT)
     evaluate_every: int = setting(
         "updates between two evaluations on the validation split; 0: only at the end",
         250,
@@ -111,8 +111,8 @@ class TextTraining(TokenTraining):
 class Checkpoint(Node):
     """Which states of a run are kept."""
 
-    every: int = setting("updates between two; 0: only at the end", 250, within=whole(0))
-    keep: int = setting("the latest so many, beside the best", 2, within=COUNT)
+    every: int = setting("updates between two states; 0: only at the end", 250, within=whole(0))
+    keep: int = setting("how many of the latest stay, beside the best", 2, within=COUNT)
     by: str = setting("the score on the validation split of which the best is used", "loss")
 
 
@@ -125,7 +125,7 @@ class Parallel(Node):
         " while only `data` is above 1",
         "auto",
     )
-    devices: int = setting("how many; 0: all there are", 0, within=whole(0, 2**16))
+    devices: int = setting("how many devices; 0: all there are", 0, within=whole(0, 2**16))
     data: int = setting(
         "copies of the state, each with its rows of a batch; -1: what the other axes leave",
         -1,
@@ -136,8 +136,8 @@ class Parallel(Node):
         1,
         within=whole(1, 2**16),
     )
-    tensor: int = setting("not yet", 1, within=whole(1, 2**16))
-    sequence: int = setting("not yet", 1, within=whole(1, 2**16))
+    tensor: int = setting("nothing yet, leave it at 1", 1, within=whole(1, 2**16))
+    sequence: int = setting("nothing yet, leave it at 1", 1, within=whole(1, 2**16))
     rules: tuple[str, ...] = setting(
         "how arrays are divided: 'REGEX=AXIS@DIMENSION' of their paths, or 'MODULE:FUNCTION' of"
         " (path, shape); what none names is divided by fsdp along its largest dimension",
@@ -165,11 +165,11 @@ class Lora(Node):
     """Low-rank adaptation: matrices are trained by a product of two narrow ones that is added."""
 
     rank: int = setting(
-        "of the products; 0: none, all parameters are trained", 0, within=whole(0, 2**16)
+        "inner width of the products; 0: none, all parameters train", 0, within=whole(0, 2**16)
     )
-    alpha: float = setting("the product counts alpha / rank", 16.0, within=ABOVE_ZERO)
+    alpha: float = setting("products are multiplied by alpha / rank", 16.0, within=ABOVE_ZERO)
     dropout: float = setting(
-        "of the input of products, one mask for all tokens of a microbatch", 0.0, within=RATE
+        "dropout rate before products, one mask for all tokens of a microbatch", 0.0, within=RATE
     )
     on: tuple[str, ...] = setting(
         "matrices whose path has one of these regular expressions get a product",

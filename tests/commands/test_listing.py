@@ -134,7 +134,7 @@ def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFix
     assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
     assert re.search(r'\ngate +element +"element" \(one for each number', out)
     # what a class inherits is said by its base
-    assert re.search(r"\nkey_heads +0 +K; must divide H", out)
+    assert re.search(r"\nkey_heads +0 +K, how many heads of keys and values", out)
     with pytest.raises(UserError, match="unknown mechanism 'gatd'; did you mean 'gated'"):
         run("mechanisms", "gatd")
     with pytest.raises(UserError, match="list configs: takes no name"):

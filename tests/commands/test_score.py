@@ -84,7 +84,7 @@ def test_a_stopped_command_goes_on(folder: Path, monkeypatch: Any, form: str) ->
     ("flags", "line", "words"),
     [
         (["gpt2"], "", "score: give --text (and --target), --file or --tasks, one of them"),
-        (["--text=a"], "", "score: name one run, as 'score RUN' or by --workdir"),
+        (["--text=a"], "", "no --workdir given; name the folder"),
         (["gpt2", "--file=x.txt"], "a\n\n", "x.txt, line 2: no tokens to score; expected text"),
         (["gpt2", "--file=x.txt"], "", "x.txt holds no texts"),
         (["gpt2", "--file=x.jsonl"], '{"source": "a"}', "line 1: no tokens to score; expected te"),

@@ -87,7 +87,7 @@ def test_what_training_did_not_read_is_no_change() -> None:
         (["{empty}"], "holds no run (no manifest.json in it)"),
         (["{run}", "--steps=2"], "--steps=2: the first record of"),
         (["{run}", "--stpes=2"], "verify: unknown flag --stpes; did you mean '--steps'?"),
-        ([], "WORKDIR"),
+        ([], "no --workdir given"),
     ],
 )
 def test_mistakes_are_named(

@@ -48,10 +48,10 @@ class Hops(HeadsAttention):
     """r weighted means of the source, concatenated and, by default, projected to the width.
 
     Attributes:
-      hops: r.
-      hidden: width A of the scoring layer.
+      hops: r, how many weighted means of the source are taken side by side.
+      hidden: A, the width of the hidden layer that makes the scores.
       alignment: scores to weights.
-      dropout: rate on the weights, not renormalised.
+      dropout: dropout rate of the attention weights in training, whose sum is then no longer 1.
       output: "projected" by W_o, or "side_by_side": the means concatenated, with width r ds.
     """
 

@@ -71,16 +71,19 @@ class MultiHead(HeadsAttention):
     that the system sets.
 
     Attributes:
-      heads: H; must divide the width, unless `head_width` is given.
-      key_heads: K; must divide H; 0 for K = H.
-      head_width: D; 0 for width / H.
+      heads: H, how many heads look independently; must divide the width, unless `head_width` is
+          given.
+      key_heads: K, how many heads of keys and values there are, each shared by H / K heads of
+          queries (grouped queries); must divide H; 0 for K = H.
+      head_width: D, the width of a query and a key of one head; 0 for width / H.
       score: how a query and a key fit.
       alignment: scores to weights.
       positions: a scheme that acts on queries and keys, scores or values ("none" for none).
-      dropout: rate on the attention weights, not renormalised.
+      dropout: dropout rate of the attention weights in training, whose sum is then no longer 1.
       bias: which of the four projections have a bias: True for all, False for none, or the names of
         those that do, among "query", "key", "value" and "out" (Qwen 2 has the first three).
-      kernel: how it is computed; none changes the result (see `kernels`).
+      kernel: the way the same numbers are computed; "auto" takes the fastest that fits (see
+          `kernels`).
     """
 
     heads: int = 4

@@ -49,8 +49,9 @@ class Single(HeadsAttention):
     Attributes:
       score: how a query and a source state fit.
       alignment: scores to weights.
-      dropout: rate on the weights, not renormalised.
-      kernel: how it is computed; none changes the result (see `kernels`).
+      dropout: dropout rate of the attention weights in training, whose sum is then no longer 1.
+      kernel: the way the same numbers are computed; "auto" takes the fastest that fits (see
+          `kernels`).
     """
 
     score: Part = "additive"

@@ -22,9 +22,9 @@ class Learned(PositionScheme):
     """A trained vector for each position; no token may stand beyond the table.
 
     Attributes:
-      length: positions 0 to length - 1.
+      length: how many positions have a vector: 0 to length - 1; no longer sequence can be read.
       unused: rows of the table before that of position 0, which nothing reads; BART's has 2.
-      stddev: of the normal distribution the rows start from.
+      stddev: standard deviation of the normal distribution that the vectors are drawn from.
     """
 
     length: int = 512

@@ -31,7 +31,7 @@ class Shaw(PositionScheme):
     """A trained vector for each clipped distance, added to keys and optionally to values.
 
     Attributes:
-      clip: k; all larger distances share one vector.
+      clip: k, the largest distance with a vector of its own; all larger ones share that of k.
       sides: "both" (the paper) adds to keys and values, "key" to keys only.
     """
 

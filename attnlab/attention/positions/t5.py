@@ -33,8 +33,8 @@ class T5(PositionScheme):
     """A trained number for each head and bucket of distances, added to the scores.
 
     Attributes:
-      buckets: rows of the table, an even number.
-      max_distance: all larger distances share one bucket.
+      buckets: how many groups of distances there are, each with a number for each head; even.
+      max_distance: the distance from which all larger ones are in one group.
     """
 
     buckets: int = 32

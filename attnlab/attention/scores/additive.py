@@ -24,7 +24,7 @@ class Additive(Score):
     """e_ij = v . tanh(q_i W_a + k_j U_a); the two sides may have different widths.
 
     Attributes:
-      hidden: width A of the alignment model.
+      hidden: A, the width of the hidden layer in which queries and keys are added.
     """
 
     hidden: int = 256

@@ -36,12 +36,15 @@ class MultiQueryRecall(Drawn):
     any word).
 
     Attributes:
-      length: T, words of a text, even.
-      pairs: n; 4 n <= T.
-      symbols: V, half of them keys and half values.
-      power: a.
+      length: T, how many words a text has, an even number.
+      pairs: n, how many pairs of a key and its value a text has; a text of T words holds T / 4 at
+          most.
+      symbols: V, how many different words there are, half of them keys and half values.
+      power: a, which decides how soon questions follow the pairs: smaller is sooner (the power law
+          of the paper).
       noise: whether other places hold random words instead of blanks.
-      tested_pairs, tested_length: n and T of the test split; 0 for those of training.
+      tested_pairs: pairs of a text of the test split, to test more than was trained; 0 for `pairs`.
+      tested_length: words of a text of the test split; 0 for `length`.
       fewest: 0, or the fewest pairs of a text: each text draws n from this number, twice, four times
         it and so on, up to `pairs` (up to `tested_pairs` in the test split). Many pairs are learned
         sooner among texts with few.

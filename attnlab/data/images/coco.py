@@ -70,7 +70,7 @@ class CocoBoxes(_Coco):
       valid: that of the validation split; "" for a part of training.
       test: that of the test split, which must have boxes, as COCO's own test has not.
       side: height and width to which images, and boxes with them, are resized.
-      grey: one channel instead of three.
+      grey: whether images are read in grey: one channel instead of three.
 
     Raises:
       UserError: a number out of range.
@@ -129,7 +129,7 @@ class CocoCaptions(_Coco):
       valid: that of the validation split; "" for a part of training.
       test: that of the test split, which must have captions, as COCO's own test has not.
       side: height and width to which images are resized.
-      grey: one channel instead of three.
+      grey: whether images are read in grey: one channel instead of three.
 
     Raises:
       UserError: a number out of range.

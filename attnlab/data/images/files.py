@@ -67,7 +67,7 @@ class Npz(HeldOut):
 
     Attributes:
       directory: where the file lies; "" for the current folder.
-      file: its name.
+      file: the name of the .npz file.
     """
 
     directory: str = ""

@@ -29,7 +29,7 @@ class ImageFiles(HeldOut):
     Attributes:
       directory: where the files lie, or their folders; "" for the current folder.
       side: height and width to which every image is resized, in pixels.
-      grey: one channel instead of three.
+      grey: whether images are read in grey: one channel instead of three.
 
     Raises:
       UserError: a number out of range.

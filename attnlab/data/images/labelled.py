@@ -120,7 +120,7 @@ class HeldOut:
 
     Attributes:
       held_out: share of the training images that are for validation.
-      seed: which these are.
+      seed: decides which images these are.
       examples: how many of the others to train on; 0 takes all. What is taken of few is also taken
         of more.
 

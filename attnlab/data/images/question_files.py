@@ -112,7 +112,7 @@ class ImageQuestions(SplitFiles):
         orientation; "" for none.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
-      grey: one channel instead of three.
+      grey: whether images are read in grey: one channel instead of three.
 
     Raises:
       UserError: a number out of range.

@@ -40,8 +40,9 @@ class Scenes(Painted):
     nothing is shown in two splits, whatever the seeds. Captions do occur in several.
 
     Attributes:
-      label: what the classes of objects and pixels are.
-      fewest, most: how many objects there are.
+      label: what classes of objects and pixels are made of.
+      fewest: how few objects an image may have.
+      most: how many objects an image may have.
       grid: how many cells there are in a row, and rows of cells.
       jitter: an object lies at most so many pixels from the middle of its cell, on either axis;
         nearer where it would not be whole in the image.

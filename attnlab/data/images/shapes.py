@@ -90,10 +90,11 @@ class Painted(Sized):
     """Base of the sources whose images [side,side,3] are painted scenes.
 
     Attributes:
-      side: height and width in pixels.
-      small, large: radii of the two sizes in pixels.
+      side: height and width of an image in pixels.
+      small: the radius of small objects in pixels.
+      large: the radius of large objects in pixels.
       noise: every number of an image is changed by a whole number up to this, up or down.
-      label: what is told of an object.
+      label: what of an object is its class.
 
     Raises:
       UserError: a number out of range.

@@ -89,8 +89,10 @@ class SortOfClevr(Sized):
     two splits, whatever the seeds.
 
     Attributes:
-      examples, valid, test: images of each split.
-      side: height and width in pixels.
+      examples: how many images are made for training.
+      valid: how many images are made for validation.
+      test: how many images are made for the test split.
+      side: height and width of an image in pixels.
       radius: half the size of an object: it is 2 radius + 1 pixels wide and high.
       non_relational, relational: questions of each group about an image; there are 18 different
         ones.

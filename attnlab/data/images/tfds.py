@@ -38,7 +38,7 @@ class TfdsImages(Prepared, ImageFiles):
       caption: that of the captions, a text or several.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
-      grey: one channel instead of three.
+      grey: whether images are read in grey: one channel instead of three.
     """
 
     least = 0

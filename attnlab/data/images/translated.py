@@ -27,7 +27,7 @@ class Translated:
 
     Attributes:
       of: a source of labelled images.
-      side: height and width in pixels.
+      side: height and width of an image in pixels.
       clutter: pieces in each image; each is cut from an image of the same split, drawn anew.
       piece: height and width of a piece in pixels.
       seed: of places and pieces.

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attnlab.config.patterns import is_dotted_name, is_pattern
 from attnlab.config.tree import frozen, is_plain
 from attnlab.errors import UserError
 
@@ -121,6 +122,18 @@ def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
     return [f"{key}={text(value)}" for key, value in values.items()]
 
 
+def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings laid over one another. Where one is a pattern, those of later layers stand
+    behind those of earlier ones, since of a pattern and a full name the last one counts.
+    """
+    settings: dict[str, Any] = {}
+    patterns = any(is_pattern(key) for layer in layers for key in layer)
+    for layer in layers:
+        settings = {key: settings[key] for key in settings if not patterns or key not in layer}
+        settings |= layer
+    return settings
+
+
 def several(names: Sequence[str]) -> str:
     """Returns the first `SHOWN` names, separated by commas, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
@@ -171,12 +184,10 @@ def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any
 
 
 def _check_key(key: Any, where: str) -> None:
-    """Raises `UserError` unless a key is the dotted name of a setting, without "config." before it."""
-    if (
-        not isinstance(key, str)
-        or not key
-        or not all(part.isidentifier() for part in key.split("."))
-    ):
+    """Raises `UserError` unless a key is the dotted name of a setting, or a pattern of such names,
+    without "config." before it.
+    """
+    if not is_dotted_name(key):
         raise UserError(
             f"{where}: {key!r} is not the dotted name of a setting, such as"
             " 'system.attention.score'"
@@ -223,7 +234,10 @@ def _short(keys: list[str]) -> list[str]:
     """Returns the shortest endings of dotted keys (of "a.score.name": "score"; equally many parts
     of each) that are all different.
     """
-    parts = [key.removesuffix(".name").split(".") for key in keys]
+    parts = [
+        [part.strip("*") for part in key.removesuffix(".name").split(".") if part.strip("*")]
+        for key in keys
+    ]
     for count in range(1, max(map(len, parts)) + 1):
         names = [".".join(path[-count:]) for path in parts]
         if len(set(names)) == len(names):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.config import read_config_file
+from attnlab.config.patterns import is_dotted_name
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
@@ -185,7 +186,7 @@ def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
     for word in arguments:
         key, equals, text = word.partition("=")
         key = key.removeprefix("config.")
-        if not equals or not text or not all(part.isidentifier() for part in key.split(".")):
+        if not equals or not text or not is_dotted_name(key):
             raise UserError(
                 f"{flag} {word}: expected a setting and its values, such as {_LIKE[flag]}"
             )

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from attnlab.config import call_file, find_file
+from attnlab.config import call_file, find_file, flat, read_config_file
+from attnlab.config.patterns import covers
+from attnlab.config.resolve import fitting_warmup
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define.axes import Axis, Point, check_count, flattened
+from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
 from attnlab.experiments.define.typed import typed
@@ -60,15 +62,20 @@ class Changes:
         base = dict(change.split("=", 1) for change in self.base)
         for key in base:
             for what, keys in _varied(experiment).items():
-                if key.removesuffix(".name") in keys:
+                key = key.removesuffix(".name")
+                if any(covers(key, varied) or covers(varied, key) for varied in keys):
                     raise UserError(
                         f"--config.{key}: this setting is {what} in the experiment; change it in"
                         " the file"
                     )
         settings = flattened(experiment.base, "base")
+        given = typed(base, settings, experiment.config)
+        file = {**flat(read_config_file(experiment.config)), **settings} if given else {}
+        if (warmup := fitting_warmup(file, {**file, **given}, given)) is not None:
+            given["schedule.warmup"] = warmup
         return dataclasses.replace(
             experiment,
-            base={**settings, **typed(base, settings, experiment.config)},
+            base=layered(settings, given),
             seeds=self.seeds or experiment.seeds,
         )
 
@@ -193,8 +200,10 @@ def _check_keys(experiment: Experiment) -> None:
                 " attnlab.experiments.define.search.Search"
             )
         tuned = set(experiment.search.to_dict()["space"])
-    for key in sorted(compared & tuned):
-        raise UserError(f"{key!r} is both compared and tuned; take one of them")
+    for key, other in itertools.product(sorted(compared), sorted(tuned)):
+        if covers(key, other) or covers(other, key):
+            names = " as ".join(map(repr, dict.fromkeys((key, other))))
+            raise UserError(f"{names} is both compared and tuned; take one of them")
     if "seed" in {*compared, *tuned, *flattened(experiment.base, "base")}:
         raise UserError("'seed' is set like any other setting; name the seeds in seeds=(0, 1, 2)")
 

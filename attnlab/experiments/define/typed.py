@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import flat, read_config_file
+from attnlab.config.patterns import covers
 from attnlab.config.resolve import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
@@ -35,7 +36,9 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
         return {}
     places = (base, {**known_defaults(), **flat(read_config_file(config))})
     return {
-        name: _value(name, given, [place[name] for place in places if name in place])
+        name: _value(
+            name, given, [place[key] for place in places for key in place if covers(name, key)]
+        )
         for name, given in settings.items()
     }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define import MOST_LOOKS, zipped
+from attnlab.experiments.define import MOST_LOOKS, layered, zipped
 from attnlab.experiments.plan.candidate import Candidate, Trial, Wanted, candidate_id
 from attnlab.experiments.plan.kinds import (
     BudgetTerms,
@@ -156,7 +156,7 @@ class Plan(Asked):
         if tuned and not name:
             name = zipped({key: (value,) for key, value in tuned.items()})[0].name
         tuned = json.loads(json.dumps(tuned))
-        overrides = {**self.base, **self.variants[variant], **tuned}
+        overrides = layered(self.base, self.variants[variant], tuned)
         return Wanted(
             candidate_id(self.config, overrides, (variant, name)), variant, tuned, overrides
         )

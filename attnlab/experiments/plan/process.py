@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attnlab import config as configs
 from attnlab.errors import UserError
@@ -46,6 +46,7 @@ from attnlab.tasks.schemas import Settings
 
 MOST_POINTS = 64  # of a search, for which a budget is looked at before the first is drawn
 Count = Callable[[int, int], object]
+Made = TypeVar("Made")
 Drawn = tuple[str, Mapping[str, Any]]
 """A variant and its tuned settings."""
 
@@ -170,20 +171,35 @@ def candidates(
     Raises:
       UserError: one cannot be built, two are the same, or a metric is unknown.
     """
-    resolved = {}
-    for want in wanted:
-        with naming(want.variant, want.tuned):
-            resolved[want.id] = builder.config(want.overrides)
+    resolved = dict(_of_each(wanted, lambda want: (want.id, builder.config(want.overrides))))
     _check_different(wanted, resolved)
     for want in wanted[:1]:
         with naming(want.variant, want.tuned):
             task = builder.task(resolved[want.id])
         check_metrics(plan, task)
-    planned: list[Candidate] = []
+
+    def planned(want: Wanted) -> Candidate:
+        count(wanted.index(want), len(wanted))
+        return _candidate(plan, want, builder)
+
+    return _of_each(wanted, planned)
+
+
+def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[Made]:
+    """Returns what `work` makes of each wanted candidate; raises `UserError` with the first refusal
+    of every variant that has one.
+    """
+    results: list[Made] = []
+    refused: dict[str, str] = {}
     for want in wanted:
-        count(len(planned), len(wanted))
-        planned.append(_candidate(plan, want, builder))
-    return planned
+        try:
+            with naming(want.variant, want.tuned):
+                results.append(work(want))
+        except UserError as error:
+            refused.setdefault(want.variant, str(error))
+    if refused:
+        raise UserError("; ".join(refused.values()))
+    return results
 
 
 def check_space(plan: Plan, builder: Builder, count: Count = _in_silence) -> list[Candidate]:
@@ -229,18 +245,17 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
     """Makes a candidate from a wanted one: solves its budget, resolves its config, counts
     parameters and work, and puts the hashes of the user's code into its id.
     """
-    with naming(wanted.variant, wanted.tuned):
-        overrides, budget = dict(wanted.overrides), None
-        if plan.budget is not None:
-            budget = matched(plan, wanted, builder)
-            if wanted.variant != plan.budget["to"]:
-                overrides[budget["knob"]] = budget["value"]
-        config = builder.config(overrides)
-        parameters, work, examples = (
-            int(builder.count(config, "parameters")),
-            builder.work(config),
-            builder.examples(config),
-        )
+    overrides, budget = dict(wanted.overrides), None
+    if plan.budget is not None:
+        budget = matched(plan, wanted, builder)
+        if wanted.variant != plan.budget["to"]:
+            overrides[budget["knob"]] = budget["value"]
+    config = builder.config(overrides)
+    parameters, work, examples = (
+        int(builder.count(config, "parameters")),
+        builder.work(config),
+        builder.examples(config),
+    )
     stored = json.loads(json.dumps(configs.to_dict(config)))
     code = provenance.of(stored).digests
     identity = with_code(wanted.id, code)

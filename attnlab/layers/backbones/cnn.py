@@ -27,10 +27,10 @@ class CNN(Convolutional):
     """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
 
     Attributes:
-      widths: channels of each stage.
-      layers: convolutions of a stage.
-      kernel: k, odd.
-      pooling: what a stage ends with.
+      widths: how many channels each stage has; there are as many stages.
+      layers: how many convolutions a stage has.
+      kernel: k, the height and width of the window of a convolution, odd.
+      pooling: how the end of a stage halves the image: the largest number or the mean.
     """
 
     widths: tuple[int, ...] = (16, 32, 64)

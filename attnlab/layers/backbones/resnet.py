@@ -127,7 +127,7 @@ class ResNet(Convolutional):
       depth: layers with weights on the way from image to logits; see above.
       block: what a branch is made of.
       order: whether norm and relu come behind convolutions ("post") or before them ("pre").
-      width: w.
+      width: w, the channels of the first stage; each further one has twice as many.
       shortcut: what is added where shapes differ.
       residual: whether anything is added; without, the network is the plain one of the paper.
       strided: which convolution of a bottleneck has the stride: "first", as in the paper, or

@@ -29,7 +29,7 @@ class Spatial(Factor):
     """g = sigmoid(norm(w * [mean_c x ; max_c x])), a gate for each place.
 
     Attributes:
-      kernel: k, odd.
+      kernel: k, the height and width of the window of its convolution, odd.
       normalisation: the norm after the convolution.
     """
 

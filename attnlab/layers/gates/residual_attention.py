@@ -49,7 +49,7 @@ class Step(nn.Module):
 
     Attributes:
       features: channels of the result.
-      kernel: k, odd.
+      kernel: k, the height and width of the window of its convolution, odd.
       normalisation: the norm.
     """
 

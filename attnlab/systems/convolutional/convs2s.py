@@ -157,13 +157,15 @@ class ConvS2S(Seq2Seq):
         embeddings, of keys and of values.
       positions: factory of the position scheme, on the embeddings of both sides; `learned` in the
         paper, from N(0, 0.1^2).
-      embedding: f, both sides.
-      width: d, of every layer.
+      embedding: f, the width of the embeddings of words, on both sides.
+      width: d, the width (channels) of every convolutional layer.
       kernel: k, how many neighbours a convolution sees, itself among them; odd.
-      encoder_layers, decoder_layers: N and M.
+      encoder_layers: N, how many convolutional layers read the source.
+      decoder_layers: M, how many convolutional layers write the target.
       attend: which layers of the decoder attend to the source: "all" (the paper's), the "last", the
         "first" or "none"; of the others, h = q (u + h).
-      dropout: rate on the embeddings, the inputs of convolutions and W_v's.
+      dropout: share of the embeddings, the inputs of convolutions and those of W_v that training
+          sets to 0.
     """
 
     attention: Callable[..., Attention]

@@ -72,11 +72,11 @@ class AttentionLanguageModel(LanguageModel):
     Attributes:
       attention: factory of the mechanism; called with H if its context is merged here, with k if it
         merges itself.
-      embedding: E.
-      state: H, width of every LSTM layer; of the paper's models k, 2 k or 3 k.
-      width: k, width of h*.
-      layers: LSTM layers; the paper has one.
-      window: L, earlier outputs that can be seen.
+      embedding: E, the width of the embeddings of words.
+      state: H, the width of the state of every LSTM layer; of the paper's models k, 2 k or 3 k.
+      width: k, the width of h*, the vector that the next word is predicted from.
+      layers: how many LSTM layers there are; the paper has one.
+      window: L, how many earlier outputs the attention can see.
       carry: what is passed from one piece of text to the next: "window" (the LSTM's state and the
         last L outputs, so that a text read in pieces is as one read at once) or "state" (no
         outputs: the authors' setting). `step` carries both in any case.
@@ -84,7 +84,7 @@ class AttentionLanguageModel(LanguageModel):
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the initializers of `Initial`. The mechanism has its own initializers.
-      dropout: rate on the input of every layer and on h*.
+      dropout: share of the input of every layer and of h* that training sets to 0.
     """
 
     attention: Callable[..., Attention]

@@ -38,11 +38,12 @@ class AttentionPooling(Classifier):
 
     Attributes:
       attention: factory of the mechanism; called with the width of the states, 2H.
-      embedding: width of the embeddings.
-      width: H.
+      embedding: the width of the embeddings of words.
+      width: H, the width of the LSTM's state in each direction.
       hidden: units of the layer before the output.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 2, or 1 for one layer of width 2H that reads from the left.
+      directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
+          left.
       dropout: rate on the embeddings, and before and after the hidden layer.
     """
 

@@ -31,13 +31,14 @@ class BiLSTMPooling(Classifier):
     """BiLSTM pooling (Conneau et al. 2017): the states of a bidirectional LSTM, pooled.
 
     Attributes:
-      embedding: width of the embeddings.
-      width: H.
+      embedding: the width of the embeddings of words.
+      width: H, the width of the LSTM's state in each direction.
       pooling: "mean", "max" (of each unit by itself), or "last", the state of each direction after
         its last token.
       hidden: units of the layer before the output.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 2, or 1 for one layer of width 2H that reads from the left.
+      directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
+          left.
       dropout: rate on the embeddings, and before and after the hidden layer.
     """
 

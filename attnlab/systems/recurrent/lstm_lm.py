@@ -45,9 +45,9 @@ class LSTMLanguageModel(LanguageModel):
     layers, not on the recurrence.
 
     Attributes:
-      embedding: E.
-      width: H of every layer.
-      layers: L.
+      embedding: E, the width of the embeddings of words.
+      width: H, the width of the state of every LSTM layer.
+      layers: L, how many LSTM layers there are.
       share: which matrices are one: "output" (the embedding and the output; needs E = H) or "none".
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.05 (medium) and

@@ -98,9 +98,9 @@ class LSTMNLanguageModel(LanguageModel):
     Attributes:
       attention: factory of the mechanism, one that reads values apart from keys, and as they are;
         called with 2 H.
-      embedding: E.
-      width: H of every layer.
-      layers: L.
+      embedding: E, the width of the embeddings of words.
+      width: H, the width of the state of every layer.
+      layers: L, how many LSTMN layers there are.
       span: how many steps back can be seen.
       origin: whether there is a slot of zeros that any step can see ("zeros") or not ("none"). It
         stands nowhere in a text: with a mechanism that knows of distances choose "none".
@@ -268,9 +268,9 @@ class LSTMNClassifier(Classifier):
     Attributes:
       attention: factory of the mechanism, one that reads values apart from keys, and as they are;
         called with 2 H.
-      embedding: E.
+      embedding: E, the width of the embeddings of words.
       width: H of every layer, and of the hidden layers of the MLP.
-      layers: L.
+      layers: L, how many LSTMN layers there are.
       span: how many steps back can be seen; None for all.
       origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not
         ("none").

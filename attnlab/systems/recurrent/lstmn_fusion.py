@@ -224,7 +224,7 @@ class LSTMNPairClassifier(Fused, Classifier):
         and as they are; called with 2 H.
       inter_attention: factory of the mechanism between the texts; called with 2 H (deep fusion,
         values apart) or H (shallow).
-      embedding: E, both texts with one table.
+      embedding: E, the width of the embeddings of words, one table for both texts.
       width: H of both layers, and of the hidden layers of the MLP.
       fusion: "deep" (the look enters the cell) or "shallow" (it is put beside the state
         afterwards).

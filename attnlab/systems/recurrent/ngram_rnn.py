@@ -45,13 +45,13 @@ class NgramRNN(LanguageModel):
     another part.
 
     Attributes:
-      order: N, at least 2; the LSTM layers are (N - 1) k wide.
-      embedding: E.
-      width: k.
-      layers: LSTM layers; the paper has one.
+      order: N, how many words an n-gram has, at least 2; the LSTM layers are (N - 1) k wide.
+      embedding: E, the width of the embeddings of words.
+      width: k, the width of the part of each output that predicts.
+      layers: how many LSTM layers there are; the paper has one.
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the initializers of `Initial`.
-      dropout: rate on the input of every layer and on h*.
+      dropout: share of the input of every layer and of h* that training sets to 0.
     """
 
     order: int = 4

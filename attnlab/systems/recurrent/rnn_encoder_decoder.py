@@ -55,10 +55,11 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
     them.
 
     Attributes:
-      embedding: E, both sides.
-      encoder: H, state width of the encoder and width of c.
-      decoder: G, state width of the decoder.
-      maxout: number of output pairs l (so 2l units before the maximum).
+      embedding: E, the width of the embeddings of words, source and target alike.
+      encoder: H, the width of the encoder's state and of c, the vector of the source.
+      decoder: G, the width of the decoder's state.
+      maxout: l, the width of the layer before the output, which takes the larger number of each of
+          l pairs.
       normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the
         initializers of `Initial`.
       dropout: rate on the embeddings, c and the maxout layer; the paper has none.

@@ -50,10 +50,11 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, 2H.
-      embedding: E, both sides.
-      encoder: H, state width of each encoder direction.
-      decoder: G, state width of the decoder.
-      maxout: number of output pairs l (so 2l units before the maximum).
+      embedding: E, the width of the embeddings of words, source and target alike.
+      encoder: H, the width of the encoder's state in each direction; the attention sees both, 2H.
+      decoder: G, the width of the decoder's state.
+      maxout: l, the width of the layer before the output, which takes the larger number of each of
+          l pairs.
       readout: which state the output layer sees: "current" s_i (the paper's main text), "previous"
         s_{i-1} (its appendix, to the letter), or "released" (the authors' code): s_{i-1} too, but a
         state that has read y_{i-1}, for there the update comes last, s_i = GRU(s_{i-1}, y_i W + c_i
@@ -61,7 +62,8 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
         being 0.01; 0 for Glorot's initializer.
       cell: the recurrent layers: "gru" (the paper's), "lstm" or "tanh".
-      directions: 2, or 1 for an encoder of width 2H that reads from the left; s_0 is then made of
+      directions: 2 for an encoder that reads from both ends; 1 for one of width 2H that reads from
+          the left, whose last state then makes s_0.
         its last state.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """

@@ -71,12 +71,13 @@ class SelfAttentive(Classifier):
     Attributes:
       attention: factory of the mechanism; called with the width of the sentence matrix, 2H for each
         of the vectors that it leaves side by side.
-      embedding: width of the embeddings.
-      width: H.
+      embedding: the width of the embeddings of words.
+      width: H, the width of the LSTM's state in each direction.
       gated: k, units of each hop in the comparison of two texts.
       hidden: units of the layer before the output.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
-      directions: 2, or 1 for one layer of width 2H that reads from the left.
+      directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
+          left.
       dropout: rate on the embeddings, the states, and before and after the hidden layer.
     """
 

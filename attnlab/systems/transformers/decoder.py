@@ -45,7 +45,8 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     Attributes:
       visibility: who sees whom, beside causality.
       share: "output": logits are products with the embedding; "none": with an own matrix.
-      logit_cap: c; 0 for none.
+      logit_cap: c, beyond which logits are bent to stay between -c and c, c tanh(logits / c); 0 for
+          none.
     """
 
     share: Literal["output", "none"] = "output"

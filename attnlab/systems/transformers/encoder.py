@@ -66,8 +66,9 @@ class EncoderOnly(Ruled, kw_only=True):
     Attributes:
       types: how many kinds of texts a row may join, each with a vector of its own that is added to
         its tokens; 0 for none.
-      normalised_embedding: whether a norm N_e follows the embeddings.
-      dropout: as in `Stacked`, and before a linear head.
+      normalised_embedding: whether a norm N_e follows the sum of the embeddings.
+      dropout: share of embeddings, sub-layer outputs, what is inside the feed-forward layers and
+          before a linear head, that training sets to 0.
     """
 
     feed_forward: Part = "gelu"
@@ -123,7 +124,7 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
     Attributes:
       head: "linear", or "tied": one more layer, then products with the embedding, for a masked
         language model.
-      activation: of the tied head.
+      activation: the nonlinearity of the head "tied".
     """
 
     head: Literal["linear", "tied"] = "linear"

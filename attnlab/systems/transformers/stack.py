@@ -51,21 +51,30 @@ class Stacked(System, kw_only=True):
 
     Attributes:
       positions: of embeddings.
-      width: d. layers: n. hidden: of the feed-forward layers.
-      norm: the placement of norms and residual sums, see `layers/block.py`.
+      width: d, the width of the states of every layer.
+      layers: n, how many layers there are.
+      hidden: the width inside the feed-forward layers.
+      norm: where norms stand: "pre" before each sub-layer, "post" after its sum (the paper), or
+          another placement of `layers/block.py`.
       normalisation: the norm itself.
       feed_forward: the feed-forward layers; each gets `hidden` and `dropout`.
-      scaled_embedding: whether embeddings are multiplied with sqrt(d).
+      scaled_embedding: whether embeddings of words are multiplied with sqrt(d) before positions are
+          added.
       position_width: m: 0 for positions that are added to embeddings; above 0 they are the last m
         numbers of x_0 and embeddings of words are d - m wide (a product with them, for logits,
         reads the first d - m numbers of its state).
-      dropout: rate on embeddings, sub-layer outputs and inside the feed-forward layers.
-      embedding_dropout, hidden_dropout: rates on embeddings and inside the feed-forward layers,
+      dropout: share of embeddings, sub-layer outputs and what is inside the feed-forward layers
+          that training sets to 0.
+      embedding_dropout: the same share of embeddings alone; None for `dropout`. That of weights of
+          attention is a field of the mechanism.
+      hidden_dropout: the same share of what is inside the feed-forward layers alone; None for
+          `dropout`.
         where they differ; None for `dropout`. That on weights of attention is its own field.
       initial: how matrices start; see `layers/initializers.py`.
       scan: whether a pass over whole texts is a loop over the layers, for deep stacks: it is
         compiled faster, but without `remat` it runs slower. Decoding writes layers out.
-      remat: whether the backward pass computes each layer again, from far less memory.
+      remat: whether the backward pass computes each layer again, which takes far less memory and
+          more time.
     """
 
     positions: Callable[..., PositionScheme]

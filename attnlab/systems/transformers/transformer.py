@@ -131,8 +131,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         full pass every word then sees the words that it is to be trained to write, so losses and
         `score` of given texts say nothing. Decoding goes step by step as ever, over what has been
         written, and equals decoding under the causal rule with the same parameters.
-      layers: N, of the encoder.
-      decoder_layers: those of the decoder; 0 for as many.
+      layers: N, how many layers the encoder has.
+      decoder_layers: how many layers the decoder has; 0 for as many as the encoder.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
         all its layers, as in T5, or every layer has its own.
       own_positions: whether the positions of the decoder's embeddings are parameters of their own,
@@ -140,8 +140,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
       normalised_embedding: whether a norm N_e follows the embeddings, one for each stack.
       share: which matrices are one: "all" (source, target, output), "input" (source and target),
         "output" (target and output), "none".
-      scaled_output: whether s' is d^-1/2, as in T5 1.0.
-      output_bias: whether c exists, a number for each id of the target.
+      scaled_output: whether the states are multiplied with d^-1/2 (s') before the output, as in T5
+          1.0.
+      output_bias: whether the output has a bias c, a number for each token of the target.
     """
 
     encoder_attention: Factory

@@ -113,8 +113,8 @@ class Answerer(Viewer, kw_only=True):
     """Base of the viewers that read the question with a recurrent layer. Not a system by itself.
 
     Attributes:
-      embedding: width of the embeddings.
-      width: H.
+      embedding: the width of the embeddings of words of the question.
+      width: H, the width of the state of the layer that reads the question.
       cell: the recurrent layer: "lstm", "gru" or "tanh".
       dropout: rate on the embeddings, and inside the layers before the output.
     """
@@ -156,8 +156,9 @@ class CNNAndLSTM(Answerer, kw_only=True):
     side, beside the last state of the question, and a hidden layer (Santoro et al. 2017).
 
     Attributes:
-      pooling: "mean", or "flat": every place has weights of its own.
-      hidden: units of the hidden layer.
+      pooling: what becomes of the places of the image: "mean", or "flat": all side by side, each
+          with weights of its own.
+      hidden: units of the hidden layer before the output.
     """
 
     pooling: Literal["mean", "flat"] = "mean"

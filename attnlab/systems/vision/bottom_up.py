@@ -64,8 +64,8 @@ class BottomUp(Answerer, kw_only=True):
     Attributes:
       attention: factory of the mechanism; called with the width of a place, with J as keys, the
         places as values and w_a as its query.
-      hidden: J.
-      activation: gt, or relu in its place.
+      hidden: J, the width of the layers that join places and question.
+      activation: the nonlinear layers: "gated_tanh" (gt, the paper's) or "relu".
       joint: how a place and the question make a key.
       normalised: whether the features of a place are divided by their norm.
     """

@@ -126,8 +126,8 @@ class CoAttention(Answerer, kw_only=True):
       image_attention, question_attention: factories of the mechanisms; called with the width d, with
         H as keys, places or words as values and w as the query.
       width: d, of words, places and states; `embedding` is no matter.
-      hidden: k.
-      levels: of the question, in the order "word", "phrase", "sentence".
+      hidden: k, the width of the layers in which image and question look at each other.
+      levels: at which levels of the question it looks, in the order "word", "phrase", "sentence".
     """
 
     image_attention: Factory

@@ -52,8 +52,9 @@ class Detr(Stacked, Detector, kw_only=True):
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms.
       backbone: what makes the feature map.
-      queries: N, which must be at least as many as an image has objects.
-      layers: of the encoder. decoder_layers: L; 0 for as many.
+      queries: N, how many objects can be found; at least as many as an image has.
+      layers: how many layers the encoder has.
+      decoder_layers: L, how many layers the decoder has; 0 for as many.
     """
 
     encoder_attention: Callable[..., Attention]

@@ -106,13 +106,15 @@ class Glimpses(ImageClassifier):
     """A recurrent network that looks at a few places of an image (Mnih et al. 2014).
 
     Attributes:
-      glimpses: T.
-      size: n, pixels of a patch.
-      scales: k; each patch shows a square of twice the side of the one before.
+      glimpses: T, how many times it looks at an image.
+      size: n, the height and width of a patch that it sees, in pixels.
+      scales: k, how many patches it sees at once; each shows a square of twice the side of the one
+          before.
       hidden: numbers that stand for what is seen, and as many for where.
       width: of the glimpse vector g and of the state h.
       cell: the core.
-      deviation: sigma, in units of half an image.
+      deviation: sigma, how far places are drawn from the middle of where it would look, in units of
+          half an image.
     """
 
     glimpses: int = 6

@@ -24,7 +24,7 @@ class Perceptron(ImageClassifier):
     """A perceptron with hidden layers (Rumelhart et al. 1986) over all pixels of an image.
 
     Attributes:
-      widths: of the hidden layers.
+      widths: the widths of the hidden layers, one for each.
     """
 
     widths: tuple[int, ...] = (256, 256)

@@ -48,8 +48,8 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     Attributes:
       attention: factory of the mechanism; called with D.
       features: D, the channels of the backbone's feature map.
-      embedding: E, of words and of the deep output.
-      width: H.
+      embedding: E, the width of the embeddings of words and of the layer before the output.
+      width: H, the width of the state of the LSTM.
       gate: beta: a number for each look ("scalar", the paper's), one for each channel ("vector"), or
         1 ("none").
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's

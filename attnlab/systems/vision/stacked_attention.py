@@ -36,7 +36,7 @@ class StackedAttention(Answerer, kw_only=True):
     Attributes:
       attention: factory of the mechanism of every hop, each with parameters of its own; called with
         the width d.
-      hops: K.
+      hops: K, how many times the image is looked at, each time with what was seen before.
       width: d, of the places and of the state of the question.
     """
 

@@ -55,7 +55,8 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
 
     Attributes:
       patch: P, pixels of a side of a patch; divides the sides of images.
-      class_token: whether c stands before the patches.
+      class_token: whether a trained vector c stands before the patches, whose state is that of the
+          image.
       visibility: who sees whom, in reading order.
     """
 

@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, better, grid, rows
-from attnlab.experiments.define.loading import check, definition_hash, load_experiment
+from attnlab.experiments.define.loading import Changes, check, definition_hash, load_experiment
 from attnlab.experiments.define.search import Search, uniform
 from tests.experiments import real
 from tests.experiments.plans import EXPERIMENT, defined, experiment_file
@@ -192,3 +192,20 @@ def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
     assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
     expected = {"weights": {"additive": -1.0, "general": 1.0}, "at_least": 0.0, "on": "flops"}
     assert stated[1] == expected
+
+
+def test_patterns_of_the_command_line_and_what_an_experiment_varies(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from attnlab.experiments import Experiment, grid\n"
+        "def get_experiment(argument=''):\n"
+        "    return Experiment('?', 'configs/translation.py:transformer',\n"
+        "        grid({'system.*attention': ('linear', 'multihead')}),\n"
+        "        base={'system.dropout': 0.2})\n"
+    )
+    changed = load_experiment(str(file), Changes(base=("system.**.dropout=1e-1",)))
+    assert [point.name for point in changed.compare] == ["attention=linear", "attention=multihead"]
+    assert list(changed.base.items()) == [("system.dropout", 0.2), ("system.**.dropout", 0.1)]
+    for override in ("system.encoder_attention=linear", "system.*=linear"):
+        with pytest.raises(UserError, match="is compared in the experiment"):
+            load_experiment(str(file), Changes(base=(override,)))

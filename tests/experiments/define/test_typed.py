@@ -45,11 +45,21 @@ def test_a_setting_given_as_the_file_has_it_is_the_same_candidate(
 
 
 def test_without_the_file_the_config_says_the_type_and_what_nobody_knows_stays_as_it_is() -> None:
-    given = ("training.steps=0060", "training.steps=60", "schedule.peak=2e-3")
+    given = ("training.steps=0600", "training.steps=600", "schedule.peak=2e-3")
     given += ("data.directory=1e5", "system.new=7", "system.name=007")
     base = Changes(given).applied(dataclasses.replace(EXPERIMENT, base={})).base
     assert [*base] == [word.partition("=")[0] for word in given[1:]]
-    assert [*base.values()] == [60, 2e-3, "1e5", 7, "007"]
+    assert [*base.values()] == [600, 2e-3, "1e5", 7, "007"]
+
+
+def test_the_warmup_of_a_file_gives_way_to_fewer_steps() -> None:
+    """That of the experiment or of the config; not what the command line says too."""
+    for own in ({}, {"training.steps": 1000, "schedule.warmup": 50}):
+        experiment = dataclasses.replace(EXPERIMENT, base=own)
+        warmup = own.get("schedule.warmup", 100) * 40 // 1000
+        assert Changes(("training.steps=40",)).applied(experiment).base["schedule.warmup"] == warmup
+        both = ("training.steps=40", "schedule.warmup=45")
+        assert Changes(both).applied(experiment).base["schedule.warmup"] == 45
 
 
 def test_a_setting_that_the_config_file_leaves_out_is_of_the_type_of_its_default() -> None:

@@ -349,6 +349,18 @@ def test_trials_that_have_begun_are_left_out_only_on_demand(
     assert len(made(grown, directory, Changes()).trials()) == 9  # growing is free
 
 
+def test_all_bad_variants_are_named(tmp_path: Path, quick: None) -> None:
+    """Each once, whatever is tuned; whether a setting is wrong by itself or only in its system."""
+    score = "system.attention.score"
+    variants = {"a": {score: "x"}, "good": {}, "b": {"system.attention.score.heads": 3}}
+    message = refused(
+        tmp_path, f"compare=rows({variants})", "tune=grid({'schedule.peak': (1e-3, 2e-3)})"
+    )
+    assert "\n" not in message
+    counts = [message.count(f"variant '{name}'") for name in variants]
+    assert counts == [1, 0, 1], message
+
+
 def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
     tmp_path: Path, quick: None
 ) -> None:

@@ -1,0 +1,91 @@
+"""`train --dry-run`: what a run will take, before it trains: parameters, bytes, FLOPs, batches, time.
+
+Nothing is written and no parameter is drawn: a step is compiled for the largest batches, and timed
+on a state of zeros.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from attnlab.analysis.work import flops
+from attnlab.errors import UserError
+from attnlab.pages.tables import milliseconds, scaled
+from attnlab.progress import clock, table
+from attnlab.training import sizes
+from attnlab.training.journal import format_shapes, shapes_of
+
+if TYPE_CHECKING:
+    from attnlab.training.parallel import Program
+    from attnlab.training.run import Run
+    from attnlab.training.step import TrainState
+
+SEEN = 256  # batches, of which the largest is compiled
+TIMED = 3  # steps
+Batch = Mapping[str, np.ndarray]
+
+
+def print_outlook(run: Run) -> None:
+    """Prints what a run will take: compiles the step for its largest batches and times three steps.
+
+    Raises:
+      UserError: several processes.
+    """
+    if jax.process_count() > 1:
+        raise UserError("--dry-run is for one process; start it once, without the other processes")
+    steps = run.config.training.steps
+    seen = min(SEEN, steps)
+    share, largest = _batches(run, seen)
+    like = run.updates.state_like(run.task)
+    parts = [(name, f"{sizes.count(part):,}") for name, part in like.params.items()]
+    table("parameters", ("part", "number"), [*parts, ("all", f"{sizes.count(like.params):,}")])
+    began = time.perf_counter()
+    step = run.updates.step(run.task)
+    program = run.devices.compile(step, run.devices.like(like), run.devices.feed(largest))
+    compiling = time.perf_counter() - began
+    pace = _seconds(run, program, like, largest)
+    rows = [
+        *sizes.of_state(like).items(),
+        *((f"{name}, on each device", size) for name, size in sizes.of_program(program).items()),
+        ("largest batch", format_shapes(shapes_of(largest))),
+        ("mean batch", f"{share:.0%} of that"),
+        ("FLOPs of a step", scaled(flops(step, like, dict(largest)))),
+        ("compiling", f"{compiling:.1f} s"),
+        ("ms of a step", milliseconds(pace)),
+        (f"{steps:,} steps", f"{clock(pace * share * steps)} to {clock(pace * steps)}"),
+    ]
+    table("\nwhat it takes", ("figure", "value"), rows, numbers=())
+    print(
+        f"compiled and timed: only the largest of the first {seen} batches, {TIMED} steps of it;\n"
+        "evaluation, decoding and reading data are not in the time (h:mm:ss)"
+    )
+
+
+def _batches(run: Run, count: int) -> tuple[float, Batch]:
+    """Returns the largest of the first batches, and the mean size of these as a share of it."""
+    numbers: list[int] = []
+    largest: Batch = {}
+    for step in range(count):
+        batch = run.batches(step)
+        numbers.append(sizes.count(dict(batch)))
+        if numbers[-1] == max(numbers):
+            largest = batch
+    return float(np.mean(numbers)) / max(numbers), largest
+
+
+def _seconds(run: Run, program: Program, like: TrainState, batch: Batch) -> float:
+    """Returns the median time of three steps on a state of zeros, after one that moves the arrays."""
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    state = run.devices.place(zeros.replace(seed=like.seed, numbers=like.numbers))
+    seconds = []
+    for _ in range(1 + TIMED):
+        began = time.perf_counter()
+        state, sums = program(state, run.devices.feed(batch))
+        jax.block_until_ready(sums)
+        seconds.append(time.perf_counter() - began)
+    return sorted(seconds[1:])[TIMED // 2]

@@ -1,0 +1,117 @@
+"""A pattern sets all settings of a kind, in any order with full names; else one line refuses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.config.patterns import covers, is_dotted_name
+from attnlab.config.resolve import note
+from attnlab.errors import UserError
+
+TRANSFORMER = "configs/translation.py:transformer"
+SLOTS = ("cross_attention", "decoder_attention", "encoder_attention")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["system.*attention=linear"], dict.fromkeys(SLOTS, "linear")),
+        (["system.**attention.name=linear"], dict.fromkeys(SLOTS, "linear")),
+        (
+            ["system.**.features=relu", "system.*attention=linear"],
+            {f"{slot}.features": "relu" for slot in SLOTS},
+        ),
+        (
+            ["system.*attention=linear", "system.encoder_attention=multihead"],
+            {"cross_attention": "linear", "encoder_attention": "multihead"},
+        ),
+        (
+            ["system.encoder_attention.dropout=0.3", "system.**.dropout=0.1"],
+            {"dropout": 0.1, "encoder_attention.dropout": 0.1},
+        ),
+        (
+            ["system.**.dropout=0.1", "system.encoder_attention.dropout=0.3"],
+            {"dropout": 0.1, "encoder_attention.dropout": 0.3},
+        ),
+    ],
+)
+def test_what_a_pattern_sets(overrides: list[str], expected: dict[str, Any]) -> None:
+    settings = configs.flat(configs.load(TRANSFORMER, overrides).system)
+    for name, value in expected.items():
+        assert settings.get(f"{name}.name", settings.get(name)) == value, name
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("system.*.attention=linear", "no setting; there are system.cross_attention"),
+        ("system.*.attention=linear", "write system.**.*attention for those"),
+        ("system.**.hiden=3", "no setting; there are system.hidden"),
+        ("system.**.name=linear", "(mixer)"),
+        ("system.*=1", "kinds: "),
+        ("**.dropout=0.1", "begin with a group"),
+        ("system.*attention=linaer", "did you mean 'linear'"),
+        ("system.**.dropout=much", "dropout='much': expected float"),
+    ],
+)
+def test_refused(override: str, words: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        configs.load(TRANSFORMER, [override])
+    assert words in str(refusal.value)
+
+
+def test_a_pattern_is_told_by_full_names_once(capsys: pytest.CaptureFixture[str]) -> None:
+    note.cache_clear()
+    for _ in range(2):
+        configs.load(TRANSFORMER, ["seed=3", "system.*attention=linear"])
+    names = ", ".join(f"system.{slot}" for slot in SLOTS)
+    assert capsys.readouterr().err == f"note: system.*attention=linear sets {names}\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "warmup"),
+    [
+        ((), 100),
+        (("training.steps=100",), 100),
+        (("training.steps=60",), 6),
+        (("training.steps=1",), 0),
+        (("training.steps=60", "schedule.warmup=80"), 80),  # which `train` refuses
+        (("training.steps=60", "schedule=constant"), 0),
+        (("training.steps=60", "schedule=linear"), 0),
+    ],
+)
+def test_the_warmup_of_a_file_gives_way(
+    overrides: tuple[str, ...], warmup: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note.cache_clear()
+    config = configs.load("configs/translation.py:rnnsearch", overrides)
+    assert config.schedule.warmup == warmup
+    said = capsys.readouterr().err
+    assert bool(said) is (warmup == 6 or overrides == ("training.steps=1",))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "stands"),
+    [
+        ("system.**.dropout", "system.dropout", True),
+        ("system.**.dropout", "system.a.b.dropout", True),
+        ("system.*.dropout", "system.a.dropout", True),
+        ("system.*.dropout", "system.a.b.dropout", False),
+        ("system.*", "system.dropout", True),
+        ("system.a+", "system.aa", False),
+        ("system.**", "systems.a", False),
+        ("system." + "*" * 60 + "x", f"system.{'ab_' * 20}", False),  # at once
+        ("system." + "**." * 60 + "x", f"system.{'ab.' * 20}", False),
+    ],
+)
+def test_which_names_a_pattern_stands_for(pattern: str, name: str, stands: bool) -> None:
+    assert covers(pattern, name) is stands
+
+
+def test_the_names_of_patterns() -> None:
+    names = ("a.*.b", "a.**.b", "a.*b")
+    assert all(map(is_dotted_name, names))
+    assert not any(map(is_dotted_name, ("", "*.a", "a..b", "a.?", None)))
