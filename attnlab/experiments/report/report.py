@@ -94,6 +94,8 @@ def show(contents: Contents, stream: TextIO | None = None) -> None:
         for narrow in section.narrow(part, plan.baseline):
             print(file=stream)
             table(narrow.title, narrow.columns, narrow.rows, stream, narrow.numbers)
+        for sentence in section.sentences(contents):
+            print(sentence, file=stream)
     print(file=stream)
     if contents.verdict is not None:
         print(f"claim:   {contents.verdict.statement}", file=stream)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import ranked, reach
+from attnlab.experiments.report.statistics import Interval
 from attnlab.pages.html import Figure, literal, table_element
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Look
@@ -34,7 +35,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     rest = [row for row in comparison.rows if not row.values]
     named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
     more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
-    head = f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th>'
+    head = f'<th>variant</th><th class="strip" data-fixed>{axis(scale)}</th>'
     head += '<th class="number">mean</th><th class="number">n</th>'
     table = table_element("strips sortable", head, rows)
     remarks = (
@@ -47,7 +48,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     return Figure(f"{basis.metric} by seed, {split} split", table, remarks)
 
 
-def _axis(scale: Scale) -> str:
+def axis(scale: Scale) -> str:
     """Returns an SVG element with the numbers of the axis of the strips."""
     names = "".join(
         f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
@@ -76,31 +77,44 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     """Returns an SVG strip for a row, as wide as its cell: a dot for each seed, their mean, the
     interval, and the baseline's mean `base`.
     """
+    values, dots = list(row.values.items()), ""
+    spread = 5.0 / max(len(values) - 1, 1)
+    for place, (seed, value) in enumerate(values):
+        y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
+        title = f"<title>seed {seed}: {number(value)}</title>"
+        dots += (
+            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
+        )
+    mean = statistics.fmean(row.values.values()) if values else None
+    return strip(_row_text(row), scale, base, row.summary.interval, mean, dots)
+
+
+def strip(
+    text: str,
+    scale: Scale,
+    base: float | None,
+    interval: Interval | None,
+    mean: float | None,
+    dots: str = "",
+) -> str:
+    """Returns an SVG strip that is described by `text`: a dashed line at `base`, a bar for the
+    interval, `dots`, and a stroke at the mean.
+    """
     parts = [_upright(scale(value), 0, _HIGH, "grid") for value, _ in scale.ticks(5)]
     parts += [_upright(scale(base), 0, _HIGH, "front")] if base is not None else []
-    if row.summary.interval is not None:
-        low, high = row.summary.interval
-        left, right = scale.clipped(low), scale.clipped(high)
+    if interval is not None:
+        left, right = map(scale.clipped, interval)
         parts.append(
             f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" y1="{_MIDDLE:g}"'
             f' y2="{_MIDDLE:g}"/>'
         )
         parts += [
             _upright(scale(end), 7, 15, "thin")
-            for end in (low, high)
+            for end in interval
             if scale.low <= end <= scale.high
         ]
-    values = list(row.values.items())
-    spread = 5.0 / max(len(values) - 1, 1)
-    for place, (seed, value) in enumerate(values):
-        y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
-        title = f"<title>seed {seed}: {number(value)}</title>"
-        parts.append(
-            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
-        )
-    if values:
-        parts.append(_upright(scale(statistics.fmean(row.values.values())), 2, _HIGH - 2, "line"))
-    begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(_row_text(row))}">'
+    parts += [dots] + ([_upright(scale(mean), 2, _HIGH - 2, "line")] if mean is not None else [])
+    begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(text)}">'
     return f"{begin}{''.join(parts)}</svg>"
 
 
