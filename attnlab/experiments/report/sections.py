@@ -5,21 +5,14 @@ part is a function that makes a table or a figure, and a line here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from attnlab.experiments.report import (
-    beside,
-    effects,
-    environment,
-    sampling,
-    tables,
-    totals,
-    tuning,
-)
+from attnlab.experiments.report import beside, environment, sampling, tables, totals, tuning
+from attnlab.experiments.report.effects import table as effects
 from attnlab.experiments.report.figures.costs import costs
 from attnlab.experiments.report.figures.curves import curves
-from attnlab.experiments.report.figures.effects import effects as drawn_effects
+from attnlab.experiments.report.figures.effects import strips
 from attnlab.experiments.report.figures.maps import maps
 from attnlab.experiments.report.figures.outputs import outputs
 from attnlab.experiments.report.figures.search import importances, search
@@ -41,14 +34,12 @@ class Section:
       linked: a table whose rows are those of the comparison, which figures refer to by number.
       narrow: the table as the terminal shows it, of a table and the baseline; None where it does
         not.
-      sentences: what the terminal shows below it.
     """
 
     make: Callable[[Contents], Table | Figure | None]
     main: bool = False
     linked: bool = False
     narrow: Callable[[Table, str], list[Table]] | None = None
-    sentences: Callable[[Contents], Sequence[str]] = lambda _: ()
 
 
 SECTIONS = (
@@ -60,13 +51,8 @@ SECTIONS = (
         linked=True,
         narrow=tables.narrow,
     ),
-    Section(
-        lambda of: effects.table(of.effects),
-        main=True,
-        narrow=effects.narrow,
-        sentences=lambda of: [effect.sentence for effect in of.effects],
-    ),
-    Section(lambda of: drawn_effects(of.effects, of.comparison)),
+    Section(lambda of: effects(of.effects), main=True, narrow=lambda table, _: [table]),
+    Section(lambda of: strips(of.effects, of.comparison)),
     Section(lambda of: costs(of.comparison, of.looks)),
     Section(lambda of: beside.measures(of.comparison), linked=True),
     Section(lambda of: beside.validation(of.records, of.comparison), linked=True),

@@ -4,12 +4,10 @@ first.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
 from attnlab.experiments.report.figures.colours import ranked, reach
-from attnlab.experiments.report.statistics import Interval
 from attnlab.pages.html import Figure, literal, table_element
 from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Look
@@ -31,7 +29,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     based = next((look.row for look in looks if look.kind == "base"), None)
     base = None if based is None else comparison.rows[based].summary.mean
     shown = [place for place in ranked(comparison) if comparison.rows[place].values]
-    rows = "\n".join(_line(comparison.rows[place], looks[place], scale, base) for place in shown)
+    rows = "\n".join(line(comparison.rows[place], looks[place], scale, base) for place in shown)
     rest = [row for row in comparison.rows if not row.values]
     named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
     more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
@@ -56,7 +54,7 @@ def axis(scale: Scale) -> str:
     return f'<svg width="100%" height="16">{names}</svg>'
 
 
-def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
+def line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """Returns a table row as HTML: the variant with the number of missing seeds, its strip of dots,
     its mean and n.
     """
@@ -77,44 +75,31 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
     """Returns an SVG strip for a row, as wide as its cell: a dot for each seed, their mean, the
     interval, and the baseline's mean `base`.
     """
-    values, dots = list(row.values.items()), ""
-    spread = 5.0 / max(len(values) - 1, 1)
-    for place, (seed, value) in enumerate(values):
-        y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
-        title = f"<title>seed {seed}: {number(value)}</title>"
-        dots += (
-            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
-        )
-    mean = statistics.fmean(row.values.values()) if values else None
-    return strip(_row_text(row), scale, base, row.summary.interval, mean, dots)
-
-
-def strip(
-    text: str,
-    scale: Scale,
-    base: float | None,
-    interval: Interval | None,
-    mean: float | None,
-    dots: str = "",
-) -> str:
-    """Returns an SVG strip that is described by `text`: a dashed line at `base`, a bar for the
-    interval, `dots`, and a stroke at the mean.
-    """
     parts = [_upright(scale(value), 0, _HIGH, "grid") for value, _ in scale.ticks(5)]
     parts += [_upright(scale(base), 0, _HIGH, "front")] if base is not None else []
-    if interval is not None:
-        left, right = map(scale.clipped, interval)
+    if row.summary.interval is not None:
+        low, high = row.summary.interval
+        left, right = scale.clipped(low), scale.clipped(high)
         parts.append(
             f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" y1="{_MIDDLE:g}"'
             f' y2="{_MIDDLE:g}"/>'
         )
         parts += [
             _upright(scale(end), 7, 15, "thin")
-            for end in interval
+            for end in (low, high)
             if scale.low <= end <= scale.high
         ]
-    parts += [dots] + ([_upright(scale(mean), 2, _HIGH - 2, "line")] if mean is not None else [])
-    begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(text)}">'
+    values = list(row.values.items())
+    spread = 5.0 / max(len(values) - 1, 1)
+    for place, (seed, value) in enumerate(values):
+        y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
+        title = f"<title>seed {seed}: {number(value)}</title>"
+        parts.append(
+            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
+        )
+    if row.summary.mean is not None:
+        parts.append(_upright(scale(row.summary.mean), 2, _HIGH - 2, "line"))
+    begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(_row_text(row))}">'
     return f"{begin}{''.join(parts)}</svg>"
 
 
@@ -125,4 +110,5 @@ def _upright(place: float, top: float, bottom: float, kind: str) -> str:
 
 
 def _row_text(row: Row) -> str:
-    return f"{row.name}: {', '.join(map(number, row.values.values())) or 'no number'}"
+    none = "no number" if row.summary.mean is None else number(row.summary.mean)
+    return f"{row.name}: {', '.join(map(number, row.values.values())) or none}"

@@ -210,19 +210,17 @@ class Family:
         """Returns the sum `part` as a share of the sum `whole` with its interval at 1 - alpha
         (Fieller 1954); None where the `whole` is not known to differ from 0.
         """
-        estimates = [self.model.estimate(weights) for weights in (part, whole)]
-        (a, aa), (b, bb) = ((estimate.value, estimate.variance) for estimate in estimates)
         rest = {name: part.get(name, 0.0) - whole.get(name, 0.0) for name in {*part, *whole}}
-        both = self.model.estimate(rest).variance
-        if not aa or not bb or both is None:
+        a, b, c = (self.model.estimate(weights) for weights in (part, whole, rest))
+        if not a.variance or not b.variance or c.variance is None:
             return None
-        square = quantile(estimates[0].freedom, 1 - self.alpha / 2) ** 2
-        least, ab = b**2 - square * bb, (aa + bb - both) / 2
+        square = quantile(a.freedom, 1 - self.alpha / 2) ** 2
+        least, ab = b.value**2 - square * b.variance, (a.variance + b.variance - c.variance) / 2
         if least <= 0:
             return None
-        middle = (a * b - square * ab) / least
-        half = math.sqrt(max(0.0, middle**2 - (a**2 - square * aa) / least))
-        return a / b, (middle - half, middle + half)
+        middle = (a.value * b.value - square * ab) / least
+        half = math.sqrt(max(0.0, middle**2 - (a.value**2 - square * a.variance) / least))
+        return a.value / b.value, (middle - half, middle + half)
 
     def best(self) -> str | None:
         """Returns the variant that is significantly better than every other by Tukey's test
