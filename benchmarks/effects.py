@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from attnlab.experiments.report.effects import BEYOND, INTERACTION, crossed, one_at_a_time
+from attnlab.experiments.report.effects import BEYOND, INTERACTION, Effect, crossed, one_at_a_time
 from attnlab.experiments.report.statistics import Family, Scale
 from attnlab.experiments.report.statistics.simultaneous import Joint
 from benchmarks.statistics import EXAMPLES, pooled, together
@@ -31,6 +31,7 @@ from benchmarks.statistics import EXAMPLES, pooled, together
 DESIGNS = {"2 x 2": (2, 2), "2 x 3": (2, 3), "2 x 2 x 2": (2, 2, 2), "one at a time": ()}
 SEEDS = (2, 3, 5, 8)
 ERRORS = ("normal", "skewed", "half", "ceiling")
+CHECKED = 400  # sweeps of every case among which the package's whole judgement is compared
 SHARES = {"half": 0.5, "ceiling": 0.98}
 
 
@@ -87,8 +88,8 @@ def main() -> None:
     np.seterr(divide="ignore", invalid="ignore")
     head = ["design", "errors", "seed effect", "truth", *(f"{seeds} seeds" for seeds in SEEDS)]
     print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head), flush=True)
-    kinds = itertools.product(DESIGNS, ERRORS, (False, True), ("none", "main"))
-    for design, errors, shared, truth in kinds:
+    kinds = itertools.product(ERRORS, DESIGNS, (False, True), ("none", "main"))
+    for errors, design, shared, truth in kinds:
         cells = []
         for seeds in SEEDS:
             found = measure(Case(design, errors, shared, truth, seeds), runs)
@@ -122,15 +123,33 @@ def measure(case: Case, runs: int) -> int:
     bound = 0.95 * np.interp(freedom, grid, critical)
     nulls = np.array([effect.name in null for effect in design])
     scale = Scale(0, 1, EXAMPLES) if counted else Scale()
-    sums = {effect.name: effect.weights for effect in design}
     found = 0
     for run in np.flatnonzero((t[:, nulls] > bound[:, None]).any(1)):
-        table = {
+        runs_of = {
             name: dict(enumerate(y.tolist())) for name, y in zip(settings, values[run], strict=True)
         }
-        judged = Family(table, scale=scale).effects(sums)
-        found += any((p := judged[name].p) is not None and p < 0.05 for name in null)
+        family = Family(runs_of, scale=scale)
+        tested = [
+            effect
+            for effect, near in zip(design, nulls & (t[run] > bound[run]), strict=True)
+            if near
+        ]
+        chances = [p_value(family, effect, len(design)) for effect in tested]
+        if run < CHECKED:
+            judged = family.effects({effect.name: effect.weights for effect in design})
+            assert chances == [judged[effect.name].p for effect in tested]
+        found += min(chances) < 0.05
     return found
+
+
+def p_value(family: Family, effect: Effect, count: int) -> float:
+    """The adjusted p of one of `count` effects, as `Family.effects` has it, without its interval."""
+    joints = {
+        own: Joint((0.0,) * count, 0, None if own else family.model.freedom) for own in (0, 1)
+    }
+    judging = family.model.judging(effect.weights)
+    tests = [(joints[judge.own], judge.value, judge.error, judge.freedom) for judge in judging]
+    return max(joint.p(value / error, freedom) for joint, value, error, freedom in tests if error)
 
 
 if __name__ == "__main__":
