@@ -95,7 +95,7 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
 
     names = [field.name for field in dataclasses.fields(InlineExperiment)]
     values = {name: getattr(arguments, name) for name in names}
-    flags = [f"--{name}" for name, value in values.items() if value]
+    flags = [f"--{name}" for name, value in values.items() if value and name != "overrides"]
     if arguments.file is not None:
         if flags:
             raise UserError(

@@ -47,6 +47,10 @@ VARIED = {
         "KEY=V,V",
         "compared: every combination is a row of the report; up to 10,000, with --tune",
     ),
+    "--without": (
+        "KEY,KEY",
+        "compared: the whole, it without each of these settings, and without all; KEY=V puts V there",
+    ),
     "--tune": ("KEY=V,V", "tried for every row; validation chooses"),
     "--search": ("KEY=RANGE", "searched for every row: log_uniform(1e-4,1e-2)"),
 }

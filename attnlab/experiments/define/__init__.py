@@ -13,6 +13,7 @@ from attnlab.experiments.define.axes import layered as layered
 from attnlab.experiments.define.axes import overridden as overridden
 from attnlab.experiments.define.axes import rows as rows
 from attnlab.experiments.define.axes import several as several
+from attnlab.experiments.define.axes import short_names as short_names
 from attnlab.experiments.define.axes import text as text
 from attnlab.experiments.define.axes import zipped as zipped
 from attnlab.experiments.define.derived import COUNTED as COUNTED

@@ -220,7 +220,7 @@ def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]])
     """Returns one point for each combination of values, named "key=value, ..." with keys shortened
     as far as they stay distinct.
     """
-    short = _short(list(settings))
+    short = short_names(list(settings))
 
     def name(values: tuple[Any, ...]) -> str:
         return ", ".join(f"{key}={_shown(value)}" for key, value in zip(short, values, strict=True))
@@ -230,7 +230,7 @@ def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]])
     )
 
 
-def _short(keys: list[str]) -> list[str]:
+def short_names(keys: list[str]) -> list[str]:
     """Returns the shortest endings of dotted keys (of "a.score.name": "score"; equally many parts
     of each) that are all different.
     """

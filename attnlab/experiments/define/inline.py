@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.config import read_config_file
+from attnlab.config import off_value, read_config_file
 from attnlab.config.patterns import is_dotted_name
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.define.axes import grid
+from attnlab.experiments.define.axes import grid, short_names
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
 from attnlab.experiments.define.typed import typed
 
@@ -52,6 +53,9 @@ class InlineExperiment:
       trials: settings that a search tries for each row; None for the default.
       pruner: of a search, or None.
       measure: the reported measure, "exact" or "exact,max"; "" for the default of the task.
+      without: "key,key" each, in place of `grid`: rows are the whole, it without each of these
+        settings, and it without all; "key=value" says what stands in its place.
+      overrides: "a.b=value" each, of all rows; they may be what `without` switches off.
     """
 
     config: str
@@ -61,6 +65,8 @@ class InlineExperiment:
     trials: int | None = None
     pruner: str | None = None
     measure: str = ""
+    without: Sequence[str] = ()
+    overrides: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -76,11 +82,13 @@ class InlineExperiment:
           UserError: nothing to compare or tune, a malformed flag, a value given twice, no such
             range.
         """
-        if not (self.grid or self.tune or self.search):
+        if not (self.grid or self.without or self.tune or self.search):
             raise UserError(
-                "nothing is compared or tuned; add --grid KEY=VALUE,VALUE, --tune KEY=VALUE,VALUE"
-                " or --search KEY=RANGE"
+                "nothing is compared or tuned; add --grid KEY=VALUE,VALUE, --without KEY,KEY, --tune"
+                " KEY=VALUE,VALUE or --search KEY=RANGE"
             )
+        if self.grid and self.without:
+            raise UserError("--grid and --without are both given; take one of them")
         if not self.search and (self.trials is not None or self.pruner is not None):
             raise UserError(
                 "--trials and --pruner are of a search; add --search KEY=log_uniform(1e-4,1e-2)"
@@ -90,11 +98,11 @@ class InlineExperiment:
             for flag, arguments in (("--grid", self.grid), ("--tune", self.tune))
         )
         measure, select = self._scores()
-        lines = [f"question={self._question(compare)!r},", f"config={self.config!r},"]
+        ablated = self._rows()
+        compared = [*compare, *dict.fromkeys(key for row in ablated.values() for key in row)]
+        lines = [f"question={self._question(compared)!r},", f"config={self.config!r},"]
         lines.append(
-            f"compare=grid({_written(compare)}),"
-            if compare
-            else "compare=rows({'as configured': {}}),"
+            f"compare=grid({_written(compare)})," if compare else f"compare=rows({ablated!r}),"
         )
         lines += [f"tune=grid({_written(tune)}),"] if tune else []
         lines += [f"search=Search({self._search()}),"] if self.search else []
@@ -115,6 +123,21 @@ class InlineExperiment:
         if settings:
             _with_prefix(flag, lambda: grid(settings))
         return settings
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        """Returns the rows where there is no grid: the config as it is and, with `--without`, it
+        without each of those settings, and without all of them.
+        """
+        words = [word for given in self.without for word in _parts(given)]
+        off: dict[str, Any] = {}
+        for key, text in _keys("--without", [w if "=" in w else f"{w}={_OFF}" for w in words]):
+            switched = functools.partial(off_value, self.config, key, self.overrides)
+            known = typed({key: text}, {}, self.config)
+            off[key] = _with_prefix("--without", switched) if text == _OFF else known[key]
+        names = short_names(list(off)) if off else []
+        alone = {f"without {name}": {key: off[key]} for name, key in zip(names, off, strict=True)}
+        every = {"without all": off} if len(off) > 1 else {}
+        return {"whole": {}, **alone, **every} if off else {"as configured": {}}
 
     def _search(self) -> str:
         """Returns the arguments of the call `Search(...)` as source text, made from `--search`,
@@ -142,7 +165,7 @@ class InlineExperiment:
             return (name, mode or ("min" if name in _LESS else "max")), select
         return _MEASURES.get(task, ("loss", "min")), select
 
-    def _question(self, compare: Mapping[str, Any]) -> str:
+    def _question(self, compare: Sequence[str]) -> str:
         """Returns the question of the experiment for the report, which names the compared settings,
         or the tuned ones if nothing is compared.
         """
@@ -158,7 +181,7 @@ class InlineExperiment:
         """Returns the `sweep` command line with these flags, to be written at the top of the
         experiment file.
         """
-        flags = {"grid": self.grid, "tune": self.tune, "search": self.search}
+        flags = {name: getattr(self, name) for name in ("grid", "without", "tune", "search")}
         arguments = [
             f"--config={self.config}",
             *(f"--{flag}={word}" for flag, given in flags.items() for word in given),
@@ -198,7 +221,9 @@ def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
     return list(texts.items())
 
 
+_OFF = "off"
 _LIKE = {
+    "--without": "system.positions",
     "--grid": "system.attention.score=dot,additive",
     "--tune": "schedule.peak=1e-3,3e-3",
     "--search": "schedule.peak=log_uniform(1e-4,1e-2)",

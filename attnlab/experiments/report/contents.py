@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.effects import Effect, effects
 from attnlab.experiments.report.environment import Environment, environment
 from attnlab.experiments.report.figures.colours import looks
 from attnlab.experiments.report.figures.search import Tried, searched
@@ -86,6 +87,11 @@ class Contents:
     def searched(self) -> dict[str, list[Tried]]:
         """The settings that were tried, by variant; see `figures.search.searched`."""
         return searched(self.records)
+
+    @functools.cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """The effects of settings, where the variants are a design; see `effects.effects`."""
+        return effects(self.records, self.comparison)
 
     @functools.cached_property
     def parts(self) -> list[tuple[Section, Table | Figure]]:

@@ -55,6 +55,7 @@ def as_json(contents: Contents) -> str:
         "looks": {"planned": plan.looks, "judged": stages(records), "records": records.looks},
         "differing": [dataclasses.asdict(setting) for setting in differing(records)],
         "rows": [_row(row) for row in comparison.rows],
+        "effects": [dataclasses.asdict(effect) for effect in contents.effects],
         "verdict": (
             contents.verdict
             and {**dataclasses.asdict(contents.verdict), "sentence": contents.outcome}

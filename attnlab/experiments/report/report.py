@@ -94,7 +94,7 @@ def show(contents: Contents, stream: TextIO | None = None) -> None:
         for narrow in section.narrow(part, plan.baseline):
             print(file=stream)
             table(narrow.title, narrow.columns, narrow.rows, stream, narrow.numbers)
-    print(file=stream)
+    print(*(f"\n{effect.sentence}" for effect in contents.effects), sep="", file=stream)
     if contents.verdict is not None:
         print(f"claim:   {contents.verdict.statement}", file=stream)
     print(f"verdict: {contents.outcome}", file=stream)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attnlab.experiments.report import beside, environment, sampling, tables, totals, tuning
+from attnlab.experiments.report.effects import table as effects
 from attnlab.experiments.report.figures.costs import costs
 from attnlab.experiments.report.figures.curves import curves
+from attnlab.experiments.report.figures.effects import strips
 from attnlab.experiments.report.figures.maps import maps
 from attnlab.experiments.report.figures.outputs import outputs
 from attnlab.experiments.report.figures.search import importances, search
@@ -49,6 +51,8 @@ SECTIONS = (
         linked=True,
         narrow=tables.narrow,
     ),
+    Section(lambda of: effects(of.effects), main=True, narrow=lambda table, _: [table]),
+    Section(lambda of: strips(of.effects, of.comparison)),
     Section(lambda of: costs(of.comparison, of.looks)),
     Section(lambda of: beside.measures(of.comparison), linked=True),
     Section(lambda of: beside.validation(of.records, of.comparison), linked=True),

@@ -72,6 +72,20 @@ def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
         assert load_experiment(str(tmp_path / "own.py")).measure == measure
 
 
+def test_without_gives_the_whole_each_part_taken_out_and_all(tmp_path: Path) -> None:
+    words = "system.positions,config.schedule.warmup,training.output_bias=unigram"
+    inline = InlineExperiment("configs/translation.py:transformer", without=(words,))
+    (tmp_path / "own.py").write_text(inline.file())
+    assert f"--without={words}" in inline.file()
+    off = {"system.positions": "none", "schedule.warmup": 0, "training.output_bias": "unigram"}
+    parts = [(f"without {key.rpartition('.')[2]}", {key: off[key]}) for key in off]
+    compare = load_experiment(str(tmp_path / "own.py")).compare
+    rows = [("whole", {}), *parts, ("without all", off)]
+    assert [(point.name, dict(point.overrides)) for point in compare] == rows
+    one = dataclasses.replace(inline, without=("system.positions",)).file()
+    assert "rows({'whole': {}, 'without positions': {'system.positions': 'none'}})" in one
+
+
 EXPECTED = "expected a setting and its values, such as system.attention.score=dot,additive"
 RANGE = "expected a range, such as schedule.peak=log_uniform(1e-4,1e-2)"
 NAMELESS = "no config file 'configs/translatoin.py'; did you mean"
@@ -92,6 +106,11 @@ MISTAKES: dict[str, dict[str, Any]] = {
         "grid": (SCORES,),
         "measure": "exact,maximal",
     },
+    "--grid and --without are both given": {"grid": (SCORES,), "without": ("system.dropout",)},
+    "--without: system.dropout is 0 already": {"without": ("system.dropout",)},
+    "--without: config.system.drop: no such key; did you mean": {"without": ("system.drop",)},
+    "'schedule.warmup' is given twice": {"without": ("schedule.warmup,schedule.warmup",)},
+    "--without =off: expected a setting": {"without": ("schedule.warmup,",)},
     NAMELESS: {"grid": (SCORES,), "config": "configs/translatoin.py"},
 }
 

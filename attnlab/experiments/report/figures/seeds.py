@@ -4,7 +4,6 @@ first.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row
@@ -30,11 +29,11 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     based = next((look.row for look in looks if look.kind == "base"), None)
     base = None if based is None else comparison.rows[based].summary.mean
     shown = [place for place in ranked(comparison) if comparison.rows[place].values]
-    rows = "\n".join(_line(comparison.rows[place], looks[place], scale, base) for place in shown)
+    rows = "\n".join(line(comparison.rows[place], looks[place], scale, base) for place in shown)
     rest = [row for row in comparison.rows if not row.values]
     named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
     more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
-    head = f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th>'
+    head = f'<th>variant</th><th class="strip" data-fixed>{axis(scale)}</th>'
     head += '<th class="number">mean</th><th class="number">n</th>'
     table = table_element("strips sortable", head, rows)
     remarks = (
@@ -47,7 +46,7 @@ def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     return Figure(f"{basis.metric} by seed, {split} split", table, remarks)
 
 
-def _axis(scale: Scale) -> str:
+def axis(scale: Scale) -> str:
     """Returns an SVG element with the numbers of the axis of the strips."""
     names = "".join(
         f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
@@ -55,7 +54,7 @@ def _axis(scale: Scale) -> str:
     return f'<svg width="100%" height="16">{names}</svg>'
 
 
-def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
+def line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
     """Returns a table row as HTML: the variant with the number of missing seeds, its strip of dots,
     its mean and n.
     """
@@ -98,8 +97,8 @@ def _strip(row: Row, scale: Scale, base: float | None) -> str:
         parts.append(
             f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{title}</circle>'
         )
-    if values:
-        parts.append(_upright(scale(statistics.fmean(row.values.values())), 2, _HIGH - 2, "line"))
+    if row.summary.mean is not None:
+        parts.append(_upright(scale(row.summary.mean), 2, _HIGH - 2, "line"))
     begin = f'<svg width="100%" height="{_HIGH}" role="img" aria-label="{literal(_row_text(row))}">'
     return f"{begin}{''.join(parts)}</svg>"
 
@@ -111,4 +110,5 @@ def _upright(place: float, top: float, bottom: float, kind: str) -> str:
 
 
 def _row_text(row: Row) -> str:
-    return f"{row.name}: {', '.join(map(number, row.values.values())) or 'no number'}"
+    none = "no number" if row.summary.mean is None else number(row.summary.mean)
+    return f"{row.name}: {', '.join(map(number, row.values.values())) or none}"

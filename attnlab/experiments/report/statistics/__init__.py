@@ -24,6 +24,7 @@ from attnlab.experiments.report.statistics.family import (
     Decision,
     Difference,
     Family,
+    Share,
     Summary,
     conjunction,
 )
@@ -40,6 +41,6 @@ from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Sca
 __all__ = [
     "AGREE", "ALPHA", "CHANCE", "INCLUDES", "ONE_SEED", "REFUTED", "SUPPORTED", "TIE", "UNBOUNDED", "UNDECIDED", "Decision",
     "Difference",
-    "Family", "Interval", "Sampled", "Scale", "Summary", "chance_to_find", "compare",
+    "Family", "Interval", "Sampled", "Scale", "Share", "Summary", "chance_to_find", "compare",
     "conjunction", "detectable", "mean_score", "seeds_needed", "spent",
 ]  # fmt: skip

@@ -21,6 +21,8 @@ from attnlab.experiments.report.statistics.spread import (
 )
 
 ALPHA = 0.05
+Share = tuple[float, Interval]
+"""A ratio of two sums, and its interval."""
 SUPPORTED, REFUTED, UNDECIDED = "supported", "not supported", "undecided"
 ONE_SEED, AGREE = "one seed has no spread", "all seeds agree, which leaves no spread"
 TIE, INCLUDES = "equal within rounding", "the bound is inside"
@@ -181,7 +183,7 @@ class Family:
             return {}
         others = [name for name in self.model.names if name != baseline]
         loadings = tuple(self._loading(name, baseline) for name in others)
-        return {name: self._difference(name, baseline, loadings, 0) for name in others}
+        return {name: self._difference({name: 1.0, baseline: -1.0}, loadings, 0) for name in others}
 
     def pairs(self) -> dict[tuple[str, str], Difference]:
         """Returns the difference of every pair of variants (earlier minus later) by Tukey's test of
@@ -189,9 +191,36 @@ class Family:
         """
         groups = len(self.model.names)
         return {
-            (first, second): self._difference(first, second, (), groups)
+            (first, second): self._difference({first: 1.0, second: -1.0}, (), groups)
             for first, second in itertools.combinations(self.model.names, 2)
         }
+
+    def effects(self, sums: Mapping[str, Mapping[str, float]]) -> dict[str, Difference]:
+        """Returns each sum of weight times mean (by name; weights that add up to 0, of variants with
+        a value) as a `Difference`, adjusted for all of them together.
+
+        The adjustment takes the sums for independent but for their shared variance, as those of a
+        complete cross of settings with two values each are; for all others it is conservative
+        (Sidak 1967).
+        """
+        loadings = (0.0,) * len(sums)
+        return {name: self._difference(weights, loadings, 0) for name, weights in sums.items()}
+
+    def share(self, part: Mapping[str, float], whole: Mapping[str, float]) -> Share | None:
+        """Returns the sum `part` as a share of the sum `whole` with its interval at 1 - alpha
+        (Fieller 1954); None where the `whole` is not known to differ from 0.
+        """
+        rest = {name: part.get(name, 0.0) - whole.get(name, 0.0) for name in {*part, *whole}}
+        a, b, c = (self.model.estimate(weights) for weights in (part, whole, rest))
+        if not a.variance or not b.variance or c.variance is None:
+            return None
+        square = quantile(a.freedom, 1 - self.alpha / 2) ** 2
+        least, ab = b.value**2 - square * b.variance, (a.variance + b.variance - c.variance) / 2
+        if least <= 0:
+            return None
+        middle = (a.value * b.value - square * ab) / least
+        half = math.sqrt(max(0.0, middle**2 - (a.value**2 - square * a.variance) / least))
+        return a.value / b.value, (middle - half, middle + half)
 
     def best(self) -> str | None:
         """Returns the variant that is significantly better than every other by Tukey's test
@@ -267,15 +296,16 @@ class Family:
         return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
 
     def _difference(
-        self, first: str, second: str, loadings: tuple[float, ...], groups: int
+        self, weights: Mapping[str, float], loadings: tuple[float, ...], groups: int
     ) -> Difference:
-        """Returns the difference first minus second with its p value and interval adjusted by
-        `Joint(loadings, groups)` for multiple comparisons, its unadjusted interval and effect size.
+        """Returns a weighted sum of means, such as a difference of two, with its p value and
+        interval adjusted by `Joint(loadings, groups)` for multiple comparisons, its unadjusted
+        interval and effect size.
         """
-        weights = {first: 1.0, second: -1.0}
         judging = self.model.judging(weights)
         shared, last = judging[0], judging[-1]
-        tie = abs(shared.value) <= self.model.rounding
+        size = sum(map(abs, weights.values())) / 2
+        tie = abs(shared.value) <= max(1.0, size) * self.model.rounding
         if shared.error is None:
             agree = tie and shared.freedom > 0
             p, why = (1.0, TIE) if agree else (None, self._without(shared))
@@ -290,8 +320,8 @@ class Family:
         simultaneous, single = (
             self._clip((shared.value - by, shared.value + by), weights) for by in (reach, alone)
         )
-        variances = [self.model.run_variance(name) or 0.0 for name in (first, second)]
-        run = sum(variances) / 2 * (last.variance or 0.0) / (shared.variance or 1.0)
+        variances = [self.model.run_variance(name) or 0.0 for name in weights]
+        run = sum(variances) / len(variances) * (last.variance or 0.0) / (shared.variance or 1.0)
         effect = effect_size(shared.value, run, last.freedom)
         why, p = (TIE, 1.0) if tie else ("", p)
         return Difference(

@@ -1,0 +1,36 @@
+"""The value that switches a setting off, or one line that says why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.config import off_value
+from attnlab.errors import UserError
+
+CONFIG = "configs/translation.py:transformer"
+NONE = "has no value that switches it off; write"
+
+
+@pytest.mark.quick
+def test_a_setting_is_off_in_the_form_it_has() -> None:
+    off = {"system.positions": "none", "system.norm": "none", "system.scaled_embedding": False}
+    off |= {"system.dropout": 0.0, "schedule.warmup": 0, "system.hidden_dropout": None}
+    for name, value in off.items():
+        found = off_value(CONFIG, name, ("system.hidden_dropout=0.2",))
+        assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("system.positons", "did you mean 'system.positions'"),
+        ("system.layers", f"system.layers {NONE} system.layers=VALUE"),
+        ("pretrained.folder", NONE),  # any text is a folder
+        ("training", "is a group of settings"),
+        ("system.remat", "system.remat is false already"),
+        ("", "no such key"),
+    ],
+)
+def test_what_cannot_be_switched_off_is_named(name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        off_value(CONFIG, name)
