@@ -46,6 +46,15 @@ MOVED = {
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
     "attnlab.attention.scores.positive": "attnlab.attention.scores.protocol",
+    **{
+        f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
+        for room, kind, names in (
+            ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
+            ("alignments", "relatives", "scalable sigmoid softpick top_k"),
+            ("alignments", "sequential", "monotonic selective stick_breaking temporal"),
+        )
+        for old in names.split()
+    },
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
