@@ -122,7 +122,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
 
 
-def at_least(least: int, name: str, **fields: float) -> None:
+def at_least(least: int, name: str, /, **fields: float) -> None:
     """Raise `UserError` if a field of the component `name` is smaller than `least`."""
     for field, value in fields.items():
         if value < least:
