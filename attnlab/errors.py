@@ -49,12 +49,14 @@ MOVED = {
     **{
         f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
         for room, kind, names in (
+            ("scores", "similarities", "cosine distances"),
             ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
             ("alignments", "relatives", "scalable sigmoid softpick top_k"),
             ("alignments", "sequential", "monotonic selective stick_breaking temporal"),
         )
         for old in names.split()
     },
+    "attnlab.attention.alignments.controls": "in attnlab.attention.alignments.relatives and .local",
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",

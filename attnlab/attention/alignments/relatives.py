@@ -1,5 +1,5 @@
 """Relatives of softmax that see one row of scores: with a factor that grows with the number of keys,
-rectified, over the best keys alone, and element by element.
+rectified, over the best keys alone, element by element, and of no score at all.
 
 The class of each has its formula, cost and source. Axis letters: see `protocol`.
 """
@@ -196,3 +196,23 @@ class Sigmoid(Alignment):
             return jnp.asarray(self.bias, dtype)
         seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
         return -jnp.log(jnp.maximum(seen, 1).astype(dtype))
+
+
+class Uniform(Alignment):
+    """a_ij = 1 / n_i: the mean of the allowed keys; no parameters.
+
+        a_ij = 1 / n_i          n_i the keys that query i may see
+
+    A control for learned attention: scores have no effect and get no gradient. One context for all
+    queries, but learned, is the score `source_only`. Cost: that of softmax. Source: S. Wiegreffe,
+    Y. Pinter, "Attention is not not Explanation", EMNLP 2019.
+    """
+
+    form = "fixed"
+    card = Card(
+        "control", 2019, "Wiegreffe and Pinter, Attention is not not Explanation, EMNLP 2019", "T^2"
+    )
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        return softmax(jnp.zeros_like(scores), mask)

@@ -29,7 +29,7 @@ class Additive(Score):
     starts exactly uniform.
 
     Attributes:
-      hidden: width A of the alignment model.
+      hidden: A, the width of the hidden layer in which queries and keys are added.
     """
 
     hidden: int = 256
