@@ -46,6 +46,17 @@ MOVED = {
     "attnlab.attention.alignments.softmax": "attnlab.attention.alignments.protocol",
     "attnlab.attention.scores.products": "attnlab.attention.scores.protocol",
     "attnlab.attention.scores.positive": "attnlab.attention.scores.protocol",
+    **{
+        f"attnlab.attention.{room}.{old}": f"attnlab.attention.{room}.{kind}"
+        for room, kind, names in (
+            ("scores", "similarities", "cosine distances"),
+            ("scores", "perceptrons", "additive concat coverage location_aware source_only"),
+            ("alignments", "relatives", "scalable sigmoid softpick top_k"),
+            ("alignments", "sequential", "monotonic selective stick_breaking temporal"),
+        )
+        for old in names.split()
+    },
+    "attnlab.attention.alignments.controls": "in attnlab.attention.alignments.relatives and .local",
     "attnlab.attention.kernels.choice": "attnlab.attention.kernels.plain",
     "attnlab.attention.visibility.bands": "attnlab.attention.visibility.rule",
     "attnlab.layers.heads": "attnlab.layers.dense",
@@ -113,7 +124,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return "choose from: " + ", ".join(ordered) if ordered else "there is nothing to choose from"
 
 
-def at_least(least: int, name: str, **fields: float) -> None:
+def at_least(least: int, name: str, /, **fields: float) -> None:
     """Raise `UserError` if a field of the component `name` is smaller than `least`."""
     for field, value in fields.items():
         if value < least:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.mechanisms.single import Single
-from attnlab.attention.scores.additive import Additive
+from attnlab.attention.scores.perceptrons import Additive
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.mixers.lstmn import LSTMNLayer

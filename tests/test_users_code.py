@@ -404,7 +404,7 @@ def test_a_mechanism_of_an_earlier_version_is_told_the_new_name(case: str, folde
 
 @pytest.mark.parametrize(
     ("kind", "base"),
-    [("score", "scores.additive:Additive"), ("alignment", "alignments.protocol:Softmax")],
+    [("score", "scores.perceptrons:Additive"), ("alignment", "alignments.protocol:Softmax")],
 )
 def test_a_part_of_an_earlier_version_is_told_the_new_name(
     kind: str, base: str, folder: Path

@@ -23,7 +23,7 @@ from attnlab.records.digests import write_results
 from attnlab.records.files import write_atomic
 from attnlab.records.items import FILE, ROUNDING, Items
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import RECORDED, as_record, counted
+from attnlab.records.measures import RECORDED, as_record, counted, units
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import BEFORE, Scored, read_records
@@ -98,7 +98,7 @@ def report(
         items.write(workdir)
     text = json.dumps({**results, **measures}, indent=1) + "\n"
     write_results(workdir, text, others)
-    show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
+    show(f"{config.system.name} on {config.data.name}, test split", results, units(task))
     drawn = draw_all(task, params, workdir, pictures)
     print(f"pictures: {', '.join(str(path) for path in drawn) or 'none'}")
     print(f"numbers:  {workdir / 'results.json'}")
@@ -184,12 +184,12 @@ def resampled(
     return items if items.rules else None
 
 
-def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
+def show(title: str, results: Mapping[str, Any], unit: Mapping[str, str]) -> None:
     """Prints results as a table, one row for each measure with its unit or signature; a score that
     is itself a table is printed separately.
     """
     shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
-    beside = {name: units.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
+    beside = {name: unit.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
         "decoding_seconds": "s"
     }
     rows = [
@@ -203,7 +203,7 @@ def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> No
             columns = list(next(iter(value.values()), {}))
             table(
                 f"\n{name}",
-                (units.get(name, ""), *columns),
+                (unit.get(name, ""), *columns),
                 [(row, *(cells[column] for column in columns)) for row, cells in value.items()],
             )
 

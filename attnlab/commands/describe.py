@@ -130,15 +130,15 @@ def capability_names(capabilities: Capabilities | None) -> str:
 
 
 def formula(component: object) -> str:
-    """Returns the indented blocks (formulas) of the docstring of the module that defines a class;
-    "" if there are none or `component` is no class.
+    """Returns the indented blocks (formulas) of the docstring of a class where that has its cost,
+    else of the module that defines it; "" if there are none or `component` is no class.
     """
-    module = inspect.getmodule(component) if inspect.isclass(component) else None
-    blocks = re.findall(
-        r"^    .*(?:\n    .*)*$",
-        inspect.cleandoc((module.__doc__ if module else "") or ""),
-        re.MULTILINE,
-    )
+    if not inspect.isclass(component):
+        return ""
+    text = inspect.cleandoc(component.__doc__ or "").partition("\nAttributes:\n")[0]
+    if "Cost:" not in text:
+        text = inspect.getdoc(inspect.getmodule(component)) or ""
+    blocks = re.findall(r"^    .*(?:\n    .*)*$", text, re.MULTILINE)
     return "\n\n".join(textwrap.dedent(block) for block in blocks)
 
 

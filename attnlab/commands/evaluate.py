@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(results))
     else:
         from attnlab.analysis.results import show
+        from attnlab.records.measures import units
 
-        show(f"{trained.workdir}, {arguments.split} split", results, trained.task.units)
+        show(f"{trained.workdir}, {arguments.split} split", results, units(trained.task))
     return 0

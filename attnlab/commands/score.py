@@ -14,7 +14,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     if tasks:
         return _harness(arguments)
     form = Path(arguments.out).suffix if arguments.out else FORMS[0]
-    if form not in FORMS or (form == FORMS[-1] and find_spec("pyarrow") is None):
-        needed = "pip install 'attnlab[parquet]'" if form in FORMS else f"end it with {FORMS}"
-        raise UserError(f"--out={arguments.out} cannot be written: {needed}")
+    if form not in FORMS:
+        raise UserError(f"--out={arguments.out} cannot be written: end it with {FORMS}")
     records = list(_records(arguments))
     results = _scored(_opened(arguments), records, arguments)
     if arguments.out:

@@ -337,6 +337,7 @@ def _reason(error: BaseException, module: str, attribute: str) -> str:
         return (
             f"cannot import {module!r}: {error}; looked for it among what is installed and in"
             f" {os.getcwd()}"
+            + (f"; it is now {errors.MOVED[module]}" if module in errors.MOVED else "")
         )
     if isinstance(error, (ImportError, UserError)) and not where:
         return f"cannot import {module!r}: {error}"

@@ -232,6 +232,20 @@ def flat(config: Mapping[str, object] | Node) -> dict[str, object]:
     return leaves
 
 
+def differing(
+    *configs: Mapping[str, object], shown: Callable[..., str] = json.dumps, absent: str = "nothing"
+) -> dict[str, tuple[str, ...]]:
+    """Returns the values that are not the same in all of some flat configs (`flat`), by name, as the
+    text of each config's: `shown` makes it, and `absent` stands for none.
+    """
+    names = dict.fromkeys(name for config in configs for name in config)
+    texts = {
+        name: tuple(shown(config[name]) if name in config else absent for config in configs)
+        for name in names
+    }
+    return {name: values for name, values in texts.items() if len(set(values)) > 1}
+
+
 def is_below(name: str, nodes: Iterable[str]) -> bool:
     """Whether a dotted name is one of the nodes, or inside one."""
     return f"{name}.".startswith(tuple(f"{node}." for node in nodes))

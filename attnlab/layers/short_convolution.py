@@ -20,7 +20,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import after, latest
 
@@ -49,8 +49,7 @@ class ShortConvolution(nn.Module):
         Raises:
           UserError: a kernel below 1.
         """
-        if self.kernel < 1:
-            raise UserError(f"short convolution: kernel={self.kernel}, must be at least 1")
+        at_least(1, "short convolution", kernel=self.kernel)
         rows, length, width = x.shape
         bound = 1.0 / math.sqrt(self.kernel)
         taps = self.param("kernel", _uniform(bound), (self.kernel, width))

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
@@ -58,10 +58,7 @@ class Nystrom(WholeText):
         creates the projections and the filter of neighbours.
         """
         head_width("nystrom", self.width, self.heads)
-        if min(self.landmarks, self.steps) < 1:
-            raise UserError(
-                f"nystrom: landmarks={self.landmarks} and steps={self.steps} must be at least 1"
-            )
+        at_least(1, "nystrom", landmarks=self.landmarks, steps=self.steps)
         if self.taps and (self.taps < 0 or self.taps % 2 == 0):
             raise UserError(
                 f"nystrom: taps={self.taps} must be odd, as many on each side of a token; take"

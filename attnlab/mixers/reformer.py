@@ -35,7 +35,7 @@ from attnlab.attention.protocol import Memory, head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
@@ -91,10 +91,7 @@ class Reformer(Mixer):
                 f"reformer: buckets={self.buckets} must be even, or 1 for no hashing; take"
                 f" {max(2, self.buckets + 1)}"
             )
-        if min(self.chunk, self.rounds) < 1:
-            raise UserError(
-                f"reformer: chunk={self.chunk} and rounds={self.rounds} must be at least 1"
-            )
+        at_least(1, "reformer", chunk=self.chunk, rounds=self.rounds)
         self.w_query, self.w_value, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Hashed:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from attnlab.config.schema import Node
-from attnlab.config.tree import config_hash, flat, is_below
+from attnlab.config.tree import config_hash, differing, flat, is_below
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read_file
@@ -305,10 +305,12 @@ def differences(
       wanted: nested mapping.
       ignore: dotted names of fields or whole nodes that may differ.
     """
-    old, new = flat(plain(saved)), flat(plain(wanted))
-    names = [name for name in dict.fromkeys([*new, *old]) if not is_below(name, ignore)]
-    pairs = [(name, _text(old, name), _text(new, name)) for name in names]
-    return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
+    values = differing(flat(plain(wanted)), flat(plain(saved)))
+    return [
+        f"{name}: saved {before}, wanted {now}"
+        for name, (now, before) in values.items()
+        if not is_below(name, ignore)
+    ]
 
 
 def changed(
@@ -378,7 +380,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    return json.dumps(fields[name]) if name in fields else "nothing"

@@ -34,7 +34,7 @@ class Measure:
       count: in records, how many such items the split has; None in declarations.
       depends: what else decides its size, of `DEPENDS`: runs that differ there are not compared by
         it; None where nobody has said, see `depends_on`.
-      unit: in records, the task's word for its unit.
+      unit: its unit in words, for tables; of records, that of `units` of the task too.
     """
 
     better: Literal["min", "max"]
@@ -79,10 +79,21 @@ def depends_on(name: str, measure: Measure | None, classes: bool) -> tuple[str, 
 
 
 def share(
-    of: str, better: Literal["min", "max"] = "max", depends: tuple[str, ...] | None = None
+    of: str,
+    better: Literal["min", "max"] = "max",
+    depends: tuple[str, ...] | None = None,
+    unit: str | None = None,
 ) -> Measure:
     """Returns a measure from 0 to 1 that is a share of the items called `of`."""
-    return Measure(better, 0.0, 1.0, of, depends=depends)
+    return Measure(better, 0.0, 1.0, of, depends=depends, unit=unit)
+
+
+def units(task: Any) -> dict[str, str]:
+    """Returns the units that a task, or its class, gives its scores, by name: those of its measures,
+    and its `units`.
+    """
+    of_measures = {name: measure.unit for name, measure in declared(task).items() if measure.unit}
+    return of_measures | dict(getattr(task, "units", {}))
 
 
 def declared(task: Any) -> dict[str, Measure]:
@@ -106,8 +117,8 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
     """
     measures = declared(task)
     wanted = measures if names is None else [name for name in names if name in measures]
-    units = getattr(task, "units", {})
-    chosen = {name: dataclasses.replace(measures[name], unit=units.get(name)) for name in wanted}
+    named = units(task)
+    chosen = {name: dataclasses.replace(measures[name], unit=named.get(name)) for name in wanted}
     if not any(measure.of for measure in chosen.values()):
         return chosen
     examples = {"examples": task.size(split), task.examples: task.size(split)}

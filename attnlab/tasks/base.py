@@ -62,7 +62,8 @@ class Task(Shown, Generic[Config, Data, Model]):
       evaluated: the names of the measures that `evaluate` gives, during training too.
       ratios: of each score that is one sum over another, the names of the two.
       target_column: the column whose numbers above 0 are the targets, for `weight`.
-      units: the units of measures in tables; without one, "<measure>_signature" of scores.
+      units: the units of other scores in tables, and of measures that do not say their own; without
+        one, "<measure>_signature" of scores.
       examples: the word for the examples of a split in tables ("sentences").
       outputs: the file of what `score` gives besides numbers, one line an example.
       item: the unit of the sum "tokens" of a batch, for the progress of a run.

@@ -101,18 +101,15 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     inputs = ("source", "target")
     measures: Mapping[str, Measure | str] = {
         **ScoredAsText.measures,
-        "exact": share("captions", depends=(TEXT,)),
-        "named": Measure("max", low=0.0, high=1.0, depends=(TEXT,)),
-        "localisation": Measure("max", low=0.0, high=1.0),
-        "pointing": share("words"),
+        "exact": share("captions", unit="share of captions right as a whole", depends=(TEXT,)),
+        "named": Measure(
+            "max", 0.0, 1.0, depends=(TEXT,), unit="F1 of the words that name objects"
+        ),
+        "localisation": Measure("max", 0.0, 1.0, unit="share of a word's attention on its object"),
+        "pointing": share("words", unit="words whose most looked-at place is on their object"),
     }
     units: ClassVar[Mapping[str, str]] = {
-        **ScoredAsText.units,
-        "exact": "share of captions right as a whole",
-        "named": "F1 of the words that name objects",
-        "localisation": "share of a word's attention on its object",
         "localisation_chance": "share of the image that its object has",
-        "pointing": "words whose most looked-at place is on their object",
         "pointing_chance": "share of places that are on it",
     }
     examples: ClassVar[str] = "captions"

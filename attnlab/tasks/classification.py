@@ -71,18 +71,13 @@ class Classification(TextTask):
 
     columns: ClassVar[Mapping[str, Declared]] = {**TextTask.columns, "label": Declared("int32")}
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("examples"),
-        "macro_f1": Measure("max", low=0.0, high=1.0),
+        "loss": Measure("min", low=0.0, unit="nats per example"),
+        "accuracy": share("examples", unit="share of labels right"),
+        "macro_f1": Measure("max", 0.0, 1.0, unit="mean of F1 over classes, each the same weight"),
     }
-    evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy", "macro_f1")
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "known"), "accuracy": ("correct", "rows")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per example",
-        "accuracy": "share of labels right",
-        "macro_f1": "mean of F1 over classes, each the same weight",
-        "confusion": "label \\ answer",
-    }
+    units: ClassVar[Mapping[str, str]] = {"confusion": "label \\ answer"}
 
     def __init__(self, config: schemas.Classification, data: labelled.LabelledTexts) -> None:
         learned, special = data.learned, data.vocabulary.special

@@ -58,18 +58,14 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         "real": Declared("int32"),
     }
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        **dict.fromkeys(("ap", "ap50", "iou"), Measure("max", low=0.0, high=1.0)),
+        "loss": Measure("min", low=0.0, unit="per object, of all layers"),
+        "ap": Measure("max", 0.0, 1.0, unit="COCO: IoU 0.5 to 0.95"),
+        "ap50": Measure("max", 0.0, 1.0, unit="IoU 0.5"),
+        "iou": Measure("max", 0.0, 1.0, unit="of objects with their matched boxes"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "objects"), "iou": ("iou", "objects")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "per object, of all layers",
-        "ap": "COCO: IoU 0.5 to 0.95",
-        "ap50": "IoU 0.5",
-        "iou": "of objects with their matched boxes",
-        "by_class": "class \\ measure",
-    }
+    units: ClassVar[Mapping[str, str]] = {"by_class": "class \\ measure"}
     outputs: ClassVar[str] = "boxes.tsv"
     target_column = "labels"
 

@@ -76,9 +76,9 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
     columns: ClassVar[Mapping[str, Declared]] = {"source": IDS, "target": IDS}
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("questions"),
-        "exact": share("texts"),
+        "loss": Measure("min", low=0.0, unit="nats per question"),
+        "accuracy": share("questions", unit="of the questions"),
+        "exact": share("texts", unit="texts with every question right"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {
@@ -87,9 +87,6 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         "exact": ("exact", "rows"),
     }
     units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per question",
-        "accuracy": "of the questions",
-        "exact": "texts with every question right",
         CHANCE: "accuracy of a guess among all answers",
         MAJORITY: "accuracy of the most frequent answer",
     }

@@ -76,16 +76,12 @@ class ImageClassification(
         "label": Declared("int32"),
     }
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("images"),
+        "loss": Measure("min", low=0.0, unit="nats per image"),
+        "accuracy": share("images", unit="share of labels right"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per image",
-        "accuracy": "share of labels right",
-        "confusion": "label \\ answer",
-    }
+    units: ClassVar[Mapping[str, str]] = {"confusion": "label \\ answer"}
     outputs: ClassVar[str] = "predictions.tsv"
 
     @classmethod

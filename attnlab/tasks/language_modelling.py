@@ -52,7 +52,7 @@ from attnlab.tasks.reading import (
     state_before,
     summed,
 )
-from attnlab.tasks.tokens import TEACHER_FORCED, RunningTextTask, check_output_bias
+from attnlab.tasks.tokens import RunningTextTask, check_output_bias
 from attnlab.training.step import Batch, Params, Sums, Tree
 
 if TYPE_CHECKING:
@@ -102,23 +102,23 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
-        **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
-        "bits_per_character": Measure("min", low=0.0),
-        "accuracy": TEACHER_FORCED["accuracy"],
-        "recall": share("tokens that can be recalled", depends=(VOCABULARY,)),
+        "loss": Measure(
+            "min", 0.0, depends=(VOCABULARY,), unit="nats per token, ends of texts are tokens"
+        ),
+        "perplexity": Measure("min", 1.0, depends=(VOCABULARY,), unit="per token"),
+        "bits_per_character": Measure("min", low=0.0, unit="ends of texts are characters"),
+        "accuracy": share("tokens", unit="next token", depends=(VOCABULARY,)),
+        "recall": share(
+            "tokens that can be recalled",
+            unit="of the tokens that those before them determine",
+            depends=(VOCABULARY,),
+        ),
     }
     """Of the class, all there may be; of an object, those its data can give: `recall` where the
     source tells which tokens those before them determine, `bits_per_character` where no word is
     unknown, for such a word costs little and has as many characters as any."""
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per token, ends of texts are tokens",
-        "perplexity": "per token",
-        "accuracy": "next token",
-        "unknown": "share of tokens that the vocabulary lacks",
-        "bits_per_character": "ends of texts are characters",
-        "recall": "of the tokens that those before them determine",
-    }
+    units: ClassVar[Mapping[str, str]] = {"unknown": "share of tokens that the vocabulary lacks"}
     alone = "a language model reads one text"
 
     def __init__(self, config: schemas.LanguageModelling, data: text.Texts) -> None:

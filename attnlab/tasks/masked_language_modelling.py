@@ -38,13 +38,12 @@ from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.rows import largest, sums_of_rows
 from attnlab.errors import UserError
 from attnlab.records.items import Items
-from attnlab.records.measures import Measure, share
+from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
 from attnlab.tasks.models import built
 from attnlab.tasks.protocol import Response, Smoothing, TextExample
 from attnlab.tasks.tokens import (
-    TEACHER_FORCED,
     RunningTextTask,
     check_output_bias,
     cross_entropy,
@@ -112,19 +111,14 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
-        **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
-        "accuracy": share("hidden tokens"),
-        "next_sentence": share("pairs"),
+        "loss": Measure("min", 0.0, depends=(VOCABULARY,), unit="nats per hidden token"),
+        "perplexity": Measure("min", 1.0, depends=(VOCABULARY,), unit="per hidden token"),
+        "accuracy": share("hidden tokens", unit="hidden tokens right"),
+        "next_sentence": share("pairs", unit="right whether the second segment follows the first"),
     }
     """Of the class, all there may be; `next_sentence` is there where rows are pairs."""
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "hidden"), "accuracy": ("correct", "hidden")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per hidden token",
-        "perplexity": "per hidden token",
-        "accuracy": "hidden tokens right",
-        "next_sentence": "right whether the second segment follows the first",
-    }
     alone = "a masked language model reads one text"
     extra_tokens: ClassVar[int] = 1
 

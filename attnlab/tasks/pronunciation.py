@@ -19,7 +19,7 @@ from attnlab.records.measures import TEXT, Measure, share
 from attnlab.tasks import schemas
 from attnlab.tasks.pairs import PairTask
 from attnlab.tasks.protocol import Params, Scores
-from attnlab.tasks.tokens import TEACHER_FORCED
+from attnlab.tasks.tokens import teacher_forced
 
 
 class Pronunciation(PairTask[schemas.Pronunciation]):
@@ -29,16 +29,11 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
 
     schema: ClassVar[type[schemas.Settings]] = schemas.Pronunciation
     measures: Mapping[str, Measure | str] = {
-        **TEACHER_FORCED,
-        # there may be more edits than phonemes
-        "phoneme_error_rate": Measure("min", low=0.0, depends=(TEXT,)),
-        "word_error_rate": share("words", better="min", depends=(TEXT,)),
-    }
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per phoneme, ends of words counted",
-        "accuracy": "next phoneme, teacher-forced",
-        "phoneme_error_rate": "edits / phonemes of the nearest pronunciation",
-        "word_error_rate": "share of words said wrong",
+        **teacher_forced("nats per phoneme, ends of words counted", "next phoneme, teacher-forced"),
+        "phoneme_error_rate": Measure(  # there may be more edits than phonemes
+            "min", 0.0, depends=(TEXT,), unit="edits / phonemes of the nearest pronunciation"
+        ),
+        "word_error_rate": share("words", "min", (TEXT,), "share of words said wrong"),
     }
     examples = "words"
     outputs = "pronunciations.txt"

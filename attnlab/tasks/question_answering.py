@@ -94,19 +94,12 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     }
     inputs = ("source", "types")
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("windows"),
-        "exact": Measure("max", low=0.0, high=1.0),
-        "f1": Measure("max", low=0.0, high=1.0),
+        "loss": Measure("min", low=0.0, unit="nats per window and end"),
+        "accuracy": share("windows", unit="both likeliest ends right"),
+        **dict.fromkeys(("exact", "f1"), Measure("max", 0.0, 1.0, unit="as in SQuAD")),
     }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy")
     ratios = {"loss": ("loss", "rows"), "accuracy": ("correct", "rows")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per window and end",
-        "accuracy": "both likeliest ends right",
-        "exact": "as in SQuAD",
-        "f1": "as in SQuAD",
-    }
     examples: ClassVar[str] = "questions"
     outputs: ClassVar[str] = "answers.tsv"
     stored_labels = TOKENS_STORED

@@ -49,18 +49,13 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         "mask": Declared("uint8", ("H", "W")),
     }
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("pixels"),
-        "mean_iou": Measure("max", low=0.0, high=1.0),
+        "loss": Measure("min", low=0.0, unit="nats per pixel"),
+        "accuracy": share("pixels", unit="share of pixels right"),
+        "mean_iou": Measure("max", 0.0, 1.0, unit="intersection over union, mean over classes"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "pixels"), "accuracy": ("correct", "pixels")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per pixel",
-        "accuracy": "share of pixels right",
-        "mean_iou": "intersection over union, mean over classes",
-        "confusion": "class \\ answer, pixels",
-    }
+    units: ClassVar[Mapping[str, str]] = {"confusion": "class \\ answer, pixels"}
     outputs: ClassVar[str] = "overlaps.tsv"
     target_column = "mask"
 

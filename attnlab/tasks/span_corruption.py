@@ -31,11 +31,12 @@ from attnlab.data.learned import VocabularySettings
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.items import Items
+from attnlab.records.measures import Measure
 from attnlab.tasks import schemas
 from attnlab.tasks.decoders import check_room
 from attnlab.tasks.pairs import PairTask, build_system
 from attnlab.tasks.protocol import Params, TextExample
-from attnlab.tasks.tokens import target_ids
+from attnlab.tasks.tokens import target_ids, teacher_forced
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # what a person reads and types for one
 _FIXED = 2**32 - 1  # in place of a seed, for what is scored: seeds of training are smaller
@@ -53,10 +54,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
     schema: ClassVar[type[schemas.Settings]] = schemas.SpanCorruption
     loads = text.Texts  # type: ignore[assignment]
     data: text.Texts  # type: ignore[assignment]
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per target token, sentinels counted",
-        "accuracy": "next token, teacher-forced",
-    }
+    measures: Mapping[str, Measure | str] = teacher_forced(
+        "nats per target token, sentinels counted", "next token, teacher-forced"
+    )
     examples = "rows"
 
     def __init__(self, config: schemas.SpanCorruption, data: text.Texts) -> None:

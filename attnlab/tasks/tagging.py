@@ -114,22 +114,14 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "perplexity": Measure("min", low=1.0),
-        "accuracy": share("words"),
-        **{name: Measure("max", low=0.0, high=1.0) for name in SPANS},
+        "loss": Measure("min", low=0.0, unit="nats per word"),
+        "perplexity": Measure("min", low=1.0, unit="per word"),
+        "accuracy": share("words", unit="share of words with the right tag"),
+        **dict.fromkeys(SPANS, Measure("max", 0.0, 1.0, unit="of spans")),
     }
     """Of the class, all there may be; those of spans only where tags are of that form."""
     evaluated: ClassVar[Sequence[str]] = ("loss", "perplexity", "accuracy")
     ratios = {"loss": ("loss", "words"), "accuracy": ("correct", "words")}
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per word",
-        "perplexity": "per word",
-        "accuracy": "share of words with the right tag",
-        "f1": "of spans",
-        "precision": "of spans",
-        "recall": "of spans",
-    }
     examples: ClassVar[str] = "sentences"
     outputs: ClassVar[str] = "tags.tsv"
     alone = "a tagger reads one sentence"

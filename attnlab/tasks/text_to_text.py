@@ -8,7 +8,6 @@ Transformer", JMLR 2020.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,13 +25,8 @@ class TextToText(Translation):
 
     measures: Mapping[str, Measure | str] = {
         **Translation.measures,
-        "exact": share("texts", depends=(TEXT,)),
-        **dict.fromkeys(rouge.NAMES, Measure("max", low=0.0, high=100.0)),
-    }
-    units: ClassVar[Mapping[str, str]] = {
-        **Translation.units,
-        "exact": "share of texts right as a whole",
-        **dict.fromkeys(rouge.NAMES, "F of words, mean of texts"),
+        "exact": share("texts", unit="share of texts right as a whole", depends=(TEXT,)),
+        **dict.fromkeys(rouge.NAMES, Measure("max", 0.0, 100.0, unit="F of words, mean of texts")),
     }
     examples = "texts"
     outputs = "answers.txt"

@@ -9,6 +9,7 @@ Axis letters: B batch, T length, V vocabulary, N examples.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,17 @@ TEACHER_FORCED: Mapping[str, Measure] = {
     "accuracy": share("tokens", depends=(VOCABULARY,)),
 }
 """The scores of a text that is predicted token by token."""
+
+
+def teacher_forced(loss: str, accuracy: str) -> dict[str, Measure]:
+    """Returns `TEACHER_FORCED` with the units of two of them."""
+    units = {"loss": loss, "accuracy": accuracy}
+    return {
+        name: dataclasses.replace(measure, unit=units.get(name))
+        for name, measure in TEACHER_FORCED.items()
+    }
+
+
 TOKENS_STORED: Mapping[str, Sequence[str]] = {
     "source_tokens": ("source",),
     "target_tokens": ("target", "target_in"),

@@ -116,14 +116,12 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     }
     inputs = ("image", "question")
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "accuracy": share("questions"),
+        "loss": Measure("min", low=0.0, unit="nats per question"),
+        "accuracy": share("questions", unit="share of answers right"),
     }
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     ratios = {"loss": ("loss", "known"), "accuracy": ("correct", "rows")}
     units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per question",
-        "accuracy": "share of answers right",
         CHANCE: "accuracy of a guess among all answers",
         MAJORITY: "accuracy of the most frequent answer",
         QUESTION_ONLY: "accuracy of the most frequent answer to the same words",

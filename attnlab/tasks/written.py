@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from attnlab.tasks.base import Data
 from attnlab.tasks.decoders import ending, translating
 from attnlab.tasks.protocol import Batch, Params, Response, Scores, Smoothing, Sums, Typed
 from attnlab.tasks.schemas import WritingSettings
-from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy
+from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, teacher_forced
 
 Writing = TypeVar("Writing", bound=Writer)
 Writes = TypeVar("Writes", bound=WritingSettings)
@@ -187,14 +187,9 @@ class ScoredAsText(WritingTask[Writes, Data, Writing]):
     """Base of the tasks that are scored by BLEU, chrF and exact matches against one reference each."""
 
     measures: Mapping[str, Measure | str] = {
-        **TEACHER_FORCED,
+        **teacher_forced("nats per target token", "next token, teacher-forced"),
         **dict.fromkeys(("bleu", "chrf"), Measure("max", low=0.0, high=100.0)),
-        "exact": share("sentences", depends=(TEXT,)),
-    }
-    units: ClassVar[Mapping[str, str]] = {
-        "loss": "nats per target token",
-        "accuracy": "next token, teacher-forced",
-        "exact": "share of sentences right as a whole",
+        "exact": share("sentences", unit="share of sentences right as a whole", depends=(TEXT,)),
     }
 
     def references(self, split: str) -> list[str]:

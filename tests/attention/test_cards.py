@@ -67,15 +67,17 @@ def card_of(kind: str, name: str) -> Card:
 
 
 def documentation(kind: str, name: str) -> str:
-    """The docstring of the module a component stands in; for a named rule, which has its facts with
-    the rule itself, of all rules.
+    """The docstring of the module a component stands in, or of its class where that has its source;
+    for a named rule, which has its facts with the rule itself, of all rules.
     """
     if kind == "visibility":
         return " ".join(
             importlib.import_module(f"attnlab.attention.visibility.{module}").__doc__ or ""
             for module in RULES
         )
-    return inspect.getmodule(TABLES[kind].resolve(name)).__doc__ or ""  # type: ignore[union-attr]
+    component = TABLES[kind].resolve(name)
+    own = component.__doc__ or ""
+    return own if "Source:" in own else inspect.getmodule(component).__doc__ or ""  # type: ignore[union-attr]
 
 
 def value(text: str, letters: dict[str, float]) -> float:

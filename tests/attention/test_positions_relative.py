@@ -140,7 +140,7 @@ def test_t5_fields() -> None:
     for fields, words in (
         ({"buckets": 7}, "buckets=7, must be even and at least 4; 8 would do"),
         ({"buckets": 2}, "buckets=2, must be even and at least 4; 4 would do"),
-        ({"buckets": 8, "max_distance": 4}, "max_distance=4 with buckets=8 must be at least 5"),
+        ({"buckets": 8, "max_distance": 4}, "with buckets=8: max_distance=4, must be at least 5"),
     ):
         with pytest.raises(UserError, match=words):
             layer({"name": "t5", **fields})

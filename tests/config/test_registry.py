@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import pytest
 
+from attnlab.attention.scores import SCORES
 from attnlab.config.annotations import check_type
 from attnlab.config.registry import Table, build, fields
 from attnlab.errors import UserError
@@ -181,3 +182,8 @@ def test_types() -> None:
 def test_wrong_types_are_told_with_the_right_ones(value: Any, hint: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         check_type(value, hint, "x")
+
+
+def test_a_module_of_ours_that_has_moved_is_named_where_it_is_now() -> None:
+    with pytest.raises(UserError, match=r"; it is now attnlab\.attention\.scores\.perceptrons$"):
+        SCORES.resolve("attnlab.attention.scores.additive:Additive")

@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments.entmax import Entmax
-from attnlab.attention.alignments.sigmoid import Sigmoid
+from attnlab.attention.alignments.relatives import Sigmoid
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.protocol import LOSSES, MAPS, Reading
-from attnlab.attention.scores.additive import Additive
-from attnlab.attention.scores.coverage import Coverage
 from attnlab.attention.scores.general import General
+from attnlab.attention.scores.perceptrons import Additive, Coverage
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState

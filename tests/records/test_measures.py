@@ -24,6 +24,7 @@ from attnlab.records.measures import (
     declared,
     depends_on,
     share,
+    units,
 )
 from attnlab.tasks import TASKS
 
@@ -98,9 +99,11 @@ def test_a_damaged_record_says_where() -> None:
 def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
     """Records keep both; of a measure that does not say, its name and the classes decide."""
     task = SimpleNamespace(
-        **{**vars(TASK), "measures": {"loss": Measure("min", depends=(VOCABULARY,))}},
-        units={"loss": "nats per token"},
+        **{**vars(TASK), "measures": {"loss": Measure("min", depends=(VOCABULARY,), unit="nats")}},
+        units={"loss": "nats per token", "confusion": "label"},
     )
+    assert units(task) == task.units
+    assert units(SimpleNamespace(measures=task.measures)) == {"loss": "nats"}
     kept = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
     (loss,) = fit(kept, Scores)["measures"].values()
     assert (loss.depends, loss.unit) == ((VOCABULARY,), "nats per token")

@@ -97,7 +97,7 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
         "depth=600002: expected at most 2000": {"depth": 600_002},
         r"expected 6 n \+ 2, such as 8": {"depth": 2},
         "block=basic expected one of: 18, 34": {"stem": "imagenet", "depth": 50},
-        "resnet: width=0: expected at least 1": {"width": 0},
+        "resnet: width=0, must be at least 1": {"width": 0},
         "32 x 32 pixels.* these are 8 x 9": {"stem": "imagenet", "depth": 18},
     },
     (image_systems, "resnet-bottleneck"): {
@@ -111,13 +111,13 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
     },
     (image_systems, "perceptron"): {r"perceptron: widths=\(3, 0\): expected": {"widths": (3, 0)}},
     (image_systems, "glimpses"): {
-        "glimpses: glimpses=0: expected at least 1": {"glimpses": 0},
+        "glimpses: glimpses=0, must be at least 1": {"glimpses": 0},
         "glimpses: scales=0": {"scales": 0},
         "deviation=0.0: expected a number above 0": {"deviation": 0.0},
     },
-    (image_systems, "segmenter"): {"segmenter: width=-1: expected at least 0": {"width": -1}},
+    (image_systems, "segmenter"): {"segmenter: width=-1, must be at least 0": {"width": -1}},
     (image_systems, "detr"): {
-        "detr: queries=0: expected at least 1": {"queries": 0},
+        "detr: queries=0, must be at least 1": {"queries": 0},
         "a map of 3 x 3 places, but .* end at 8": {"positions": short(8)},
     },
     (image_systems, "vit"): {
@@ -145,14 +145,16 @@ FIELDS: dict[tuple[Any, str], dict[str, dict[str, Any]]] = {
             "image_positions": short(5)
         },
     },
-    (visual_answerers, "stacked_attention"): {"system.hops=0: expected at least 1": {"hops": 0}},
+    (visual_answerers, "stacked_attention"): {
+        "stacked_attention: hops=0, must be at least 1": {"hops": 0}
+    },
     (visual_answerers, "co_attention"): {
         r"system.levels=\(\): expected one or more": {"levels": ()},
         "in this order": {"levels": ("phrase", "word")},
         "unknown 'words'; did you mean 'word'": {"levels": ("words",)},
     },
     (visual_answerers, "cross_attention"): {
-        "system.image_layers=-1": {"image_layers": -1},
+        "cross_attention: image_layers=-1": {"image_layers": -1},
         "images of 12 places, but system.image_positions end at 5": {"image_positions": short(5)},
         "acts inside attention": {"image_positions": "rope"},
         "rows of 9 tokens, but positions end at 4": {"positions": short(4)},

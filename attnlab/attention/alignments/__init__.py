@@ -1,4 +1,5 @@
-"""Alignments: from scores to weights (see `protocol`). A new one is one file and one line here.
+"""Alignments: from scores to weights (see `protocol`). A new one is a class, in
+a file of its kind or of its own, and one line here.
 
 Two losses for alignments are here too: `reinforce` (for sampled ones) and `doubly_stochastic`.
 """
@@ -21,20 +22,20 @@ ALIGNMENTS: Table[type[Alignment]] = Table(
         "sparsemax": "attnlab.attention.alignments.entmax:Sparsemax",
         "entmax": "attnlab.attention.alignments.entmax:Entmax",
         "learned_entmax": "attnlab.attention.alignments.entmax:LearnedEntmax",
-        "scalable_softmax": "attnlab.attention.alignments.scalable:ScalableSoftmax",
-        "softpick": "attnlab.attention.alignments.softpick:Softpick",
-        "stick_breaking": "attnlab.attention.alignments.stick_breaking:StickBreaking",
-        "selective": "attnlab.attention.alignments.selective:Selective",
-        "top_k": "attnlab.attention.alignments.top_k:TopK",
+        "scalable_softmax": "attnlab.attention.alignments.relatives:ScalableSoftmax",
+        "softpick": "attnlab.attention.alignments.relatives:Softpick",
+        "stick_breaking": "attnlab.attention.alignments.sequential:StickBreaking",
+        "selective": "attnlab.attention.alignments.sequential:Selective",
+        "top_k": "attnlab.attention.alignments.relatives:TopK",
         "moba": "attnlab.attention.alignments.moba:MoBA",
-        "sigmoid": "attnlab.attention.alignments.sigmoid:Sigmoid",
+        "sigmoid": "attnlab.attention.alignments.relatives:Sigmoid",
         "local_m": "attnlab.attention.alignments.local:LocalM",
         "local_p": "attnlab.attention.alignments.local:LocalP",
         "local_p_renormalised": "attnlab.attention.alignments.local:RenormalisedLocalP",
-        "uniform": "attnlab.attention.alignments.controls:Uniform",
-        "diagonal": "attnlab.attention.alignments.controls:Diagonal",
-        "monotonic": "attnlab.attention.alignments.monotonic:Monotonic",
-        "temporal": "attnlab.attention.alignments.temporal:Temporal",
+        "uniform": "attnlab.attention.alignments.relatives:Uniform",
+        "diagonal": "attnlab.attention.alignments.local:Diagonal",
+        "monotonic": "attnlab.attention.alignments.sequential:Monotonic",
+        "temporal": "attnlab.attention.alignments.sequential:Temporal",
         "hard": "attnlab.attention.alignments.hard:Hard",
         "straight_through": "attnlab.attention.alignments.hard:StraightThrough",
         "gumbel": "attnlab.attention.alignments.hard:Gumbel",

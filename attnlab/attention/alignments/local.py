@@ -91,6 +91,36 @@ class LocalM(Local):
         return jnp.minimum(view.rows, last), None
 
 
+class Diagonal(LocalM):
+    """a_ij = 1 / m_i in a window around i: a fixed diagonal; no parameters.
+
+        a_ij = 1 / m_i for |j - p_i| <= D          p_i = min(i, n - 1), m_i the keys in the window that it may see
+
+    A control for learned attention: scores have no effect and get no gradient. n is the number of
+    real keys of the row; with D = 0 every query takes the key at its own position, or the last key
+    if the source is shorter. Cost: that of `LocalM`, whose window it has. Source: A. Raganato, Y.
+    Scherrer, J. Tiedemann, "Fixed Encoder Self-Attention Patterns in Transformer-Based Machine
+    Translation", Findings of EMNLP 2020.
+
+    Attributes:
+      reach: D, keys on either side of the centre.
+    """
+
+    reach: int = 0
+
+    form = "fixed"
+    card = Card(
+        "control",
+        2020,
+        "Raganato et al., Fixed Encoder Self-Attention Patterns, Findings of EMNLP 2020",
+        "T^2",
+    )
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        return super().__call__(jnp.zeros_like(scores), mask, view)
+
+
 class LocalP(Local):
     """Predictive windows: the query predicts a position in the source, and keys near it get more
     weight.

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.alignments.protocol import Alignment, softmax, whole
-from attnlab.attention.alignments.top_k import largest
+from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
 from attnlab.layers.cards import Card

@@ -30,7 +30,7 @@ from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined
 from attnlab.layers.precision import widened
@@ -83,8 +83,7 @@ class Hops(HeadsAttention):
         """Checks that `hops` and `hidden` are at least 1 (raises UserError if not), and creates the
         projections.
         """
-        if min(self.hops, self.hidden) < 1:
-            raise UserError(f"hops: hops={self.hops} and hidden={self.hidden} must be at least 1")
+        at_least(1, "hops", hops=self.hops, hidden=self.hidden)
         self.w_hidden = Dense(self.hidden, use_bias=False)
         self.w_hops = Dense(self.hops, use_bias=False)
         if self.output == "projected":

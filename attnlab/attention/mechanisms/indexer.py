@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, whole
-from attnlab.attention.alignments.top_k import largest
+from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card

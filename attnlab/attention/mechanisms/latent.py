@@ -35,7 +35,7 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.scores.protocol import inner
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
-from attnlab.errors import UserError, at_least
+from attnlab.errors import at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import GLOROT, Dense, split
 
@@ -93,10 +93,9 @@ class Latent(HeadsAttention):
         """
         if not self.head_width or self.heads < 1:
             head_width("latent", self.width, self.heads)
-        at_least(0, "latent", head_width=self.head_width)
-        if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
-            sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
-            raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
+        at_least(1, "latent", latent=self.latent)
+        sizes = {"rotary": self.rotary, "query_latent": self.query_latent}
+        at_least(0, "latent", head_width=self.head_width, **sizes)
         size = self.size()
         self.w_latent = Dense(self.latent, use_bias=False)
         self.norm_latent = nn.RMSNorm(epsilon=EPSILON, param_dtype=float)

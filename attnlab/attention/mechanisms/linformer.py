@@ -30,7 +30,7 @@ from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, Dropout, joined, split
 from attnlab.layers.precision import widened
@@ -77,10 +77,7 @@ class Linformer(Attention):
         UserError if not), and creates the projections, also those along the length.
         """
         head_width("linformer", self.width, self.heads)
-        if min(self.rank, self.length) < 1:
-            raise UserError(
-                f"linformer: rank={self.rank} and length={self.length} must be at least 1"
-            )
+        at_least(1, "linformer", rank=self.rank, length=self.length)
         self.w_query, self.w_key, self.w_value = (
             Dense(self.width, use_bias=False) for _ in range(3)
         )

@@ -36,7 +36,7 @@ from attnlab.attention.mechanisms.multihead import (
     heads_card,
 )
 from attnlab.attention.protocol import Tokens
-from attnlab.attention.scores.cosine import unit
+from attnlab.attention.scores.similarities import unit
 from attnlab.attention.view import View
 from attnlab.errors import at_least
 from attnlab.layers.dense import Dense

@@ -34,7 +34,7 @@ from attnlab.attention.memories import Memory
 from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, split
 from attnlab.layers.precision import widened
@@ -93,9 +93,8 @@ class Synthesizer(HeadsAttention):
         values and output.
         """
         head_width("synthesizer", self.width, self.heads)
-        if self.length < 1 or min(self.hidden, self.rank) < 0:
-            sizes = f"length={self.length}, hidden={self.hidden}, rank={self.rank}"
-            raise UserError(f"synthesizer: {sizes}; length must be at least 1, the others 0")
+        at_least(1, "synthesizer", length=self.length)
+        at_least(0, "synthesizer", hidden=self.hidden, rank=self.rank)
         h, length, a = self.heads, self.length, self.inner
         if self.form == "dense":
             self.w_hidden = Dense(h * a)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
 from attnlab.attention.protocol import Memory, Tokens
 from attnlab.attention.view import token_positions
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.dense import Dense
 
 
@@ -107,12 +107,8 @@ class TensorProduct(MultiHead):
                 f"tensor_product: key_heads={self.key_heads}; factors serve all heads, set key_heads"
                 " to 0 and key_rank, value_rank in its place"
             )
-        if self.query_rank < 0 or self.key_rank < 1 or self.value_rank < 1:
-            ranks = f"query_rank={self.query_rank}, key_rank={self.key_rank}"
-            raise UserError(
-                f"tensor_product: {ranks}, value_rank={self.value_rank}; ranks must be at least 1,"
-                " that of queries at least 0"
-            )
+        at_least(0, "tensor_product", query_rank=self.query_rank)
+        at_least(1, "tensor_product", key_rank=self.key_rank, value_rank=self.value_rank)
         super().setup()
 
     @nn.nowrap

@@ -57,11 +57,7 @@ class Linear(Unscaled):
 
     def __post_init__(self) -> None:
         """Checks that `factor` is at least 1; raises UserError if not."""
-        if self.factor < 1.0:
-            raise UserError(
-                f"rope scaling {type(self).__name__.lower()}: factor={self.factor}, must be at"
-                " least 1"
-            )
+        at_least(1, f"rope scaling {type(self).__name__.lower()}", factor=self.factor)
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
         """See `Unscaled.frequencies`."""

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import Card
 
 
@@ -57,12 +57,8 @@ class T5(PositionScheme):
                 f"position scheme t5: buckets={self.buckets}, must be even and at least 4;"
                 f" {max(4, self.buckets + 1)} would do"
             )
-        if self.max_distance <= self.buckets // 2:
-            least = self.buckets // 2 + 1
-            raise UserError(
-                f"position scheme t5: max_distance={self.max_distance} with buckets={self.buckets}"
-                f" must be at least {least}"
-            )
+        where = f"position scheme t5 with buckets={self.buckets}"
+        at_least(self.buckets // 2 + 1, where, max_distance=self.max_distance)
 
     @nn.compact
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:

@@ -1,5 +1,5 @@
 """Scores: how well a query and a key fit, one number for each pair (see `protocol`). A new one is
-one file and one line here.
+a class, in a file of its kind or of its own, and one line here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ SCORES: Table[type[Score]] = Table(
         "general": "attnlab.attention.scores.general:General",
         "biased_general": "attnlab.attention.scores.general:BiasedGeneral",
         "activated_general": "attnlab.attention.scores.general:ActivatedGeneral",
-        "additive": "attnlab.attention.scores.additive:Additive",
-        "concat": "attnlab.attention.scores.concat:Concat",
-        "concat_identity": "attnlab.attention.scores.concat:ConcatIdentity",
-        "location_aware": "attnlab.attention.scores.location_aware:LocationAware",
-        "coverage": "attnlab.attention.scores.coverage:Coverage",
+        "additive": "attnlab.attention.scores.perceptrons:Additive",
+        "concat": "attnlab.attention.scores.perceptrons:Concat",
+        "concat_identity": "attnlab.attention.scores.perceptrons:ConcatIdentity",
+        "location_aware": "attnlab.attention.scores.perceptrons:LocationAware",
+        "coverage": "attnlab.attention.scores.perceptrons:Coverage",
         "location": "attnlab.attention.scores.location:Location",
-        "source_only": "attnlab.attention.scores.source_only:SourceOnly",
-        "cosine": "attnlab.attention.scores.cosine:Cosine",
-        "euclidean": "attnlab.attention.scores.distances:Euclidean",
-        "gaussian": "attnlab.attention.scores.distances:Gaussian",
+        "source_only": "attnlab.attention.scores.perceptrons:SourceOnly",
+        "cosine": "attnlab.attention.scores.similarities:Cosine",
+        "euclidean": "attnlab.attention.scores.similarities:Euclidean",
+        "gaussian": "attnlab.attention.scores.similarities:Gaussian",
         "qk_norm": "attnlab.attention.scores.qk_norm:QKNorm",
         "qk_layernorm": "attnlab.attention.scores.qk_norm:QKLayerNorm",
         "qk_rmsnorm": "attnlab.attention.scores.qk_norm:QKRMSNorm",

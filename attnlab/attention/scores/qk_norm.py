@@ -28,8 +28,8 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
-from attnlab.attention.scores.cosine import unit
 from attnlab.attention.scores.protocol import Dot, ScaledDot, above_zero, same_width
+from attnlab.attention.scores.similarities import unit
 from attnlab.errors import at_least
 from attnlab.layers.cards import Card
 from attnlab.layers.norms import RMSNorm, RMSNormPlusOne

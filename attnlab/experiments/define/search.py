@@ -160,11 +160,6 @@ class Search:
         space, or a grid that does not fit the trials.
         """
         _check_name("sampler", self.sampler, SAMPLERS)
-        if self.pruner == "median":
-            raise UserError(
-                "search.pruner is 'median', which is gone: what it stopped went by when a slot was"
-                " free; take 'halving'"
-            )
         if self.pruner is not None:
             _check_name("pruner", self.pruner, PRUNERS)
         for name, least, most in (

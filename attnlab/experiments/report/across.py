@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from attnlab import progress
+from attnlab.config import tree
 from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.experiments.plan import Plan
@@ -156,11 +157,8 @@ def differing(sweeps: Across) -> Table:
     """
     sides = (sweeps.first.records, sweeps.second.records)
     a, b = ({**_plan_settings(records.plan), **_facts(records)} for records in sides)
-    names = [
-        name for name in dict.fromkeys((*a, *b)) if a.get(name, "absent") != b.get(name, "absent")
-    ]
-    rows = [(name, a.get(name, "absent"), b.get(name, "absent"), "") for name in names]
-    rows += _settings(sweeps)
+    facts = tree.differing(a, b, shown=str, absent="absent")
+    rows = [(name, *values, "") for name, values in facts.items()] + _settings(sweeps)
     notes = () if rows else ("Nothing on record differs but the numbers.",)
     return Table("What differs between the two", ("", *_NAMES, "of"), tuple(rows), notes=notes)
 
@@ -314,7 +312,7 @@ def _facts(records: Records) -> dict[str, str]:
     return {**machines.shared, **differing, **data}
 
 
-def _settings(sweeps: Across) -> list[tuple[str, str, str, str]]:
+def _settings(sweeps: Across) -> list[tuple[str, ...]]:
     """Returns the settings in which two sweeps differ, of the variants that both have, as (name,
     first value, second value, variants); a difference that all variants share is listed once.
     """
@@ -323,20 +321,14 @@ def _settings(sweeps: Across) -> list[tuple[str, str, str, str]]:
         for pair in sweeps.pairs
         if pair.first and pair.second
     ]
-    changes: dict[tuple[str, str, str], list[str]] = {}
+    changes: dict[tuple[str, ...], list[str]] = {}
     for name, left, right in both:
-        before, after = settings(left), settings(right)
-        for key in dict.fromkeys((*before, *after)):
-            if (change := (key, _shown(before, key), _shown(after, key)))[1] != change[2]:
-                changes.setdefault(change, []).append(name)
+        for key, values in tree.differing(settings(left), settings(right), shown=text).items():
+            changes.setdefault((key, *values), []).append(name)
     return [
         (*change, "all variants" if len(names) == len(both) > 1 else ", ".join(names))
         for change, names in changes.items()
     ]
-
-
-def _shown(values: Mapping[str, Any], name: str) -> str:
-    return text(values[name]) if name in values else "nothing"
 
 
 def write_across(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnlab.config.tree import flat
+from attnlab.config.tree import differing, flat
 from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.experiments.report.collect import Record, Records
@@ -54,12 +54,7 @@ def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
     name; a candidate has only those that its config has.
     """
     configs = {candidate.id: settings(candidate) for candidate in plan.candidates}
-    names = dict.fromkeys(name for values in configs.values() for name in values)
-    varied = [
-        name
-        for name in names
-        if len({repr(values[name]) if name in values else "" for values in configs.values()}) > 1
-    ]
+    varied = differing(*configs.values(), shown=repr)
     return {
         identity: {name: values[name] for name in varied if name in values}
         for identity, values in configs.items()

@@ -86,10 +86,6 @@ class Worker:
         self._looked = self._asks = 0.0
         self.failures: dict[str, str] = {}
 
-    def __call__(self, number: int) -> None:
-        """Raises `UserError`: this is a pickled worker that an earlier version queued on SLURM."""
-        raise UserError("an earlier version of attnlab has queued this worker; scancel it")
-
     def run(self, due: Due) -> list[str]:
         """Runs the jobs that `due` lists, each in a process and a slot, until none is left or a
         signal comes; returns a line for each that failed without a record.

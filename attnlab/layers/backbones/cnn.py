@@ -18,7 +18,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.backbones.protocol import Convolutional
 from attnlab.layers.images import Convolution, normed, pooled
 
@@ -64,7 +64,6 @@ class CNN(Convolutional):
         """
         if not self.widths or min(self.widths) < 1:
             raise UserError(f"cnn: widths={self.widths}: expected channels of at least 1 a stage")
-        if self.layers < 1:
-            raise UserError(f"cnn: layers={self.layers}: expected at least 1")
+        at_least(1, "cnn", layers=self.layers)
         if self.kernel < 1 or self.kernel % 2 == 0:
             raise UserError(f"cnn: kernel={self.kernel}: expected an odd number of at least 1")

@@ -35,7 +35,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.backbones.protocol import Convolutional
 from attnlab.layers.gates.protocol import Gate
 from attnlab.layers.images import Convolution, normed, pooled
@@ -178,8 +178,7 @@ class ResNet(Convolutional):
         (if norms come first) a last norm; raises `UserError` for too small images. See
         `Backbone.__call__`.
         """
-        if self.width < 1:
-            raise UserError(f"resnet: width={self.width}: expected at least 1")
+        at_least(1, "resnet", width=self.width)
         large, stages = self.stem == "imagenet", self.stages
         self.check_size(images, "resnet", 32 if large else 4)
         pre = self.order == "pre"

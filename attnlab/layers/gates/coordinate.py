@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers import NORMS
 from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
@@ -50,8 +50,7 @@ class Coordinate(Factor):
     @nn.nowrap
     def hidden(self, channels: int) -> int:
         """m for C channels."""
-        if self.least < 0:
-            raise UserError(f"gate Coordinate: least={self.least}: expected at least 0")
+        at_least(0, "gate Coordinate", least=self.least)
         return max(self.least, reduced(self, channels, self.reduction))
 
     @nn.compact

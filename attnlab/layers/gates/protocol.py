@@ -23,7 +23,7 @@ import flax.traverse_util
 import jax
 
 from attnlab.config.registry import Parts, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
@@ -116,8 +116,7 @@ def checked(gate: Gate, x: jax.Array) -> None:
 
 def reduced(gate: Gate, channels: int, reduction: int) -> int:
     """max(1, floor(C / r)) channels; `UserError` if r is not at least 1."""
-    if reduction < 1:
-        raise UserError(f"gate {type(gate).__name__}: reduction={reduction}: expected at least 1")
+    at_least(1, f"gate {type(gate).__name__}", reduction=reduction)
     return max(1, channels // reduction)
 
 

@@ -4,8 +4,9 @@ rules:
     S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T                     o_t = q_t^T S_t        recur
     S_t = Diag(e^{g_t}) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T               o_t = q_t^T S_t        recur_dplr
 
-Each has two forms that agree within rounding, for every length of a chunk: a scan over tokens, and
-chunks of tokens that are computed by matrix products (`chunks`). `forms` says which one runs where.
+Each has two forms that agree within rounding, for every length of a chunk: a scan over tokens
+(`forms`), and chunks of tokens that are computed by matrix products (`chunks`). `forms` says which one
+runs where.
 `descent` has the recurrence whose state is a model that learns.
 """
 

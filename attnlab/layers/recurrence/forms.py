@@ -21,10 +21,10 @@ import jax.numpy as jnp
 
 from attnlab.layers.precision import inner_dtype
 from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
-from attnlab.layers.recurrence.tokens import delta_step, dplr_step, scanned
 
 ON_CPU = 2**16  # numbers that a group of chunks takes at once
 ELSEWHERE = 2**26  # a guess for accelerators, where nothing was measured
+Step = Callable[[jax.Array, Any], tuple[jax.Array, jax.Array]]
 
 
 def recur(
@@ -99,7 +99,7 @@ def chosen(length: int, erases: bool) -> int:
 
 
 def _run(
-    step: Any, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
+    step: Step, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the outputs [B,H,T,E] and the last state of a recurrence, token by token (`step`) or
     in chunks (`chunked`) of size `chunk` (0: chosen by the length).
@@ -123,6 +123,50 @@ def _run(
     if on_cpu.args == elsewhere.args:
         return on_cpu(inputs, first)
     return jax.lax.platform_dependent(inputs, first, cpu=on_cpu, default=elsewhere)
+
+
+def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
+    """Computes one step of `recur`, S <- e^g S, S <- S + w (u - r^T S)^T, o = q^T S: from the state
+    S [B,H,D,E] and the token's q, w, u, g, r the next state and o [B,H,E]. g [B,H,1 or D] and r may
+    be None.
+    """
+    q, w, u, g, r = now
+    state = _decayed(state, g)
+    written = u if r is None else u - _of_state(r, state)
+    state = state + w[..., None] * written[..., None, :]
+    return state, _of_state(q, state)
+
+
+def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
+    """Computes one step of `recur_dplr`, S <- e^g S + b (a^T S)^T + k v^T, o = q^T S: from the
+    state S [B,H,D,E] and the token's q, k, v, g, a, b the next state and o [B,H,E].
+    """
+    q, k, v, g, a, b = now
+    reading = _of_state(a, state)
+    state = _decayed(state, g) + b[..., None] * reading[..., None, :]
+    state = state + k[..., None] * v[..., None, :]
+    return state, _of_state(q, state)
+
+
+def scanned(step: Step, inputs: Any, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Runs `step` over the tokens of `inputs`, each [B,H,T,...] or None, from `state`; returns o
+    [B,H,T,E] and the last state; one token needs no loop.
+    """
+    length = jax.tree.leaves(inputs)[0].shape[2]
+    if length == 1:
+        last, o = step(state, jax.tree.map(lambda x: x[:, :, 0], inputs))
+        return o[:, :, None], last
+    last, o = jax.lax.scan(step, state, jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), inputs))
+    return jnp.moveaxis(o, 0, 2), last
+
+
+def _of_state(x: jax.Array, state: jax.Array) -> jax.Array:
+    """x^T S: [B,H,D] and [B,H,D,E] to [B,H,E]."""
+    return (x[..., None] * state).sum(axis=-2)
+
+
+def _decayed(state: jax.Array, g: jax.Array | None) -> jax.Array:
+    return state if g is None else jnp.exp(g)[..., None] * state
 
 
 def _in_groups(

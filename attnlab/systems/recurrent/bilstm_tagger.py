@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Initial
@@ -52,8 +52,7 @@ class BiLSTMTagger(TokenClassifier):
         """Creates the reader, the further recurrent layers and the output layer; raises `UserError`
         for less than one layer.
         """
-        if self.layers < 1:
-            raise UserError(f"system.layers={self.layers}: expected at least 1")
+        at_least(1, "bilstm_tagger", layers=self.layers)
         layer = made(CELLS, self.cell)
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, layer, self.directions)

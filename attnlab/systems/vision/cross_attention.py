@@ -35,7 +35,7 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.config.registry import Part, holds, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.block import Block
 from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dense
@@ -120,8 +120,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         """Creates embedding, backbone, positions, the layers over image and question and the output
         layer; raises `UserError` for negative layers or positions that act inside attention.
         """
-        if self.image_layers < 0:
-            raise UserError(f"system.image_layers={self.image_layers}: expected 0 or more")
+        at_least(0, "cross_attention", image_layers=self.image_layers)
         normal = nn.initializers.normal(self.width**-0.5)
         self.embed = Embed(self.vocabulary, self.word_width, embedding_init=normal)
         super().setup()

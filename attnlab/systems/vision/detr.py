@@ -33,7 +33,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions.grid import OnGrid, on_grid
 from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.block import Block
@@ -91,9 +91,8 @@ class Detr(Stacked, Detector, kw_only=True):
         classes and boxes; raises `UserError` for sizes below their minimum.
         """
         super().setup()
-        for field, least in (("queries", 1), ("layers", 0), ("decoder_layers", 0)):
-            if (value := getattr(self, field)) < least:
-                raise UserError(f"detr: {field}={value}: expected at least {least}")
+        at_least(1, "detr", queries=self.queries)
+        at_least(0, "detr", layers=self.layers, decoder_layers=self.decoder_layers)
         self.features: Backbone = made(BACKBONES, self.backbone)(name="backbone")
         self.project = Dense(self.width)
         wanted = (self.queries, self.width)

@@ -36,7 +36,7 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.config.registry import Part, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, at_least
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
@@ -132,9 +132,8 @@ class Glimpses(ImageClassifier):
         """Creates the layers of sensor, recurrent core, locations, baseline and classes; raises
         `UserError` for sizes below 1 or an invalid deviation.
         """
-        for field in ("glimpses", "size", "scales", "hidden", "width"):
-            if (value := getattr(self, field)) < 1:
-                raise UserError(f"glimpses: {field}={value}: expected at least 1")
+        at_least(1, "glimpses", glimpses=self.glimpses, size=self.size, scales=self.scales)
+        at_least(1, "glimpses", hidden=self.hidden, width=self.width)
         if not 0 < self.deviation < math.inf:
             raise UserError(f"glimpses: deviation={self.deviation}: expected a number above 0")
         self.what, self.where = Dense(self.hidden), Dense(self.hidden)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.config.registry import Part, kind, made
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers import NORMS
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
@@ -57,8 +57,7 @@ class Segmenter(PixelClassifier):
         """Computes the logits [B,H,W,C] of all pixels from the enlarged feature map, refined with
         the image itself unless `width` is 0. See `PixelClassifier.__call__`.
         """
-        if self.width < 0:
-            raise UserError(f"segmenter: width={self.width}: expected at least 0")
+        at_least(0, "segmenter", width=self.width)
         height, width = images.shape[1:3]
         features = made(BACKBONES, self.backbone)(name="backbone")(images, valid)
         out = Dense(self.classes, name="out")

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.errors import UserError
+from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import Card, looked
 from attnlab.systems.vision.answering import Answerer, of_each
@@ -51,8 +51,7 @@ class StackedAttention(Answerer, kw_only=True):
         """Creates the reader of questions, the projection of places, an attention for each hop and
         the output layer; raises `UserError` for hops below 1.
         """
-        if self.hops < 1:
-            raise UserError(f"system.hops={self.hops}: expected at least 1")
+        at_least(1, "stacked_attention", hops=self.hops)
         super().setup()
         self.of_place = Dense(self.width)
         self.look = [

@@ -45,7 +45,6 @@ def test_a_search_survives_json() -> None:
         ),
         (lambda: Search(SPACE, sampler="tep"), "search.sampler is 'tep'; did you mean 'tpe'?"),
         (lambda: Search(SPACE, pruner="havling"), "did you mean 'halving'?"),
-        (lambda: Search(SPACE, pruner="median"), "search.pruner is 'median', which is gone"),
         (
             lambda: Search(SPACE, pruner="halving", finish=0),
             "search.finish is 0, expected a whole number of at least 1",

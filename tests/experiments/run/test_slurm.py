@@ -30,7 +30,6 @@ from attnlab.experiments.run.slurm import (
 )
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
-from attnlab.experiments.run.worker import Worker
 from attnlab.records import attempts
 from tests.experiments import real, stub
 
@@ -271,11 +270,6 @@ def test_a_trial_that_compiles_leaves_before_slurm_kills_its_worker(
     assert not leaving.over(compiles=True)
     now[0] = 20.0
     assert leaving.over(compiles=True)
-
-
-def test_a_worker_that_an_earlier_version_has_queued() -> None:
-    with pytest.raises(UserError, match="an earlier version of attnlab has queued this worker"):
-        Worker.__new__(Worker)(0)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_no_images_give_none_and_one_row_is_enough(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("se", {"reduction": 0}, "gate SqueezeExcitation: reduction=0: expected at least 1"),
+        ("se", {"reduction": 0}, "gate SqueezeExcitation: reduction=0, must be at least 1"),
         ("se", {"reduction": 2, "pools": ()}, "expected 'mean', 'max' or both"),
         ("eca", {"kernel": 4}, "gate EfficientChannel: kernel=4: expected an odd number of at"),
         (
@@ -140,13 +140,13 @@ def test_no_images_give_none_and_one_row_is_enough(name: str) -> None:
             "EfficientChannel: kernel=-1: expected an odd number of at least 1",
         ),
         ("spatial", {"kernel": 2}, "gate Spatial: kernel=2: expected an odd number"),
-        ("coordinate", {"least": -1}, "gate Coordinate: least=-1: expected at least 0"),
+        ("coordinate", {"least": -1}, "gate Coordinate: least=-1, must be at least 0"),
         ("coordinate", {"reduction": 0}, "reduction=0"),
         ("residual_attention", {"depth": 4}, "depth=4 is too much for maps of 5 x 3, which can be"),
         ("residual_attention", {"units": 0}, "units=0 and bottleneck=4: expected at least 1"),
         ("residual_attention", {"bottleneck": 7}, "bottleneck of at most the 6 channels"),
         ("residual_attention", {"bottleneck": 0}, "bottleneck=0"),
-        ("non_local", {"reduction": 0}, "gate NonLocal: reduction=0: expected at least 1"),
+        ("non_local", {"reduction": 0}, "gate NonLocal: reduction=0, must be at least 1"),
         ("non_local_dot", {"pool": 6}, "NonLocalDot: pool=6: expected 1 to 5 on maps of 5 x 3"),
         ("non_local_concat", {"pool": 0}, "pool=0"),
         ("non_local", {"alignment": "selective"}, "NonLocal.alignment: Selective looks at what"),

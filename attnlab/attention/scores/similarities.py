@@ -1,0 +1,162 @@
+"""Scores by how alike query and key are: the cosine of their angle, and minus their distance.
+
+The class of each has its formula, cost and source. Axis letters: see `protocol`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.scores.protocol import Dot, Positive, Score, above_zero, same_width
+from attnlab.layers.cards import Card
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+
+
+class Cosine(Dot):
+    """e_ij = beta q_i . k_j / (|q_i| |k_j|); both sides equally wide.
+
+        e_ij = beta q_i . k_j / (|q_i| |k_j|),  beta > 0
+
+    Under a softmax a larger beta makes attention sharper; the score stays within [-beta, beta]. |x|
+    is computed as sqrt(max(x . x, epsilon^2)), so a zero vector has similarity 0 and a finite
+    gradient. Cost: 2 D FLOPs for each pair, 3 D for each query and key. Parameters: none, 1, or D +
+    1 (`strength`). Source: A. Graves, G. Wayne, I. Danihelka, "Neural Turing Machines", 2014 (arXiv
+    1410.5401), section 3.3.1, equations 5 and 6. There the controller emits beta at each step,
+    which is `strength="emitted"`, beta_i = softplus(q_i w + b), the query standing for the
+    controller's state; with "learned" it is one number for all queries, softplus(b), with "fixed" a
+    constant.
+
+    Attributes:
+      beta: the strength, or its start value if it is not fixed ("emitted": the value for a query of
+        zeros).
+      strength: "learned" (one number), "emitted" (from each query) or "fixed".
+      epsilon: norms are at least this.
+    """
+
+    beta: float = 5.0
+    strength: Literal["learned", "emitted", "fixed"] = "learned"
+    epsilon: float = 1e-6
+
+    card = Card("similarity", 2014, "Graves et al., Neural Turing Machines, 2014", "T^2 D", "T D")
+
+    def setup(self) -> None:
+        """Checks that `beta` and `epsilon` are above 0 (raises UserError if not), and creates the
+        parameters of the strength, none if it is "fixed".
+        """
+        above_zero("cosine", "beta", self.beta)
+        above_zero("cosine", "epsilon", self.epsilon)
+        if self.strength != "fixed":
+            self.positive = Positive(self.beta)
+        if self.strength == "emitted":
+            self.emit = Dense(1, use_bias=False)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: beta q / |q|."""
+        same_width("cosine", q.shape[-1], key_width)
+        return (unit(q, self.epsilon) * self.sharpness(q)).astype(q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: k / |k|."""
+        return unit(k, self.epsilon).astype(k.dtype)
+
+    def sharpness(self, q: jax.Array) -> jax.Array | float:
+        """beta for queries [B,H,Tq,D]: a number, [1] or [B,H,Tq,1], float32."""
+        if self.strength == "fixed":
+            return self.beta
+        return self.positive(widened(self.emit(q)) if self.strength == "emitted" else 0.0)
+
+
+def unit(x: jax.Array, epsilon: float) -> jax.Array:
+    """x [...,D] / sqrt(max(x . x, epsilon^2)) in float32: length 1, and at the zero vector zero
+    with a finite gradient.
+    """
+    x = widened(x)
+    return x / jnp.sqrt(jnp.maximum((x * x).sum(axis=-1, keepdims=True), epsilon**2))
+
+
+class Euclidean(Score):
+    """e_ij = -|q_i - k_j|; both sides equally wide. Where query and key are equal, the gradient is 0.
+
+        e_ij = -|q_i - k_j|
+
+    Differences are computed in float32 and then squared: |q|^2 + |k|^2 - 2 q . k would be a matrix
+    product, but it loses precision if query and key are close. Cost: 3 D FLOPs for each pair, no
+    matrix product. Parameters: none. Source: G. Brauwers, F. Frasincar, "A General Survey on
+    Attention Mechanisms in Deep Learning", IEEE TKDE 2023 (scores by similarity).
+    """
+
+    rotary = True
+    card = Card(
+        "distance",
+        2023,
+        "Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023",
+        "T^2 D",
+        "T D",
+    )
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        same_width("euclidean", q.shape[-1], key_width)
+        return q
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        square = squared_distance(q, k)
+        apart = square > 0.0
+        return -jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+
+class Gaussian(Score):
+    """e_ij = -|q_i - k_j|^2 / (2 tau); both sides equally wide.
+
+        e_ij = -|q_i - k_j|^2 / (2 tau),  tau > 0
+
+    The logarithm of a Gaussian kernel (RBF). A softmax over it gives kernel regression, weights
+    exp(-|q - k|^2 / (2 tau)) over their sum. As |q|^2 is the same for a whole row it also equals a
+    softmax over (q . k - |k|^2 / 2) / tau, and, where all keys are equally long, attention with dot
+    products. Cost: 3 D FLOPs for each pair, as `Euclidean`. Parameters: none; 1 for a learned tau.
+    Source: E. A. Nadaraya, "On Estimating Regression", 1964, and G. S. Watson, "Smooth Regression
+    Analysis", 1964 (kernel regression).
+
+    Attributes:
+      tau: the variance of the kernel, or its start value if it is learned.
+      spread: whether tau is "learned" (as softplus of a number) or "fixed".
+    """
+
+    tau: float = 1.0
+    spread: Literal["learned", "fixed"] = "learned"
+
+    rotary = True
+    card = Card(
+        "distance",
+        1964,
+        "Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis, 1964",
+        "T^2 D",
+        "T D",
+    )
+
+    def setup(self) -> None:
+        above_zero("gaussian", "tau", self.tau)
+        if self.spread == "learned":
+            self.positive = Positive(self.tau)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        same_width("gaussian", q.shape[-1], key_width)
+        return q
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return squared_distance(q, k) / (
+            -2.0 * (self.tau if self.spread == "fixed" else self.positive())
+        )
+
+
+def squared_distance(q: jax.Array, k: jax.Array) -> jax.Array:
+    """|q - k|^2 for q [B,H,Tq,D] and k [B,H,Tk,D]: [B,H,Tq,Tk], float32."""
+    difference = widened(q)[:, :, :, None, :] - widened(k)[:, :, None, :, :]
+    return (difference * difference).sum(axis=-1)
