@@ -24,21 +24,10 @@ from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
 
 
-def arrow(what: object) -> Any:
-    """Returns the package pyarrow; raises `UserError` if it is not installed, with what needs
-    it.
-    """
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        advice = "'pip install attnlab[parquet]' installs it"
-        raise UserError(f"reading {what} needs pyarrow; {advice}") from error
-    return pyarrow
-
-
 def _open_zst(file: BinaryIO) -> BinaryIO:
     """Opens the bytes of a .zst file as a decompressed stream."""
-    pyarrow = arrow(file.name)
+    import pyarrow
+
     return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd"))
 
 

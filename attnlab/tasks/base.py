@@ -390,8 +390,8 @@ class Task(Shown, Generic[Config, Data, Model]):
         return {}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Scores beyond `evaluate`, and a line of `outputs` for each example. A score that is a
-        table, such as a confusion of classes, is a mapping of row to (column to number).
+        """Scores beyond `evaluate`, a table of which maps a row to (column to number), and a line of
+        `outputs` for each example.
         """
         return {}, []
 

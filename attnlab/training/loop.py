@@ -41,7 +41,7 @@ def train(run: Run, session: Session) -> Outcome:
       UserError: no readable checkpoint, one that does not fit, a full disk.
     """
     task, devices, interrupt, until = run.task, run.devices, session.interrupt, session.until
-    last, rows = run.config.training.steps, run.config.training.evaluate_rows
+    last = run.config.training.steps
     with closing(open_journal(run, session)) as journal, closing(Compiling(run)) as compiling:
         restored = journal.begin(run.updates.saved_like(task), compiling.first_state)
         host = broadcast_from_0(restored.replace(numbers=None))
@@ -55,18 +55,13 @@ def train(run: Run, session: Session) -> Outcome:
             return stopped(interrupt, interrupt.signal, begin, None)
         state, batch = devices.place(host), run.batches(begin)
         fed, shapes = devices.feed(batch), shapes_of(batch)
-        programs: dict[Shapes, Program] = {}
         under_way = UnderWay(journal, devices.fetch, session, steps_late(run.config.training.lag))
         session.progress.update(begin)
         journal.running(begin)
         for step in range(begin + 1, last + 1):
-            if shapes not in programs:
-                programs[shapes], seconds = compiling.begin(batch).result()
-                peak = of_program(programs[shapes]).get("peak", "")
-                journal.compiled(step, seconds, shapes, peak)
-                compiling.look_ahead(step)
+            program = compiling.program(step, batch, shapes, journal)
             began = time.perf_counter()
-            state, sums = programs[shapes](state, fed)
+            state, sums = program(state, fed)
             if step < last:  # the next batch, while the devices are at work
                 batch = run.batches(step)
                 fed, shapes = devices.feed(batch), shapes_of(batch)
@@ -78,12 +73,7 @@ def train(run: Run, session: Session) -> Outcome:
                 return Outcome("diverged", under_way.step, under_way.first, wrong)
             if not pauses:
                 continue
-            improved = False
-            if journal.evaluates(step):
-                params = run.updates.trained.seen(devices.arrays(state.averaged))
-                scores = task.evaluate(params, "valid", rows)
-                improved = journal.scored(step, scores)
-                session.on_step(step, {f"valid/{name}": value for name, value in scores.items()})
+            improved = journal.evaluates(step) and evaluate(run, session, journal, step, state)
             signal, improved, over = agreed(interrupt.signal, improved, journal.ended)
             stop = step < last and not over and (signal is not None or step == until)
             if (stop or improved or over or journal.saves(step)) and (
@@ -97,6 +87,17 @@ def train(run: Run, session: Session) -> Outcome:
     return Outcome("done", last, under_way.first)
 
 
+def evaluate(run: Run, session: Session, journal: Journal, step: int, state: TrainState) -> bool:
+    """Scores the averaged parameters on the validation split, writes and shows the scores, and returns
+    whether they are the best so far.
+    """
+    params = run.updates.trained.seen(run.devices.arrays(state.averaged))
+    scores = run.task.evaluate(params, "valid", run.config.training.evaluate_rows)
+    improved = journal.scored(step, scores)
+    session.on_step(step, {f"valid/{name}": value for name, value in scores.items()})
+    return improved
+
+
 class Compiling:
     """The compiled steps of a run, each compiled, or loaded, by a thread of its own. `close` waits
     for the one at work.
@@ -107,6 +108,7 @@ class Compiling:
         self._state = run.devices.like(run.updates.state_like(run.task))
         self._thread = ThreadPoolExecutor(1, "compile")
         self._programs: dict[Shapes, Future[tuple[Program, float]]] = {}
+        self._ready: dict[Shapes, Program] = {}
 
     def first_state(self, seed: int) -> TrainState:
         """See `Updates.first_states`; while it is drawn the first step is compiled."""
@@ -122,6 +124,17 @@ class Compiling:
         for later in range(step, step + count):
             if len(self._programs) < most:
                 self.begin(batches(later))
+
+    def program(self, step: int, batch: HostBatch, shapes: Shapes, journal: Journal) -> Program:
+        """Returns the program for a batch of these shapes; of a new one, which it waits for, the
+        journal learns what it took, and those of later batches are begun.
+        """
+        if shapes not in self._ready:
+            self._ready[shapes], seconds = self.begin(batch).result()
+            peak = of_program(self._ready[shapes]).get("peak", "")
+            journal.compiled(step, seconds, shapes, peak)
+            self.look_ahead(step)
+        return self._ready[shapes]
 
     def begin(self, batch: HostBatch) -> Future[tuple[Program, float]]:
         """Starts to compile the program for batches of such shapes, unless that has begun; the

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.files import PACKED, arrow, unpacked
+from attnlab.data.files import PACKED, unpacked
 from attnlab.data.json_lines import object_of
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
@@ -121,7 +121,8 @@ def _of_json(path: Path, text: io.TextIOBase) -> Iterator[Record]:
 
 def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
     """Yields the rows of a Parquet file, or of Arrow's file or stream format."""
-    pyarrow = arrow(path)
+    import pyarrow.parquet
+
     try:
         if form == "parquet":
             file = pyarrow.parquet.ParquetFile(path, memory_map=True)
