@@ -321,13 +321,15 @@ def saved_step(workdir: Path) -> int | None:
     """Returns the newest step of which a run has a checkpoint; None if there is none, so that no
     code has left a trace in it.
     """
-    return max(saved_steps(workdir), default=None)
+    return max(saved_steps(workdir / "checkpoints"), default=None)
 
 
-def saved_steps(workdir: Path) -> list[int]:
-    """Returns the steps of which a run has a checkpoint, in rising order."""
-    names = (path.name for path in (workdir / "checkpoints").glob("*"))
-    return sorted(int(name) for name in names if name.isdecimal())
+def saved_steps(folder: Path) -> list[int]:
+    """Returns the numbers of the committed steps in a folder of states, in rising order."""
+    if not folder.is_dir():
+        return []
+    numbered = (path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())
+    return sorted(int(path.name) for path in numbered if any(path.iterdir()))
 
 
 # --- records ---

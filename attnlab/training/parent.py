@@ -51,8 +51,10 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
     if not config.training.after:
         return None
     folder, wanted = split(config.training.after.replace("{seed}", str(config.seed)))
-    manifest, steps = Manifest.read(folder), provenance.saved_steps(folder)
+    manifest, steps = Manifest.read(folder), provenance.saved_steps(folder / "checkpoints")
     step = steps[-1] if wanted is None and steps else wanted
+    if manifest is not None:
+        manifest.check_states(folder, "best")
     clips = manifest and manifest.config["training"]["clip"] and config.training.clip
     allowed = [*MAY_CHANGE, *["training.clip"] * bool(clips)]
     problem = ""

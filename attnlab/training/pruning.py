@@ -19,18 +19,11 @@ from typing import Any, Literal
 from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.manifest import Manifest
+from attnlab.records.provenance import saved_steps as saved_steps
 
 Keep = Literal["all", "best", "best-params"]
 """What stays of the states of a finished run: all, the one that is used, or the parameters of that."""
 CHECKPOINTS, ALONE = "checkpoints", "params"
-
-
-def saved_steps(folder: Path) -> list[int]:
-    """Returns the numbers of the committed steps in a folder of states, in rising order."""
-    if not folder.is_dir():
-        return []
-    numbered = (path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())
-    return sorted(int(path.name) for path in numbered if any(path.iterdir()))
 
 
 def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
