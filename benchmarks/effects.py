@@ -1,7 +1,7 @@
 """How often does a report find effects and interactions that are not there? Simulated sweeps of
 crossed settings, and of settings that are taken out one at a time.
 
-    python -m benchmarks.effects                    # the table of docs/report.md, 20 minutes of one core
+    python -m benchmarks.effects                    # the table of docs/report.md, half an hour of one core
     python -m benchmarks.effects --runs=1000        # a quick look
 
 Errors, and the effect of the seed, are those of `benchmarks.statistics`; all variants spread alike.

@@ -167,7 +167,7 @@ def test_the_rooms_of_experiments_have_one_way_in() -> None:
         for below in (str(node.module).removeprefix("attnlab.experiments.") for node in nodes):
             there, _, deeper = below.partition(".")
             # a door of its own, for the simulation of its methods
-            if deeper.startswith("statistics") and path.parent.name == "benchmarks":
+            if deeper.startswith(("statistics", "effects")) and path.parent.name == "benchmarks":
                 continue
             if (
                 there in rooms

@@ -28,7 +28,6 @@ def test_a_setting_is_off_in_the_form_it_has() -> None:
         ("pretrained.folder", NONE),  # any text is a folder
         ("training", "is a group of settings"),
         ("system.remat", "system.remat is false already"),
-        ("", "no such key"),
     ],
 )
 def test_what_cannot_be_switched_off_is_named(name: str, said: str) -> None:

@@ -132,8 +132,8 @@ class InlineExperiment:
         off: dict[str, Any] = {}
         for key, text in _keys("--without", [w if "=" in w else f"{w}={_OFF}" for w in words]):
             switched = functools.partial(off_value, self.config, key, self.overrides)
-            known = typed({key: text}, {}, self.config)
-            off[key] = _with_prefix("--without", switched) if text == _OFF else known[key]
+            given = typed({key: text}, {}, self.config)
+            off[key] = _with_prefix("--without", switched) if text == _OFF else given[key]
         names = short_names(list(off)) if off else []
         alone = {f"without {name}": {key: off[key]} for name, key in zip(names, off, strict=True)}
         every = {"without all": off} if len(off) > 1 else {}

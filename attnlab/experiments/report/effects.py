@@ -75,9 +75,9 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
         return ()
     settings, baseline, family = _settings(records), records.plan.baseline, comparison.family
     design = crossed(settings, baseline) or one_at_a_time(settings, baseline)
-    known = [effect for effect in design if {*effect.weights} <= {*family.model.names}]
-    whole = next((effect.weights for effect in known if effect.kind == ALL), None)
-    sums = {effect.name: effect.weights for effect in known if effect.kind not in (PART, ALL)}
+    computable = [effect for effect in design if {*effect.weights} <= {*family.model.names}]
+    whole = next((effect.weights for effect in computable if effect.kind == ALL), None)
+    sums = {effect.name: effect.weights for effect in computable if effect.kind not in (PART, ALL)}
     gaps, joint, made = family.against(baseline), family.effects(sums), []
     for effect in design:
         rows = [row for row in map(comparison.row, effect.weights) if row is not None]
@@ -87,10 +87,10 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
         lost = "; ".join(f"{row.name}: {', '.join(row.missing)}" for row in rows if row.missing)
         decided = gap is not None and gap.p is not None and gap.p < comparison.alpha and not lost
         n = min((len(row.values) for row in rows), default=0)
-        found = dataclasses.replace(
+        effect = dataclasses.replace(
             effect, n=n, difference=gap, share=share, lacking=lost, decided=decided
         )
-        made.append(dataclasses.replace(found, sentence=_sentence(found, comparison.basis)))
+        made.append(dataclasses.replace(effect, sentence=_sentence(effect, comparison.basis)))
     return tuple(sorted(made, key=lambda it: -it.share[0] if it.share else math.inf))
 
 
@@ -99,13 +99,13 @@ def _settings(records: Records) -> dict[str, dict[str, str]]:
     name.
     """
     plan, values = records.plan, {}
-    keys = {key.removesuffix(".name"): None for own in plan.variants.values() for key in own}
+    keys = {key.removesuffix(".name"): None for row in plan.variants.values() for key in row}
     short = short_names(list(keys)) if keys else []
-    for variant, own in plan.variants.items():
+    for variant, row in plan.variants.items():
         candidate = records.representative(variant) or next(iter(plan.of(variant)), None)
-        config = own if candidate is None else flat(candidate.config)
-        found = (config.get(f"{key}.name", config.get(key, own.get(key, NONE))) for key in keys)
-        values[variant] = dict(zip(short, map(text, found), strict=True))
+        config = row if candidate is None else flat(candidate.config)
+        shown = (config.get(f"{key}.name", config.get(key, row.get(key, NONE))) for key in keys)
+        values[variant] = dict(zip(short, map(text, shown), strict=True))
     return values
 
 
@@ -116,7 +116,7 @@ def crossed(settings: Settings, baseline: str) -> tuple[Effect, ...]:
 
     def count(*groups: Sequence[str]) -> int:
         names = [name for group in groups for name in group]
-        return len({tuple(own[name] for name in names) for own in settings.values()})
+        return len({tuple(row[name] for name in names) for row in settings.values()})
 
     factors: list[tuple[str, ...]] = []
     for name in settings[baseline]:
@@ -141,7 +141,7 @@ def _products(
     values, against the baseline's.
     """
     columns = [
-        {variant: tuple(own[name] for name in names) for variant, own in settings.items()}
+        {variant: tuple(row[name] for name in names) for variant, row in settings.items()}
         for names in factors
     ]
     levels = [list(dict.fromkeys(column.values())) for column in columns]
@@ -170,7 +170,7 @@ def one_at_a_time(settings: Settings, baseline: str) -> tuple[Effect, ...]:
     of these beyond the sum, without numbers; () for another design.
     """
     usual = {*settings[baseline].items()}
-    changes = {name: {*own.items()} - usual for name, own in settings.items() if name != baseline}
+    changes = {name: {*row.items()} - usual for name, row in settings.items() if name != baseline}
     union = set().union(*changes.values())
     parts = [name for name, changed in changes.items() if changed != union]
     whole = [name for name in changes if name not in parts]
@@ -221,8 +221,7 @@ def table(effects: Sequence[Effect]) -> Table | None:
         cells = (signed(gap.mean), interval(gap.interval), p_value(gap.p)) if gap else (NONE,) * 3
         rows.append((effect.name, f"{effect.n}", *cells, _percent(effect.share)))
     parts = any(effect.kind == PART for effect in effects)
-    columns = COLUMNS if parts else COLUMNS[:-1]
     weak = frozenset(place for place, effect in enumerate(effects) if effect.lacking)
     notes = (*(effect.sentence for effect in effects), NOTES[parts])
     made = Table("Effects", COLUMNS, tuple(rows), frozenset(range(1, 6)), weak=weak, notes=notes)
-    return made.only(columns)
+    return made if parts else made.only(COLUMNS[:-1])

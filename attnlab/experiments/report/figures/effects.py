@@ -30,9 +30,6 @@ def strips(effects: Sequence[Effect], comparison: Comparison) -> Figure | None:
         rows.append(line(row, look, scale, 0.0))
     head = f'<th>effect</th><th class="strip" data-fixed>{axis(scale)}</th>'
     head += '<th class="number">difference</th><th class="number">n</th>'
-    notes = (
-        "The upright stroke is the effect, the bar its interval, the dashed line no effect. Grey:"
-        " not told from none.",
-    )
+    notes = ("The bar is the interval, the dashed line no effect; grey is not told from it.",)
     body = table_element("strips", head, "\n".join(rows))
     return Figure(f"Effects on {comparison.basis.metric}", body, notes)
