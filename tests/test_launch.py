@@ -139,7 +139,7 @@ def test_a_wrong_config_is_one_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert lines[0].endswith(
-        "error: config.trainin.stesp: no such key; did you mean 'training.steps' or 'training.rates'?"
+        "error: config.trainin.stesp: no such key; did you mean 'training.steps' or 'training.stop' or 'training.rates'?"
     )
     assert lines[1].endswith("error: no config file 'tyo.py'; did you mean 'toy.py'?")
 

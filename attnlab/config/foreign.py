@@ -68,9 +68,9 @@ def near(root: ConfigNode, keys: list[str]) -> str:
     else similar full names, or last parts; else the keys of the deepest node on its path.
     """
     below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
-    names = list(dict.fromkeys([*flat(root.values), *below]))
+    names = [*flat(root.values), *below]
     names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
-    names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
+    names = [*dict.fromkeys(name for name in names if not ".".join(keys).startswith(f"{name}."))]
     close = meant(".".join(keys), names)[:3]
     close = close or difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
     if not close:
