@@ -15,20 +15,20 @@ _ANY = "?"  # what only a setting that takes every text can be
 
 def off_value(config: str, name: str, overrides: Sequence[str] = ()) -> object:
     """Returns the value that switches off a setting of a config file (with overrides): the first of
-    `OFF` that it can be, where it does not take every text.
+    `OFF` that it can be, where it does not take every text and is no pattern of names.
 
     Raises:
       UserError: no such setting, it can be none of these, or it is off already.
     """
     settings, values = load(config, overrides), {}
-    if not {name, f"{name}.name"} & {*flat(settings)}:
+    if "*" not in name and not {name, f"{name}.name"} & {*flat(settings)}:
         prepare(settings, [f"{name}=None"])  # which says what names are near
     for text in ("", _ANY, *OFF):
         with contextlib.suppress(UserError):
             changed = flat(prepare(settings, [f"{name}={text}"] if text else ()))
             values[text] = changed.get(f"{name}.name", changed.get(name))
     now = values.pop("")
-    if _ANY in values or not values:
+    if "*" in name or _ANY in values or not values:
         raise UserError(f"{name} has no value that switches it off; write {name}=VALUE")
     text, value = next(iter(values.items()))
     if value == now:
