@@ -49,7 +49,7 @@ CONFIGS: dict[str, list[str]] = {
 HARMLESS = {  # whole numbers for which 10**9 says "never" or "all of it", and costs nothing
     *("vocabulary.min_frequency", "decoding.top_k", "optimizer.minimum_factored"),
     *("training.steps", "training.log_every", "training.evaluate_every"),
-    "training.evaluate_rows",
+    *("training.evaluate_rows", "training.stop.patience"),
     *("schedule.warmup", "schedule.hold", "schedule.every", "checkpoint.every", "checkpoint.keep"),
 }
 

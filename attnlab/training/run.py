@@ -158,6 +158,8 @@ class Run:
         """
         from attnlab.training.parallel import backend
 
+        if "test" in splits:
+            check_test_split(workdir)
         if begun is not None:
             check_begun(begun, config, workdir, code)
         updates, place = check(kind, config), backend(config.parallel)
@@ -166,7 +168,7 @@ class Run:
             updates = dataclasses.replace(updates, layout=place.layout)
         lineage = lineage_of(config, code) if begun is None else begun.parent
         source = Path(lineage["workdir"]) if begun is None and lineage else workdir
-        if "test" in splits:
+        if "test" in splits and source is not workdir:
             check_test_split(source)
         learned = source if (begun or lineage) and kind.saved(source) else None
         task = kind.load(config, learned, splits)

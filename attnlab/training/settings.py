@@ -81,7 +81,7 @@ class Training(Node):
     )
     after: str = setting("the run to go on from, FOLDER[@STEP]; {seed} is this run's; '': none", "")
     metrics: tuple[str, ...] = setting("scores of your own, 'module:function' each", ())
-    stop: Stop = dataclasses.field(default_factory=Stop)
+    stop: Stop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

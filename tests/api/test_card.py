@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import yaml
@@ -23,7 +24,8 @@ def test_the_card_of_a_run(searched: Path, tmp_path: Path) -> None:
     assert measured["dataset"]["split"] == "test" and measured["task"]["type"] == "translation"
     row = re.search(r"\| loss \| (\S+) \| (\S+) to (\S+) \|", text)
     assert row is not None and float(row[2]) < float(row[1]) < float(row[3])
-    assert re.search("^    python .*", text, re.MULTILINE)
+    manifest = json.loads((searched / "manifest.json").read_text())
+    assert text.endswith(shlex.join(manifest["command"]) + "\n")
     again = run_command(command)
     assert again.code == 2 and "README.md is there" in again.err
     nothing = run_command(["export", str(tmp_path), "--to=card"])

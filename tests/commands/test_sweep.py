@@ -92,7 +92,7 @@ def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     assert (tmp_path / "mine" / "rnnsearch.py").read_text() == texts[0]
     found = load_experiment(files[0], changes[0])
     assert [one.name for one in found.compare] == ["score=additive", "score=dot"]
-    assert found.base == {"training.steps": 60}
+    assert found.base == {"training.steps": 60, "schedule.warmup": 6}
 
 
 def test_a_plan_fixes_the_cores_of_its_trials(

@@ -17,7 +17,7 @@ from attnlab.records.attempts import Attempt
 @pytest.mark.quick
 def test_a_start_and_an_end_say_who_where_and_how_long(tmp_path: Path) -> None:
     for step in (4, 12, 8):
-        (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
+        (tmp_path / "checkpoints" / str(step) / "state").mkdir(parents=True)
     (tmp_path / "checkpoints" / "12.tmp").mkdir()
     attempt = Attempt.start(tmp_path, Slot(3, (0, 1), {"OMP_NUM_THREADS": "2"}).use)
     time.sleep(0.02)

@@ -31,7 +31,7 @@ from attnlab.tasks.schemas import Pretrained, Settings
 from attnlab.tasks.scoring import scored_texts
 from attnlab.tasks.translation import Translation
 from attnlab.training.drawing import first_params
-from attnlab.training.settings import Training
+from attnlab.training.settings import Stop, Training
 from tests.tasks import tiny
 
 SIDE = 4  # pixels
@@ -163,7 +163,7 @@ CONFIG: Any = types.SimpleNamespace(
     task="brightness",
     seed=0,
     batch=Buckets(size=6, buckets=(1,), max_length=1),
-    training=Training(steps=1),
+    training=Training(steps=1, stop=Stop()),
     pretrained=Pretrained(),
 )
 

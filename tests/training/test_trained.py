@@ -15,7 +15,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.kinds import decayed_by_kind
-from attnlab.training.settings import Lora, Training
+from attnlab.training.settings import Lora, Stop, Training
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.training.toy import points
@@ -223,7 +223,7 @@ def test_dropped_rows_of_a_product() -> None:
 def test_what_does_not_fit_is_one_line(training: Any, lora: Any, told: str) -> None:
     rest = {"rank": 2 if lora else 0, "alpha": 1.0, "on": (), "also": ()}
     config: Any = types.SimpleNamespace(
-        training=Training(steps=1, **training), lora=Lora(**{**rest, **lora})
+        training=Training(steps=1, stop=Stop(), **training), lora=Lora(**{**rest, **lora})
     )
     with pytest.raises(UserError, match=told) as error:
         Trained.of(config).check(params())

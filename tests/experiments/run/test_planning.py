@@ -70,7 +70,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     old = dataclasses.replace(made.candidates[0], code=None)
     dataclasses.replace(made, candidates=(old, *made.candidates[1:])).write(tmp_path / "old")
     workdir = made.trials()[0].workdir(tmp_path / "sweep")
-    (workdir / "checkpoints" / "4").mkdir(parents=True)
+    (workdir / "checkpoints" / "4" / "state").mkdir(parents=True)
     Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)
     (tmp_path / "gone.py").unlink()
     monkeypatch.setattr(planned, "_planned", None)
