@@ -20,7 +20,6 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Parts
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +76,9 @@ class Capabilities:
 class Mixer(nn.Module):
     """Base of every mixer; its fields are its whole configuration.
 
-    A subclass declares `capabilities`, says in its `card` where it comes from, and implements
-    `begin` and `mix`. One that can also attend to another sequence is an `Attention`. Dropout is on
-    exactly if the caller passes a "dropout" random stream.
+    A subclass declares `capabilities` and implements `begin` and `mix`; its docstring has a card,
+    see `layers/cards.py`. One that can also attend to another sequence is an `Attention`. Dropout
+    is on exactly if the caller passes a "dropout" random stream.
 
     Attributes:
       width: d, the width of the output; the system sets it, not the config.
@@ -92,7 +91,6 @@ class Mixer(nn.Module):
 
     parts: ClassVar[Parts] = {}
     capabilities: ClassVar[Capabilities]
-    card: ClassVar[Card]
 
     def begin(self, rows: int, room: int, dtype: Any) -> Any:
         """The state before the first token of `rows` texts. Its arrays have leading axis `rows`,

@@ -26,7 +26,6 @@ Glorot uniform; there are no biases.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
 import flax.linen as nn
@@ -43,7 +42,6 @@ from attnlab.attention.scores.protocol import Score
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Gate, checked, reduced
 from attnlab.layers.images import tiled
@@ -53,11 +51,13 @@ SLOT = Need(role="cross", values=True)  # with tiles, queries and keys are two s
 
 
 class ByNumber(Alignment):
-    """a_ij = e_ij / n_i, n_i the keys that query i may see; no parameters."""
+    """a_ij = e_ij / n_i, n_i the keys that query i may see; no parameters.
+
+    Card: element-wise; Wang et al., Non-local Neural Networks, CVPR 2018; time T^2.
+    """
 
     form = "elementwise"
     sums_to = "any"
-    card = Card("element-wise", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -68,11 +68,10 @@ class ByNumber(Alignment):
 
 
 class Joined(Score):
-    """e_ij = relu(w . [q_i ; k_j]), as relu(u . q_i + v . k_j): no array of N n C numbers."""
+    """e_ij = relu(w . [q_i ; k_j]), as relu(u . q_i + v . k_j): no array of N n C numbers.
 
-    card = Card(
-        "perceptron", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "T^2 + T D", "T"
-    )
+    Card: perceptron; Wang et al., Non-local Neural Networks, CVPR 2018; time T^2 + T D; state T.
+    """
 
     def setup(self) -> None:
         self.w_query = Dense(1, use_bias=False)
@@ -147,11 +146,6 @@ class Block(Gate):
             )
 
 
-EMBEDDED = Card(
-    "non-local", 2018, "Wang et al., Non-local Neural Networks, CVPR 2018", "N^2 C / r + N C^2 / r"
-)
-
-
 class NonLocal(Block):
     """Self-attention among places, exp(theta(x_i) . phi(s_j)) over its sum; other fields as in
     `Block`.
@@ -159,13 +153,14 @@ class NonLocal(Block):
     Attributes:
       score: how two places fit.
       alignment: scores to weights.
+
+    Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C / r + N C^2 / r.
     """
 
     score: Part = "dot"
     alignment: Part = "softmax"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    card = EMBEDDED
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -174,10 +169,12 @@ class NonLocal(Block):
 
 
 class NonLocalGaussian(Block):
-    """exp(x_i . s_j) over its sum. The fields are those of `Block`."""
+    """exp(x_i . s_j) over its sum. The fields are those of `Block`.
+
+    Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C + N C^2 / r.
+    """
 
     embeds = False
-    card = dataclasses.replace(EMBEDDED, time="N^2 C + N C^2 / r")
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -186,9 +183,10 @@ class NonLocalGaussian(Block):
 
 
 class NonLocalDot(Block):
-    """theta(x_i) . phi(s_j) / n. The fields are those of `Block`."""
+    """theta(x_i) . phi(s_j) / n. The fields are those of `Block`.
 
-    card = EMBEDDED
+    Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C / r + N C^2 / r.
+    """
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:
@@ -197,9 +195,10 @@ class NonLocalDot(Block):
 
 
 class NonLocalConcat(Block):
-    """relu(w . [theta(x_i) ; phi(s_j)]) / n. The fields are those of `Block`."""
+    """relu(w . [theta(x_i) ; phi(s_j)]) / n. The fields are those of `Block`.
 
-    card = EMBEDDED
+    Card: non-local; Wang et al., Non-local Neural Networks, CVPR 2018; time N^2 C / r + N C^2 / r.
+    """
 
     @nn.nowrap
     def compared(self) -> tuple[Part, Part]:

@@ -150,8 +150,8 @@ class Attention(Mixer):
     whole configuration.
 
     A subclass declares `capabilities` and implements `read` and `arrays`, or in its place `remember`
-    and, if it declares a cache, `extend`. Its `card` names its source. Dropout is on exactly if the caller
-    passes a "dropout" random stream.
+    and, if it declares a cache, `extend`. Dropout is on exactly if the caller passes a "dropout"
+    random stream.
 
     Attributes:
       width: d, the width of the context; the system that uses the mechanism sets it, not the

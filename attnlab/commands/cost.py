@@ -72,11 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
     keep_freed()  # as in training; else large programs pay for their pages in every run
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
-    from attnlab.commands.describe import origin
+    from attnlab.commands.describe import card_cells
     from attnlab.progress import Progress, table
 
     lengths = _lengths(arguments)
     modules = _mixers(arguments)
+    cards = {name: card_cells(type(module)) for name, module in modules.items()}
     arguments.dir.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
     points: dict[str, list[costs.Point]] = {name: [] for name in modules}
     skipped: set[str] = set()
@@ -99,7 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
                     skipped.add(name)
             progress.update(number)
     about = _about(arguments)
-    cards = {name: vars(origin(type(module))) for name, module in modules.items()}
     table(str(about["title"]), costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
     for point in (series[-1] for series in points.values()):
         if point.why:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from attnlab.config.registry import Parts, fields
 from attnlab.config.schema import first_paragraph
+from attnlab.layers.cards import Card, card_of
 
 if typing.TYPE_CHECKING:
     from attnlab.attention.mixer import Capabilities
@@ -37,33 +38,12 @@ class Field:
     meaning: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """The cells of a card, blank where a component has none."""
-
-    family: str = ""
-    year: str = ""
-    source: str = ""
-    time: str = ""
-    state: str = ""
-    path: str = ""
-    steps: str = ""
-
-
-def origin(component: object) -> Origin:
-    """Returns the card that a component declares itself as an `Origin` of texts; blank if it has
-    none, even if its base class has one.
+def card_cells(component: object) -> dict[str, str]:
+    """Returns the fields of a component's card as texts, blank where it has none; raises
+    `UserError` for one that cannot be read.
     """
-    card = vars(component).get("card")
-    if card is None:
-        return Origin()
-    cells = dataclasses.asdict(card)
-    cells["source"] = cells.get(
-        "source", cells.get("paper", "")
-    )  # the card of a system has a paper
-    return Origin(
-        **{field.name: str(cells.get(field.name, "")) for field in dataclasses.fields(Origin)}
-    )
+    card = card_of(component)
+    return {field.name: str(getattr(card, field.name, "")) for field in dataclasses.fields(Card)}
 
 
 def summary(component: object) -> str:

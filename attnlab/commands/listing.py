@@ -176,7 +176,7 @@ def component_cells(
     return {
         "module": component.__module__,
         "about": describe.summary(component),
-        **dataclasses.asdict(describe.origin(component)),
+        **describe.card_cells(component),
         "capabilities": describe.capability_names(getattr(component, "capabilities", None)),
         "fields": ", ".join(
             f"{field.name}={field.default}" for field in describe.settable_fields(component)

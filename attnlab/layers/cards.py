@@ -1,5 +1,12 @@
-"""What a component declares about itself: where it comes from and how it grows. What it costs is not
-declared but counted in its program, see `api/costs.py`.
+"""Cards: where a component comes from and how it grows. What it costs is not declared but counted in
+its program, see `api/costs.py`.
+
+The card of a class or function is the paragraph "Card:" of its docstring:
+
+    Card: family; authors, short title, where and when; time T^2 d; state T d; path 1; steps T / C.
+
+The first year in the source is that of the card. Of a system there is a source only; of others any
+of time, state, path and steps may be left out.
 
 Letters on the cards of attention: T length (Tq queries, Tk keys), H heads, K key heads, D head width,
 d width of the context, dq/ds widths of query and source. Those of gates stand in `gates/protocol.py`.
@@ -8,14 +15,16 @@ d width of the context, dq/ds widths of query and source. Those of gates stand i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+import inspect
+import re
+
+from attnlab.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """Where a component comes from, and how it grows; the attribute `card` of every registered
-    component.
+    """Where a component comes from, and how it grows. A class of a user's own may have one as its
+    attribute `card`, in place of the paragraph in its docstring.
 
     Attributes:
       family: its family, in one or two words.
@@ -40,24 +49,32 @@ class Card:
     steps: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class MixerCard(Card):
-    """The card of a mixer; unless it says otherwise every token is read directly, and all are
-    computed side by side.
+_GROWTH = ("time", "state", "path", "steps")
+_FORM = re.compile(
+    r"(?:(?P<family>[^;\d]+); )?"
+    rf"(?P<source>[^;]*?\b(?P<year>(?:19|20)\d\d)\b(?:(?!; (?:{'|'.join(_GROWTH)}) ).)*?)"
+    + "".join(rf"(?:; {field} (?P<{field}>[^;]+?))?" for field in _GROWTH)
+    + r"\.?"
+)
+
+
+def card_of(component: object) -> Card | None:
+    """Returns the card of a component, from its attribute `card` or its docstring; None if it has
+    none, even if its base class has one. Raises `UserError` if the paragraph cannot be read.
     """
-
-    path: str = "1"
-    steps: str = "1"
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def carrying(card: Card) -> Callable[[Function], Function]:
-    """Returns a decorator that sets a function's attribute `card` and returns the function."""
-
-    def decorate(function: Function) -> Function:
-        function.card = card  # type: ignore[attr-defined]
-        return function
-
-    return decorate
+    card = vars(component).get("card")
+    if card is not None:
+        return Card("", card.year, card.paper) if hasattr(card, "paper") else card
+    text = inspect.cleandoc(component.__doc__ or "")
+    paragraph = re.search(r"^Card: (.+?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    if paragraph is None:
+        return None
+    written = " ".join(paragraph[1].split())
+    match = _FORM.fullmatch(written)
+    if match is None:
+        raise UserError(
+            f"card of {getattr(component, '__name__', component)}: cannot read {written!r}; write"
+            " 'Card: family; authors, title, year; time T^2 d; state T d.'"
+        )
+    cells = match.groupdict("")
+    return Card(**cells | {"year": int(cells["year"])})  # type: ignore[arg-type]

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
 from attnlab.errors import at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.mixers.recurrent import PASSING, one_text
@@ -42,14 +41,14 @@ class Average(Mixer):
 
     Attributes:
       hidden: F, of the FFN; 0 for no FFN.
+
+    Card: control; Zhang et al., Average Attention Network, ACL 2018; time T d F + T d^2; state d;
+    path 1; steps 1.
     """
 
     hidden: int = 512
 
     capabilities = PASSING
-    card = MixerCard(
-        "control", 2018, "Zhang et al., Average Attention Network, ACL 2018", "T d F + T d^2", "d"
-    )
 
     def setup(self) -> None:
         at_least(0, "average", hidden=self.hidden)

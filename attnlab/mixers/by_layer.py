@@ -14,7 +14,6 @@ from attnlab.attention.protocol import Attention, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.config.registry import Parts
 from attnlab.layers.by_layer import ByLayer
-from attnlab.layers.cards import Card
 from attnlab.mixers import MIXERS
 
 
@@ -22,12 +21,11 @@ from attnlab.mixers import MIXERS
 class MixerByLayer(ByLayer):
     """One of two mixers in each layer, such as softmax attention in every third; "none" for layers
     without one. The fields are those of `ByLayer`.
+
+    Card: pattern; Child et al., Generating Long Sequences with Sparse Transformers, 2019.
     """
 
     parts: ClassVar[Parts] = {"one": MIXERS, "other": MIXERS}
-    card: ClassVar[Card] = Card(
-        "pattern", 2019, "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
-    )
 
 
 @flax.struct.dataclass
@@ -44,14 +42,13 @@ class Nothing:
 class NoMixer(Attention):
     """No mixer: 0 for every token, and no parameters. A block leaves out the residual connection
     and the norm around it too, so the layer has a feed-forward alone.
+
+    Card: none; Dong et al., Attention is Not All You Need, ICML 2021, as a control; time 0.
     """
 
     absent: ClassVar[bool] = True
 
     capabilities = Capabilities(maps="none", state="constant", values=True, history=True)
-    card = Card(
-        "none", 2021, "Dong et al., Attention is Not All You Need, ICML 2021, as a control", "0"
-    )
 
     def remember(
         self, source: jax.Array, valid: Any = None, capacity: Any = None, positions: Any = 0

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.convolution import GatedConvolution, nothing_before
 from attnlab.layers.history import after, latest
 from attnlab.mixers.recurrent import PASSING, one_text
@@ -31,20 +30,15 @@ class ConvolutionMixer(Mixer):
     Attributes:
       kernel: k, tokens of a window, at least 1.
       dropout: share of the input that training sets to 0.
+
+    Card: convolution; Dauphin et al., Gated Convolutional Networks, ICML 2017; time k T d^2;
+    state k d; path T / k; steps 1.
     """
 
     kernel: int = 4
     dropout: float = 0.0
 
     capabilities = PASSING
-    card = MixerCard(
-        "convolution",
-        2017,
-        "Dauphin et al., Gated Convolutional Networks, ICML 2017",
-        "k T d^2",
-        "k d",
-        path="T / k",
-    )
 
     def setup(self) -> None:
         self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)

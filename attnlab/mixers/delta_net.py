@@ -30,7 +30,7 @@ from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 EPSILON = 1e-5  # of the norm over a head
 
@@ -46,6 +46,9 @@ class DeltaNet(Stateful):
         number below 0, so that narrow keys are much alike: with 16 channels, runs with it did not
         learn to find pairs, and one without it did (`docs/results/states.md`).
       largest: c, above 0 and at most 2.
+
+    Card: state; Yang et al., Parallelizing Linear Transformers with the Delta Rule, NeurIPS 2024;
+    time T d^2; state d^2 / H + k d; path 1; steps T / C.
     """
 
     heads: int = 4
@@ -54,11 +57,6 @@ class DeltaNet(Stateful):
     largest: float = 1.0
 
     called: ClassVar[str] = "delta_net"
-    card = state_card(
-        2024,
-        "Yang et al., Parallelizing Linear Transformers with the Delta Rule, NeurIPS 2024",
-        "d^2 / H + k d",
-    )
 
     def setup(self) -> None:
         """Checks `largest` and `kernel` (raises UserError if they are out of range), and creates

@@ -23,7 +23,7 @@ import flax.linen as nn
 
 from attnlab.errors import at_least
 from attnlab.mixers.delta_net import DeltaNet
-from attnlab.mixers.stateful import Shape, state_card
+from attnlab.mixers.stateful import Shape
 
 
 class DeltaProduct(DeltaNet):
@@ -32,19 +32,15 @@ class DeltaProduct(DeltaNet):
     Attributes:
       count: m.
       largest: c, the bound of beta: 2, for reflections.
+
+    Card: state; Siems et al., DeltaProduct, NeurIPS 2025; time m T d^2; state d^2 / H + k m d;
+    path 1; steps m T / C.
     """
 
     count: int = 2
     largest: float = 2.0
 
     called: ClassVar[str] = "delta_product"
-    card = state_card(
-        2025,
-        "Siems et al., DeltaProduct, NeurIPS 2025",
-        "d^2 / H + k m d",
-        time="m T d^2",
-        steps="m T / C",
-    )
 
     @nn.nowrap
     def shape(self) -> Shape:

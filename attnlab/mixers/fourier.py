@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import no_rule
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
 
@@ -34,9 +33,9 @@ LONGEST = 2**16 - 1  # its square fits 32 bits
 class Fourier(WholeText):
     """A Fourier transform over tokens and channels (Lee-Thorp et al. 2022); there is nothing to
     configure.
-    """
 
-    card = MixerCard("control", 2022, "Lee-Thorp et al., FNet, NAACL 2022", "T d log T + T d")
+    Card: control; Lee-Thorp et al., FNet, NAACL 2022; time T d log T + T d; path 1; steps 1.
+    """
 
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: object = None

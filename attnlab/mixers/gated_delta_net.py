@@ -28,7 +28,6 @@ from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
-from attnlab.mixers.stateful import state_card
 
 
 class GatedDeltaNet(DeltaNet):
@@ -37,13 +36,15 @@ class GatedDeltaNet(DeltaNet):
     Attributes:
       key_share: the width of all keys, in widths.
       expansion: the width of all values, in widths of the keys.
+
+    Card: state; Yang et al., Gated Delta Networks, ICLR 2025; time T d^2; state d^2 / H + k d;
+    path 1; steps T / C.
     """
 
     key_share: float = 0.75
     expansion: int = 2
 
     called: ClassVar[str] = "gated_delta_net"
-    card = state_card(2025, "Yang et al., Gated Delta Networks, ICLR 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
         """Creates the parameters of DeltaNet, and those of the forget gate and the output gate."""

@@ -23,7 +23,10 @@ from attnlab.mixers.gated_delta_net import GatedDeltaNet
 
 
 class GatedDeltaProduct(DeltaProduct, GatedDeltaNet):
-    """Gated DeltaProduct. The fields are those of `DeltaProduct` and of `GatedDeltaNet`."""
+    """Gated DeltaProduct. The fields are those of `DeltaProduct` and of `GatedDeltaNet`.
+
+    Card: state; Siems et al., DeltaProduct, NeurIPS 2025; time m T d^2; state d^2 / H + k m d;
+    path 1; steps m T / C.
+    """
 
     called: ClassVar[str] = "gated_delta_product"
-    card = DeltaProduct.card

@@ -25,7 +25,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 
 class GatedLinear(Stateful):
@@ -36,14 +36,15 @@ class GatedLinear(Stateful):
       key_share: the width of all keys, in widths.
       rank: of the projection to gates.
       temperature: tau; the larger, the less is forgotten.
+
+    Card: state; Yang et al., Gated Linear Attention, ICML 2024; time T d^2; state d^2 / H; path 1;
+    steps T / C.
     """
 
     heads: int = 4
     key_share: float = 0.5
     rank: int = 16
     temperature: float = 16.0
-
-    card = state_card(2024, "Yang et al., Gated Linear Attention, ICML 2024")
 
     def setup(self) -> None:
         """Checks `temperature` and `rank` (raises UserError if they are not above 0), and creates

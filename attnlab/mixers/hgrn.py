@@ -27,7 +27,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import RMSNorm
 from attnlab.layers.precision import widened
-from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 
 class Hgrn(Stateful):
@@ -36,12 +36,12 @@ class Hgrn(Stateful):
     Attributes:
       heads: H; must divide the width.
       least: l, the least that is kept of a channel at each token, from 0 to less than 1.
+
+    Card: state; Qin et al., HGRN2, COLM 2024; time T d^2; state d^2 / H; path 1; steps T / C.
     """
 
     heads: int = 4
     least: float = 0.0
-
-    card = state_card(2024, "Qin et al., HGRN2, COLM 2024")
 
     def setup(self) -> None:
         """Checks that `least` is at least 0 and below 1 (raises UserError if not), and creates the

@@ -29,7 +29,6 @@ from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.delta_net import EPSILON, DeltaNet
 from attnlab.mixers.mamba import first_steps, rates
-from attnlab.mixers.stateful import state_card
 
 
 class Kda(DeltaNet):
@@ -37,12 +36,13 @@ class Kda(DeltaNet):
 
     Attributes:
       rank: of the projections to gates; 0 for the width of a head.
+
+    Card: state; Kimi Team, Kimi Linear, 2025; time T d^2; state d^2 / H + k d; path 1; steps T / C.
     """
 
     rank: int = 0
 
     called: ClassVar[str] = "kda"
-    card = state_card(2025, "Kimi Team, Kimi Linear, 2025", "d^2 / H + k d")
 
     def setup(self) -> None:
         """Checks that `rank` is at least 0 (raises UserError if not), and creates the parameters of

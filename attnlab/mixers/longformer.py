@@ -27,7 +27,6 @@ import numpy as np
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
@@ -40,15 +39,13 @@ class Longformer(WholeText):
       heads: H; must divide the width.
       window: w, even.
       tokens: positions of the global tokens, from 0; those beyond a text are left out.
+
+    Card: window; Beltagy et al., Longformer, 2020; time T d (w + g) + T d^2; path T / w; steps 1.
     """
 
     heads: int = 4
     window: int = 64
     tokens: tuple[int, ...] = (0,)
-
-    card = MixerCard(
-        "window", 2020, "Beltagy et al., Longformer, 2020", "T d (w + g) + T d^2", path="T / w"
-    )
 
     def setup(self) -> None:
         """Checks heads, `window` and `tokens` (raises UserError if they do not fit), and creates

@@ -28,7 +28,7 @@ from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card
+from attnlab.mixers.stateful import Shape, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start
 
@@ -41,16 +41,15 @@ class Mamba(Stateful):
       head_width: P; must divide `expansion` widths.
       expansion: the width of all values, in widths.
       kernel: k.
+
+    Card: state; Dao and Gu, Transformers are SSMs, ICML 2024; time T d^2 + T d N; state d N;
+    path 1; steps T / C.
     """
 
     state: int = 128
     head_width: int = 64
     expansion: int = 2
     kernel: int = 4
-
-    card = state_card(
-        2024, "Dao and Gu, Transformers are SSMs, ICML 2024", "d N", time="T d^2 + T d N"
-    )
 
     def setup(self) -> None:
         """Creates the input projection, the short convolution, the rates, first step sizes and skip

@@ -35,7 +35,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import inner_dtype, widened
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps, state_card
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
 
 NEVER = -1e30  # log i of padding
 
@@ -47,13 +47,13 @@ class Mlstm(Stateful):
       heads: H; must divide the width and the width of the keys.
       key_share: the width of all keys, in widths.
       cap: c; 0 for no cap.
+
+    Card: state; Beck et al., xLSTM, NeurIPS 2024; time T d^2; state d^2 / H; path 1; steps T / C.
     """
 
     heads: int = 4
     key_share: float = 0.5
     cap: float = 15.0
-
-    card = state_card(2024, "Beck et al., xLSTM, NeurIPS 2024")
 
     def setup(self) -> None:
         """Checks that `cap` is not negative (raises UserError if it is), and creates the

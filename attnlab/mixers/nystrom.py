@@ -28,7 +28,6 @@ import jax.numpy as jnp
 from attnlab.attention.protocol import head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.whole import WholeText
@@ -42,16 +41,15 @@ class Nystrom(WholeText):
       landmarks: m.
       steps: of the iteration for A^+.
       taps: k, odd, tokens that `conv` sums over; 0 for no `conv`.
+
+    Card: low-rank; Xiong et al., Nystroemformer, AAAI 2021; time T m d + T d^2 + H m^3; path 1;
+    steps 1.
     """
 
     heads: int = 4
     landmarks: int = 64
     steps: int = 6
     taps: int = 33
-
-    card = MixerCard(
-        "low-rank", 2021, "Xiong et al., Nystroemformer, AAAI 2021", "T m d + T d^2 + H m^3"
-    )
 
     def setup(self) -> None:
         """Checks heads, `landmarks`, `steps` and `taps` (raises UserError if they do not fit), and

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.mixers.kernelised import Kernelised
 
 ADDED = 1e-3  # to the features by relu
@@ -40,6 +39,9 @@ class Performer(Kernelised):
       orthogonal: whether rows of W are orthogonal in blocks.
       redraw: whether W is drawn anew in every step of training.
       seed: of W.
+
+    Card: features; Choromanski et al., Rethinking Attention with Performers, ICLR 2021;
+    time T d M + T d^2; state d M; path 1; steps T / C.
     """
 
     features: int = 0
@@ -47,15 +49,6 @@ class Performer(Kernelised):
     orthogonal: bool = True
     redraw: bool = False
     seed: int = 0
-
-    card = MixerCard(
-        "features",
-        2021,
-        "Choromanski et al., Rethinking Attention with Performers, ICLR 2021",
-        "T d M + T d^2",
-        "d M",
-        steps="T / C",
-    )
 
     def setup(self) -> None:
         at_least(0, "performer", features=self.features)

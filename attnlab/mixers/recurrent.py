@@ -22,7 +22,6 @@ from attnlab.attention.view import CAUSAL, View
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import CELLS
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 PASSING = Capabilities(
@@ -42,6 +41,9 @@ class RecurrentMixer(Mixer):
     Attributes:
       cell: "lstm", "gru" or "tanh", or a layer of your own.
       state: H, the width of the state; 0 for that of the output.
+
+    Card: recurrent; Chen et al., The Best of Both Worlds, ACL 2018; time T d H + T H^2; state H;
+    path T; steps T.
     """
 
     cell: Part = "lstm"
@@ -49,15 +51,6 @@ class RecurrentMixer(Mixer):
 
     parts = {"cell": CELLS}
     capabilities = PASSING
-    card = MixerCard(
-        "recurrent",
-        2018,
-        "Chen et al., The Best of Both Worlds, ACL 2018",
-        "T d H + T H^2",
-        "H",
-        path="T",
-        steps="T",
-    )
 
     def setup(self) -> None:
         self.layer = made(CELLS, self.cell)(width=self.size, name="cell")

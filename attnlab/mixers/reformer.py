@@ -36,7 +36,6 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
 from attnlab.mixers.recurrent import one_text
@@ -62,6 +61,9 @@ class Reformer(Mixer):
       chunk: m, tokens of a chunk of the sorted order.
       rounds: r, how often tokens are hashed.
       seed: of the matrices R.
+
+    Card: hashed; Kitaev et al., Reformer, ICLR 2020; time T r d (n + m) + T H r log T + T d^2;
+    state T d; path 1; steps 1.
     """
 
     heads: int = 4
@@ -72,13 +74,6 @@ class Reformer(Mixer):
 
     capabilities = Capabilities(
         roles=frozenset({"self"}), dense=False, maps="none", positions=frozenset({"embedding"})
-    )
-    card = MixerCard(
-        "hashed",
-        2020,
-        "Kitaev et al., Reformer, ICLR 2020",
-        "T r d (n + m) + T H r log T + T d^2",
-        "T d",
     )
 
     def setup(self) -> None:

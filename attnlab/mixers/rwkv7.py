@@ -34,7 +34,7 @@ from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.token_shift import token_before
-from attnlab.mixers.stateful import Shape, Stateful, Steps, state_card, unit
+from attnlab.mixers.stateful import Shape, Stateful, Steps, unit
 
 FASTEST = math.exp(-0.5)  # -log of the least w
 EPSILON = 64e-5
@@ -46,12 +46,12 @@ class Rwkv7(Stateful):
     Attributes:
       heads: H; must divide the width.
       rank: of the projections to w, a and the gate.
+
+    Card: state; Peng et al., RWKV-7, COLM 2025; time T d^2; state d^2 / H; path 1; steps T / C.
     """
 
     heads: int = 4
     rank: int = 32
-
-    card = state_card(2025, "Peng et al., RWKV-7, COLM 2025")
 
     def setup(self) -> None:
         """Checks that `rank` is at least 1 (raises UserError if not), and creates all projections,

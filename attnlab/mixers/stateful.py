@@ -22,19 +22,11 @@ import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, View
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import places
 from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
-
-
-def state_card(
-    year: int, source: str, state: str = "d^2 / H", time: str = "T d^2", steps: str = "T / C"
-) -> MixerCard:
-    """The card of a mixer with a matrix as state, which is computed in chunks of C tokens."""
-    return MixerCard("state", year, source, time, state, steps=steps)
 
 
 @flax.struct.dataclass

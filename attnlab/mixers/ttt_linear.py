@@ -47,7 +47,7 @@ from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Kept, Stateful, Steps, state_card
+from attnlab.mixers.stateful import Kept, Stateful, Steps
 
 EPSILON = 1e-6  # of both norms
 
@@ -70,6 +70,9 @@ class TttLinear(Stateful):
       positions: a scheme that acts on queries and keys, at places in the mini-batch.
       chunk: C, which must divide b: 1 for a scan over tokens; 0 for mini-batches, but token by
         token where fewer than b tokens follow others. It does not change the result.
+
+    Card: state; Sun et al., Learning to (Learn at Test Time), 2024; time T d^2;
+    state d^2 / H + k d; path 1; steps T / C.
     """
 
     heads: int = 4
@@ -81,7 +84,6 @@ class TttLinear(Stateful):
     called: ClassVar[str] = "ttt_linear"
     parts = {"positions": POSITIONS}
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
-    card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     def setup(self) -> None:
         """Checks the fields, and creates the projections, the short convolutions, the position

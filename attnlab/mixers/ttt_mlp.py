@@ -18,7 +18,6 @@ from typing import ClassVar
 import flax.linen as nn
 
 from attnlab.errors import at_least
-from attnlab.mixers.stateful import state_card
 from attnlab.mixers.ttt_linear import TttLinear
 
 
@@ -28,13 +27,15 @@ class TttMlp(TttLinear):
     Attributes:
       largest: r; the rate of learning is below r / D.
       expansion: the width of the hidden layer, in widths of a head.
+
+    Card: state; Sun et al., Learning to (Learn at Test Time), 2024; time T d^2;
+    state d^2 / H + k d; path 1; steps T / C.
     """
 
     largest: float = 0.1
     expansion: int = 4
 
     called: ClassVar[str] = "ttt_mlp"
-    card = state_card(2024, "Sun et al., Learning to (Learn at Test Time), 2024", "d^2 / H + k d")
 
     @nn.nowrap
     def widths(self) -> tuple[int, ...]:

@@ -52,7 +52,8 @@ GLIMPSES = "glimpses"
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """The source of a system; the attribute `card` of every registered system.
+    """The source of a system of a user's own that has it as its attribute `card`, not in its
+    docstring (see `layers/cards.py`).
 
     Attributes:
       year: of the paper.
@@ -89,7 +90,6 @@ class System(nn.Module, kw_only=True):
 
     parts: ClassVar[Parts] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
-    card: ClassVar[Card | None] = None
     map_sides: ClassVar[tuple[Side, Side]] = ("target", "source")
 
     @classmethod

@@ -37,7 +37,6 @@ from jax.custom_derivatives import SymbolicZero
 from attnlab.attention.alignments.protocol import LOW, Alignment, whole
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
@@ -53,11 +52,9 @@ least -2; excess is alpha - 1.
 class Sparsemax(Alignment):
     """The Euclidean projection of the scores onto the distributions, a_i = max(e_i - tau_i, 0); no
     parameters.
-    """
 
-    card = Card(
-        "sparse", 2016, "Martins, Astudillo, From Softmax to Sparsemax, ICML 2016", "T^2 log T"
-    )
+    Card: sparse; Martins, Astudillo, From Softmax to Sparsemax, ICML 2016; time T^2 log T.
+    """
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -70,13 +67,11 @@ class Entmax(Alignment):
     Attributes:
       alpha: above 1 (softmax), 2 is sparsemax; 1.5 is computed by sorting, any other by bisection.
         Above 2 the slope of a weight near 0 is unbounded, and so is the effect of rounding there.
+
+    Card: sparse; Peters et al., Sparse Sequence-to-Sequence Models, ACL 2019; time T^2 log T.
     """
 
     alpha: float = 1.5
-
-    card = Card(
-        "sparse", 2019, "Peters et al., Sparse Sequence-to-Sequence Models, ACL 2019", "T^2 log T"
-    )
 
     def setup(self) -> None:
         if not self.alpha > 1.0:
@@ -96,11 +91,11 @@ class LearnedEntmax(Alignment):
 
     Attributes:
       alpha: the start value for all heads.
+
+    Card: sparse; Correia et al., Adaptively Sparse Transformers, EMNLP 2019; time T^2.
     """
 
     alpha: float = 1.5
-
-    card = Card("sparse", 2019, "Correia et al., Adaptively Sparse Transformers, EMNLP 2019", "T^2")
 
     def setup(self) -> None:
         """Checks that the start value `alpha` lies between 1 and 2; raises UserError if not."""

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, SAMPLES, Alignment, log_softmax, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -33,11 +32,11 @@ class Hard(Alignment):
       soft: probability with which a row of the batch takes, for one look, the expectation
         softmax(e_i) in place of a sample (0.5 in the paper); log p is 0 there, since nothing was
         sampled.
+
+    Card: hard; Xu et al., Show, Attend and Tell, ICML 2015; time T^2.
     """
 
     soft: float = 0.0
-
-    card = Card("hard", 2015, "Xu et al., Show, Attend and Tell, ICML 2015", "T^2")
 
     def setup(self) -> None:
         if not 0.0 <= self.soft <= 1.0:
@@ -64,9 +63,10 @@ class Hard(Alignment):
 
 
 class StraightThrough(Alignment):
-    """The best key forward, softmax backward."""
+    """The best key forward, softmax backward.
 
-    card = Card("hard", 2013, "Bengio et al., Gradients Through Stochastic Neurons, 2013", "T^2")
+    Card: hard; Bengio et al., Gradients Through Stochastic Neurons, 2013; time T^2.
+    """
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -78,11 +78,11 @@ class Gumbel(Alignment):
 
     Attributes:
       tau: temperature of the softmax; small values are closer to one-hot, with larger gradients.
+
+    Card: hard; Jang et al., Gumbel-Softmax, ICLR 2017; time T^2.
     """
 
     tau: float = 1.0
-
-    card = Card("hard", 2017, "Jang et al., Gumbel-Softmax, ICLR 2017", "T^2")
 
     def setup(self) -> None:
         if not self.tau > 0.0:

@@ -29,7 +29,6 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, softmax
 from attnlab.attention.view import View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -73,14 +72,9 @@ class Local(Alignment):
 class LocalM(Local):
     """Monotonic windows: query i looks at the 2 D + 1 keys around key i; no parameters. The fields
     are those of `Local`.
-    """
 
-    card = Card(
-        "local",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T^2",
-    )
+    Card: local; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; time T^2.
+    """
 
     def setup(self) -> None:
         at_least(0, "alignment local_m", reach=self.reach)
@@ -104,17 +98,14 @@ class Diagonal(LocalM):
 
     Attributes:
       reach: D, keys on either side of the centre.
+
+    Card: control; Raganato et al., Fixed Encoder Self-Attention Patterns, Findings of EMNLP 2020;
+    time T^2.
     """
 
     reach: int = 0
 
     form = "fixed"
-    card = Card(
-        "control",
-        2020,
-        "Raganato et al., Fixed Encoder Self-Attention Patterns, Findings of EMNLP 2020",
-        "T^2",
-    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -129,18 +120,15 @@ class LocalP(Local):
       reach: D, keys on either side of the centre, and twice the standard deviation of the Gaussian.
       span: the factor of the sigmoid: "n" as in the paper, or "n - 1", so that p_i can reach both
         ends.
+
+    Card: local; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015;
+    time T^2 + T d^2.
     """
 
     span: Literal["n", "n - 1"] = "n"
 
     of_heads = True
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
-    card = Card(
-        "local",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T^2 + T d^2",
-    )
 
     def setup(self) -> None:
         """Checks that `reach` is at least 1; raises UserError if not."""
@@ -189,16 +177,13 @@ class LocalP(Local):
 
 
 class RenormalisedLocalP(LocalP):
-    """`LocalP` divided by its sum, a_ij proportional to exp(e_ij) g_ij in the window."""
+    """`LocalP` divided by its sum, a_ij proportional to exp(e_ij) g_ij in the window.
+
+    Card: local; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; here divided
+    by its sum; time T^2 + T d^2.
+    """
 
     sums_to = "one"
-    card = Card(
-        "local",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; here divided by"
-        " its sum",
-        "T^2 + T d^2",
-    )
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """See `LocalP.weigh`."""

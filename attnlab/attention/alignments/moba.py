@@ -29,7 +29,6 @@ from attnlab.attention.alignments.protocol import Alignment, softmax, whole
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 
@@ -39,6 +38,8 @@ class MoBA(Alignment):
     Attributes:
       block: keys of a block.
       blocks: how many blocks a query attends to, its own counted.
+
+    Card: block-sparse; Lu et al., MoBA, 2025; time T^2.
     """
 
     block: int = 16
@@ -47,7 +48,6 @@ class MoBA(Alignment):
     looks_at = frozenset({"positions"})
     looks_between = True
     own_kernel = "attnlab.attention.kernels.gathered:Gathered"
-    card = Card("block-sparse", 2025, "Lu et al., MoBA, 2025", "T^2")
 
     def setup(self) -> None:
         at_least(1, "alignment moba", block=self.block, blocks=self.blocks)

@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.view import View
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 # an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
@@ -52,7 +51,6 @@ class Alignment(nn.Module):
         sequence, and no query sees a later key.
       meeting: the weights of a head depend on the scores of other heads.
       own_kernel: "MODULE:CLASS" of a kernel that reads only the keys with a weight; "auto" asks it first.
-      card: where it comes from.
     """
 
     form: ClassVar[Literal["normalised", "elementwise", "row", "look", "fixed"]] = "row"
@@ -61,7 +59,6 @@ class Alignment(nn.Module):
     looks_between: ClassVar[bool] = False
     meeting: ClassVar[bool] = False
     own_kernel: ClassVar[str] = ""
-    card: ClassVar[Card]
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None
@@ -112,12 +109,12 @@ LOW = -1e30  # finite in float32: minus infinity would give NaN on a row without
 
 
 class Softmax(Alignment):
-    """a_ij = exp(e_ij) / sum_k exp(e_ik) over the allowed keys; no parameters."""
+    """a_ij = exp(e_ij) / sum_k exp(e_ik) over the allowed keys; no parameters.
+
+    Card: soft; Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015; time T^2.
+    """
 
     form = "normalised"
-    card = Card(
-        "soft", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2"
-    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -126,10 +123,12 @@ class Softmax(Alignment):
 
 
 class SoftmaxPlusOne(Softmax):
-    """a_ij = exp(e_ij) / (1 + sum_k exp(e_ik)); no parameters."""
+    """a_ij = exp(e_ij) / (1 + sum_k exp(e_ik)); no parameters.
+
+    Card: soft, with a sink; Miller, Attention Is Off By One, 2023 (web log); time T^2.
+    """
 
     sums_to = "at most one"
-    card = Card("soft, with a sink", 2023, "Miller, Attention Is Off By One, 2023 (web log)", "T^2")
 
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
@@ -137,10 +136,12 @@ class SoftmaxPlusOne(Softmax):
 
 
 class Sink(Softmax):
-    """a_ij = exp(e_ij) / (exp(b_h) + sum_k exp(e_ik)), b_h learned from 0."""
+    """a_ij = exp(e_ij) / (exp(b_h) + sum_k exp(e_ik)), b_h learned from 0.
+
+    Card: soft, with a sink; released code of gpt-oss, OpenAI 2025; time T^2.
+    """
 
     sums_to = "at most one"
-    card = Card("soft, with a sink", 2025, "released code of gpt-oss, OpenAI 2025", "T^2")
 
     @nn.compact
     def extra(self, heads: int) -> jax.Array | None:

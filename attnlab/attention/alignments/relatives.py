@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import LOW, Alignment, softmax, whole
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 
@@ -38,13 +37,14 @@ class ScalableSoftmax(Alignment):
     Attributes:
       length: s_h starts at 1 / log(length); the length of the training sequences.
       bias: whether b_h is learned, from 0.
+
+    Card: soft, scaled; Nakanishi, Scalable-Softmax Is Superior, 2025; time T^2.
     """
 
     length: int = 64
     bias: bool = False
 
     form = "normalised"
-    card = Card("soft, scaled", 2025, "Nakanishi, Scalable-Softmax Is Superior, 2025", "T^2")
 
     def setup(self) -> None:
         at_least(2, "alignment scalable_softmax", length=self.length)
@@ -88,10 +88,11 @@ class Softpick(Alignment):
     a row whose scores are all exactly zero is zeros. exp(e) - 1 is computed without cancellation,
     and without overflow by a largest score of at least 0; the released code takes the largest score
     alone.
+
+    Card: soft, rectified; Zuhri et al., Softpick, 2025; time T^2.
     """
 
     sums_to = "at most one"
-    card = Card("soft, rectified", 2025, "Zuhri et al., Softpick, 2025", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """Computes weights relu(exp(e_j) - 1) / sum_k |exp(e_k) - 1| over the allowed keys, 0 where
@@ -124,16 +125,12 @@ class TopK(Alignment):
 
     Attributes:
       keep: k.
+
+    Card: sparse; Gupta et al., Memory-efficient Transformers via Top-k Attention, 2021;
+    time T^2 log T.
     """
 
     keep: int = 16
-
-    card = Card(
-        "sparse",
-        2021,
-        "Gupta et al., Memory-efficient Transformers via Top-k Attention, 2021",
-        "T^2 log T",
-    )
 
     def setup(self) -> None:
         at_least(1, "alignment top_k", keep=self.keep)
@@ -175,13 +172,14 @@ class Sigmoid(Alignment):
 
     Attributes:
       bias: b; None for -log n_i.
+
+    Card: element-wise; Ramapuram et al., Sigmoid Self-Attention, 2024; time T^2.
     """
 
     bias: float | None = None
 
     form = "elementwise"
     sums_to = "any"
-    card = Card("element-wise", 2024, "Ramapuram et al., Sigmoid Self-Attention, 2024", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -206,12 +204,11 @@ class Uniform(Alignment):
     A control for learned attention: scores have no effect and get no gradient. One context for all
     queries, but learned, is the score `source_only`. Cost: that of softmax. Source: S. Wiegreffe,
     Y. Pinter, "Attention is not not Explanation", EMNLP 2019.
+
+    Card: control; Wiegreffe and Pinter, Attention is not not Explanation, EMNLP 2019; time T^2.
     """
 
     form = "fixed"
-    card = Card(
-        "control", 2019, "Wiegreffe and Pinter, Attention is not not Explanation, EMNLP 2019", "T^2"
-    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""

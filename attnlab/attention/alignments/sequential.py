@@ -15,7 +15,6 @@ from attnlab.attention.alignments.protocol import LOW, Alignment, log_softmax, s
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 
@@ -33,14 +32,13 @@ class StickBreaking(Alignment):
     computed in logarithms as there, log a_ij = log sigmoid(e_ij) - sum_{j<k<i} softplus(e_ik). The
     released kernel also returns what is left, for a variant that gives it to the query's own value;
     this is not here.
+
+    Card: stick-breaking; Tan et al., Scaling Stick-Breaking Attention, ICLR 2025; time T^2.
     """
 
     sums_to = "at most one"
     looks_at = frozenset({"positions"})
     looks_between = True
-    card = Card(
-        "stick-breaking", 2025, "Tan et al., Scaling Stick-Breaking Attention, ICLR 2025", "T^2"
-    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """Computes stick-breaking weights over the keys before each query: sigmoid(e_ij) times the
@@ -72,18 +70,15 @@ class Selective(Alignment):
     one head. Source: Y. Leviathan, M. Kalman, Y. Matias, "Selective Attention Improves
     Transformer", ICLR 2025 (arXiv 2410.02703), section 3. There a key whose f is large may also be
     dropped from the cache; here all are kept.
+
+    Card: selective; Leviathan et al., Selective Attention Improves Transformer, ICLR 2025;
+    time T^2.
     """
 
     form = "look"
     looks_at = frozenset({"positions"})
     looks_between = True
     meeting = True
-    card = Card(
-        "selective",
-        2025,
-        "Leviathan et al., Selective Attention Improves Transformer, ICLR 2025",
-        "T^2",
-    )
 
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: f [B,Tk] of the first query, zeros."""
@@ -134,18 +129,14 @@ class Temporal(Alignment):
     Attributes:
       past: what is summed over earlier queries: their softmax "weights" (Nallapati et al.), or the
         exponentials of their "scores" (Sankaran et al., Paulus et al.).
+
+    Card: temporal; Nallapati et al., Abstractive Text Summarization using Sequence-to-sequence
+    RNNs, CoNLL 2016; time T^2.
     """
 
     past: Literal["weights", "scores"] = "weights"
 
     form = "look"
-    card = Card(
-        "temporal",
-        2016,
-        "Nallapati et al., Abstractive Text Summarization using Sequence-to-sequence RNNs, CoNLL"
-        " 2016",
-        "T^2",
-    )
 
     def initial_history(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """See `Alignment.initial_history`: log b [B,H,Tk], `LOW` for keys that no query saw."""
@@ -198,6 +189,8 @@ class Monotonic(Alignment):
         more negative.
       noise: standard deviation of the noise before the sigmoid, if the random stream "sample" is
         given.
+
+    Card: monotonic; Raffel et al., Enforcing Monotonic Alignments, ICML 2017; time T^2.
     """
 
     start: float = -1.0
@@ -206,9 +199,6 @@ class Monotonic(Alignment):
     form = "look"
     sums_to = "at most one"
     looks_at = frozenset({"positions"})
-    card = Card(
-        "monotonic", 2017, "Raffel et al., Enforcing Monotonic Alignments, ICML 2017", "T^2"
-    )
 
     def setup(self) -> None:
         at_least(0, "alignment monotonic", noise=self.noise)

@@ -31,19 +31,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 
 
 class FeatureMap(nn.Module):
     """x itself; its products may be negative, so that they cannot be normalised by their sum. The
     base of every feature map. Fields are the configuration.
+
+    Card: none; Yang et al., Gated Linear Attention, ICML 2024, as in later models.
     """
 
     positive: ClassVar[bool] = False  # whether no product of two vectors of features is negative
     places: ClassVar[bool] = False  # whether features depend on positions
-    card: ClassVar[Card] = Card(
-        "none", 2024, "Yang et al., Gated Linear Attention, ICML 2024, as in later models"
-    )
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """x [B,H,T,D] of tokens at positions `at` [T] or [B,T] to features [B,H,T,M]."""
@@ -56,10 +54,12 @@ class FeatureMap(nn.Module):
 
 
 class Elu(FeatureMap):
-    """elu(x) + 1: x + 1 above 0, else e^x (Katharopoulos et al. 2020, equation 7)."""
+    """elu(x) + 1: x + 1 above 0, else e^x (Katharopoulos et al. 2020, equation 7).
+
+    Card: linear; Katharopoulos et al., Transformers are RNNs, ICML 2020.
+    """
 
     positive = True
-    card = Card("linear", 2020, "Katharopoulos et al., Transformers are RNNs, ICML 2020")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -67,10 +67,12 @@ class Elu(FeatureMap):
 
 
 class Relu(FeatureMap):
-    """max(x, 0) (Kasai et al. 2021). A key that fits nothing weighs nothing."""
+    """max(x, 0) (Kasai et al. 2021). A key that fits nothing weighs nothing.
+
+    Card: linear; Kasai et al., Finetuning Transformers into RNNs, EMNLP 2021.
+    """
 
     positive = True
-    card = Card("linear", 2021, "Kasai et al., Finetuning Transformers into RNNs, EMNLP 2021")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -78,10 +80,12 @@ class Relu(FeatureMap):
 
 
 class Softmaxes(FeatureMap):
-    """A softmax over the channels of each vector (Shen et al. 2021)."""
+    """A softmax over the channels of each vector (Shen et al. 2021).
+
+    Card: linear; Shen et al., Efficient Attention, WACV 2021.
+    """
 
     positive = True
-    card = Card("linear", 2021, "Shen et al., Efficient Attention, WACV 2021")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -89,10 +93,12 @@ class Softmaxes(FeatureMap):
 
 
 class Hedgehog(FeatureMap):
-    """[softmax(z), softmax(-z)], z = x W_h + b_h for each head h (Zhang et al. 2024)."""
+    """[softmax(z), softmax(-z)], z = x W_h + b_h for each head h (Zhang et al. 2024).
+
+    Card: linear; Zhang et al., The Hedgehog & the Porcupine, ICLR 2024.
+    """
 
     positive = True
-    card = Card("linear", 2024, "Zhang et al., The Hedgehog & the Porcupine, ICLR 2024")
 
     @nn.compact
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
@@ -113,10 +119,12 @@ class Hedgehog(FeatureMap):
 
 
 class Squared(FeatureMap):
-    """The products of two channels each, so that phi(q).phi(k) = (q.k)^2 (Kacham et al. 2024)."""
+    """The products of two channels each, so that phi(q).phi(k) = (q.k)^2 (Kacham et al. 2024).
+
+    Card: linear; Kacham et al., PolySketchFormer, ICML 2024.
+    """
 
     positive = True
-    card = Card("linear", 2024, "Kacham et al., PolySketchFormer, ICML 2024", "")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -131,9 +139,9 @@ class Squared(FeatureMap):
 class Taylor(Squared):
     """[1, y, squared(y) / sqrt(2)], y = x / D^(1/4), so that phi(q).phi(k) = 1 + s + s^2 / 2 with s
     = q.k / sqrt(D), the beginning of e^s and at least 1/2 (Arora et al. 2024).
-    """
 
-    card = Card("linear", 2024, "Arora et al., Simple Linear Attention (Based), ICML 2024")
+    Card: linear; Arora et al., Simple Linear Attention (Based), ICML 2024.
+    """
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -153,12 +161,13 @@ class Dpfp(FeatureMap):
 
     Attributes:
       neighbours: N, how many of the next ones each is multiplied with.
+
+    Card: linear; Schlag et al., Linear Transformers, ICML 2021.
     """
 
     neighbours: int = 1
 
     positive = True
-    card = Card("linear", 2021, "Schlag et al., Linear Transformers, ICML 2021")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
@@ -179,13 +188,14 @@ class Cosine(FeatureMap):
 
     Attributes:
       length: L; weights of keys further away than this would be negative.
+
+    Card: linear; Qin et al., cosFormer, ICLR 2022.
     """
 
     length: int = 1024
 
     positive = True
     places = True
-    card = Card("linear", 2022, "Qin et al., cosFormer, ICLR 2022")
 
     def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
         """Computes relu(x) cos(angle) and relu(x) sin(angle) side by side, [B,H,T,2D], with angle =

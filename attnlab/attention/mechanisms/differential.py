@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import split
@@ -38,6 +38,9 @@ class Differential(MultiHead):
     Attributes:
       start: lam0, about the start value of lam; the paper has 0.8 - 0.6 exp(-0.3 l) in layer l = 0,
         1, ...
+
+    Card: heads; Ye et al., Differential Transformer, ICLR 2025; time T^2 d + T d^2; state T d;
+    path 1; steps 1.
     """
 
     start: float = 0.2
@@ -45,7 +48,6 @@ class Differential(MultiHead):
     kernels = ("auto", "plain")
     sums_to = "any"
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
-    card = heads_card(2025, "Ye et al., Differential Transformer, ICLR 2025", state="T d")
 
     def setup(self) -> None:
         """Checks that heads come in pairs (raises UserError if not), and creates the parameters,

@@ -26,12 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.mechanisms.multihead import (
-    OF_CAUSAL_TEXTS,
-    MultiHead,
-    MultiHeadMemory,
-    heads_card,
-)
+from attnlab.attention.mechanisms.multihead import OF_CAUSAL_TEXTS, MultiHead, MultiHeadMemory
 from attnlab.attention.order import in_order, out_of_order
 from attnlab.attention.protocol import Tokens
 from attnlab.attention.view import View
@@ -47,10 +42,13 @@ class ForgettingMemory(MultiHeadMemory):
 
 
 class Forgetting(MultiHead):
-    """Multi-head attention with a forget gate for each head; fields as in `MultiHead`."""
+    """Multi-head attention with a forget gate for each head; fields as in `MultiHead`.
+
+    Card: heads, forgetting; Lin et al., Forgetting Transformer, ICLR 2025; time T^2 d + T d^2;
+    state T d K / H; path 1; steps 1.
+    """
 
     capabilities = OF_CAUSAL_TEXTS
-    card = heads_card(2025, "Lin et al., Forgetting Transformer, ICLR 2025", "heads, forgetting")
 
     memory_class = ForgettingMemory
 

@@ -16,7 +16,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 
-from attnlab.attention.mechanisms.multihead import MultiHead, heads_card
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.layers.dense import Dense
 
 
@@ -26,11 +26,12 @@ class Gated(MultiHead):
 
     Attributes:
       gate: "element" (one for each number of its output) or "head" (one for each head).
+
+    Card: heads; Qiu et al., Gated Attention for LLMs, 2025; time T^2 d + T d^2; state T d K / H;
+    path 1; steps 1.
     """
 
     gate: Literal["element", "head"] = "element"
-
-    card = heads_card(2025, "Qiu et al., Gated Attention for LLMs, 2025")
 
     def setup(self) -> None:
         super().setup()

@@ -31,7 +31,6 @@ from attnlab.attention.protocol import Capabilities, Tokens
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined
 from attnlab.layers.precision import widened
 
@@ -53,6 +52,9 @@ class Hops(HeadsAttention):
       alignment: scores to weights.
       dropout: dropout rate of the attention weights in training, whose sum is then no longer 1.
       output: "projected" by W_o, or "side_by_side": the means concatenated, with width r ds.
+
+    Card: hops; Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017;
+    time T^2 r (d + r) + T d (A + r d); state T (d + r); path 1; steps 1.
     """
 
     hops: int = 4
@@ -63,13 +65,6 @@ class Hops(HeadsAttention):
 
     parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, history=True, window=True)
-    card = MixerCard(
-        "hops",
-        2017,
-        "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017",
-        "T^2 r (d + r) + T d (A + r d)",
-        "T (d + r)",
-    )
 
     @nn.nowrap
     def side_by_side(self) -> int:

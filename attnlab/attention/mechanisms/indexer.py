@@ -34,7 +34,7 @@ from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, who
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import AttentionInputs, plain_on
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import MAPS, Reading, Tokens
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import at_least
@@ -91,6 +91,9 @@ class LightningIndexer(MultiHead):
       index_heads: h, heads of the indexer.
       index_width: A, their width.
       selects: whether only the chosen keys are looked at; False for the warm-up of the indexer.
+
+    Card: heads, selected; DeepSeek-AI, DeepSeek-V3.2, 2025; time T^2 (d + n c + log T) + T d^2;
+    state T (d K / H + c); path 1; steps 1.
     """
 
     keep: int = 16
@@ -100,13 +103,6 @@ class LightningIndexer(MultiHead):
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False, window=False)
-    card = heads_card(
-        2025,
-        "DeepSeek-AI, DeepSeek-V3.2, 2025",
-        "heads, selected",
-        time="T^2 (d + n c + log T) + T d^2",
-        state="T (d K / H + c)",
-    )
 
     memory_class = IndexedMemory
 

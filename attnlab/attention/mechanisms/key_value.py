@@ -29,22 +29,17 @@ from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Capabilities
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 
 class KeyValue(Single):
     """States of two parts, a key and a value; its fields are those of `Single`, with the key parts
     in place of query and source.
+
+    Card: one head; Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017;
+    time T^2 (d + A) + T d (d + A); state T (d + A); path 1; steps 1.
     """
 
-    card = MixerCard(
-        "one head",
-        2017,
-        "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017",
-        "T^2 (d + A) + T d (d + A)",
-        "T (d + A)",
-    )
     capabilities = Capabilities(dropout=True, own=True, history=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
@@ -95,7 +90,10 @@ class KeyValue(Single):
 
 
 class KeyValuePredict(KeyValue):
-    """States of three parts: a key, a value, and one for the prediction of the state itself."""
+    """States of three parts: a key, a value, and one for the prediction of the state itself.
 
-    card = KeyValue.card
+    Card: one head; Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017;
+    time T^2 (d + A) + T d (d + A); state T (d + A); path 1; steps 1.
+    """
+
     names = ("key", "value", "predict")

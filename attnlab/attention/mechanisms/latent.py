@@ -36,7 +36,6 @@ from attnlab.attention.scores.protocol import inner
 from attnlab.attention.view import View
 from attnlab.config.registry import Part
 from attnlab.errors import at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import GLOROT, Dense, split
 
 EPSILON = 1e-6
@@ -65,6 +64,9 @@ class Latent(HeadsAttention):
       alignment: scores to weights.
       dropout: rate on the attention weights, not renormalised.
       kernel: how it is computed; none changes the result (see `kernels`).
+
+    Card: heads; DeepSeek-AI, DeepSeek-V2, 2024; time T^2 (d + H R) + T d (d + C); state T (C + R);
+    path 1; steps 1.
     """
 
     heads: int = 4
@@ -80,9 +82,6 @@ class Latent(HeadsAttention):
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
         dropout=True, positions=frozenset({"query_key"}), history=True, window=True
-    )
-    card = MixerCard(
-        "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
     )
 
     memory_class = LatentMemory

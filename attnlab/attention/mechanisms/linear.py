@@ -37,7 +37,6 @@ from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_val
 from attnlab.attention.visibility import Causal, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.history import places
 from attnlab.layers.norms import RMSNorm
@@ -74,6 +73,9 @@ class Linear(Attention):
         each head.
       bias: whether the projections of query, key and value have biases.
       chunk: tokens that are computed at once under a causal view; 0 for a good number.
+
+    Card: linear; Katharopoulos et al., Transformers are RNNs, ICML 2020; time T d^2; state d^2 / H;
+    path 1; steps T / C.
     """
 
     heads: int = 4
@@ -84,14 +86,6 @@ class Linear(Attention):
 
     parts = {"features": FEATURES}
     capabilities = Capabilities(dense=False, state="constant")
-    card = MixerCard(
-        "linear",
-        2020,
-        "Katharopoulos et al., Transformers are RNNs, ICML 2020",
-        "T d^2",
-        "d^2 / H",
-        steps="T / C",
-    )
 
     def setup(self) -> None:
         """Creates the feature maps and projections; raises UserError if heads do not divide the

@@ -31,7 +31,6 @@ from attnlab.attention.mixer import no_rule
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, head_width
 from attnlab.attention.view import EVERYTHING, View, Where, token_positions
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, Dropout, joined, split
 from attnlab.layers.precision import widened
 
@@ -53,6 +52,9 @@ class Linformer(Attention):
       length: L, the longest source; in a config that does not name it, at least `batch.max_length`.
       share: which projections along the sequence are one: "none", "heads" or "key_value".
       dropout: rate on the weights P, not renormalised.
+
+    Card: low-rank; Wang et al., Linformer, 2020; time T k d + T d^2; state k d + T; path 1;
+    steps 1.
     """
 
     heads: int = 4
@@ -70,7 +72,6 @@ class Linformer(Attention):
         cache=False,
         maps="implied",
     )
-    card = MixerCard("low-rank", 2020, "Wang et al., Linformer, 2020", "T k d + T d^2", "k d + T")
 
     def setup(self) -> None:
         """Checks that heads divide the width and that `rank` and `length` are at least 1 (raises

@@ -24,7 +24,6 @@ from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense
 
 
@@ -35,6 +34,9 @@ class MultiStep(Attention):
     Attributes:
       looks: the mechanism.
       steps: N, how many looks.
+
+    Card: hops; Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015; time N (T^2 d + T d^2);
+    state T d; path 1; steps N.
     """
 
     looks: Part = "multihead"
@@ -42,14 +44,6 @@ class MultiStep(Attention):
 
     parts = {"looks": MECHANISMS}
     capabilities = Capabilities(history=True, window=True)
-    card = MixerCard(
-        "hops",
-        2015,
-        "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
-        "N (T^2 d + T d^2)",
-        "T d",
-        steps="N",
-    )
 
     @nn.nowrap
     def rows(self) -> Rows:

@@ -38,22 +38,10 @@ from attnlab.attention.scores.protocol import ScaledDot, inner
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least, nearest
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, split
 from attnlab.layers.precision import widened
 
 PROJECTIONS = ("query", "key", "value", "out")
-
-
-def heads_card(
-    year: int,
-    source: str,
-    family: str = "heads",
-    time: str = "T^2 d + T d^2",
-    state: str = "T d K / H",
-) -> MixerCard:
-    """The card of multi-head attention in one of its forms."""
-    return MixerCard(family, year, source, time, state)
 
 
 @flax.struct.dataclass
@@ -84,6 +72,9 @@ class MultiHead(HeadsAttention):
         those that do, among "query", "key", "value" and "out" (Qwen 2 has the first three).
       kernel: the way the same numbers are computed; "auto" takes the fastest that fits (see
           `kernels`).
+
+    Card: heads; Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K
+    < H: Ainslie et al. 2023); time T^2 d + T d^2; state T d K / H; path 1; steps 1.
     """
 
     heads: int = 4
@@ -103,11 +94,6 @@ class MultiHead(HeadsAttention):
         values=True,
         history=True,
         window=True,
-    )
-    card = heads_card(
-        2017,
-        "Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K < H:"
-        " Ainslie et al. 2023)",
     )
 
     memory_class: ClassVar[type[Memory]] = MultiHeadMemory

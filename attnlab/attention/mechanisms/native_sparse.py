@@ -41,7 +41,6 @@ from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, h
 from attnlab.attention.view import EVERYTHING, View, token_positions
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -70,6 +69,9 @@ class NativeSparse(Attention):
       blocks: n, how many are selected, the first and the two latest counted.
       window: w, the last tokens, the query's own counted.
       positions: a scheme that turns queries and keys ("none" for none).
+
+    Card: heads, selected; Yuan et al., NSA, 2025; time T^2 d + T d^2; state T d K / H; path 1;
+    steps 1.
     """
 
     heads: int = 4
@@ -88,9 +90,6 @@ class NativeSparse(Attention):
         directions=frozenset({"causal"}),
         dense=False,
         positions=frozenset({"query_key"}),
-    )
-    card = MixerCard(
-        "heads, selected", 2025, "Yuan et al., NSA, 2025", "T^2 d + T d^2", "T d K / H"
     )
 
     def setup(self) -> None:

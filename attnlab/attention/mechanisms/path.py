@@ -29,12 +29,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.kernels.blocks import padded
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.mechanisms.multihead import (
-    OF_CAUSAL_TEXTS,
-    MultiHead,
-    MultiHeadMemory,
-    heads_card,
-)
+from attnlab.attention.mechanisms.multihead import OF_CAUSAL_TEXTS, MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Tokens
 from attnlab.attention.scores.similarities import unit
 from attnlab.attention.view import View
@@ -60,6 +55,9 @@ class Path(MultiHead):
     Attributes:
       rank: r, width between the two matrices that make w.
       block: C, tokens that are passed at once; it changes nothing.
+
+    Card: heads, passing; Yang et al., PaTH Attention, 2025; time T^2 (d + H c) + T d^2;
+    state T d K / H; path 1; steps 1.
     """
 
     rank: int = 8
@@ -68,9 +66,6 @@ class Path(MultiHead):
     kernels = ("auto", "plain")
     turns = True
     capabilities = OF_CAUSAL_TEXTS
-    card = heads_card(
-        2025, "Yang et al., PaTH Attention, 2025", "heads, passing", time="T^2 (d + H c) + T d^2"
-    )
 
     memory_class = PathMemory
 

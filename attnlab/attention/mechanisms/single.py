@@ -29,7 +29,6 @@ from attnlab.attention.scores import SCORES
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
-from attnlab.layers.cards import MixerCard
 
 
 @flax.struct.dataclass
@@ -52,6 +51,9 @@ class Single(HeadsAttention):
       dropout: dropout rate of the attention weights in training, whose sum is then no longer 1.
       kernel: the way the same numbers are computed; "auto" takes the fastest that fits (see
           `kernels`).
+
+    Card: one head; Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015;
+    time T^2 (d + A) + T d A; state T (d + A); path 1; steps 1.
     """
 
     score: Part = "additive"
@@ -62,13 +64,6 @@ class Single(HeadsAttention):
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(
         dropout=True, values=True, unprojected=True, history=True, window=True
-    )
-    card = MixerCard(
-        "one head",
-        2015,
-        "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
-        "T^2 (d + A) + T d A",
-        "T (d + A)",
     )
 
     memory_class = SingleMemory

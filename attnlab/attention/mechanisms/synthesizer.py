@@ -35,7 +35,6 @@ from attnlab.attention.protocol import Capabilities, Tokens, head_width
 from attnlab.attention.view import View, Where
 from attnlab.config.registry import Part
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import MixerCard
 from attnlab.layers.dense import Dense, split
 from attnlab.layers.precision import widened
 
@@ -63,6 +62,9 @@ class Synthesizer(HeadsAttention):
       alignment: scores to weights.
       dropout: rate on the attention weights, not renormalised.
       kernel: how it is computed; none changes the result (see `kernels`).
+
+    Card: synthetic; Tay et al., Synthesizer: Rethinking Self-Attention, ICML 2021;
+    time T^2 d + T d^2; state T d; path 1; steps 1.
     """
 
     heads: int = 4
@@ -77,13 +79,6 @@ class Synthesizer(HeadsAttention):
     parts = {"alignment": ALIGNMENTS}
     lengths = {"length": "covers"}
     capabilities = Capabilities(dropout=True, history=True)
-    card = MixerCard(
-        "synthetic",
-        2021,
-        "Tay et al., Synthesizer: Rethinking Self-Attention, ICML 2021",
-        "T^2 d + T d^2",
-        "T d",
-    )
 
     memory_class = SynthesizerMemory
 

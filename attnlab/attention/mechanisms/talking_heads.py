@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.plain import AttentionInputs
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
@@ -30,14 +30,15 @@ def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = float) -> jax.
 
 
 class TalkingHeads(MultiHead):
-    """Multi-head attention with two learned mixes across heads; fields as in `MultiHead`."""
+    """Multi-head attention with two learned mixes across heads; fields as in `MultiHead`.
+
+    Card: heads; Shazeer et al., Talking-Heads Attention, 2020; time T^2 (d + H^2) + T d^2;
+    state T d K / H; path 1; steps 1.
+    """
 
     kernels = ("auto", "plain")
     sums_to = "any"
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
-    card = heads_card(
-        2020, "Shazeer et al., Talking-Heads Attention, 2020", time="T^2 (d + H^2) + T d^2"
-    )
 
     def setup(self) -> None:
         super().setup()

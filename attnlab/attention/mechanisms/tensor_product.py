@@ -25,7 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory, heads_card
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Memory, Tokens
 from attnlab.attention.view import token_positions
 from attnlab.errors import UserError, at_least
@@ -85,6 +85,9 @@ class TensorProduct(MultiHead):
       query_rank: R_q; 0 for an ordinary projection of queries.
       key_rank: R_k.
       value_rank: R_v.
+
+    Card: heads, factored; Zhang et al., Tensor Product Attention, 2025; time T^2 d + T d^2;
+    state T d; path 1; steps 1.
     """
 
     query_rank: int = 6
@@ -92,9 +95,6 @@ class TensorProduct(MultiHead):
     value_rank: int = 2
 
     capabilities = dataclasses.replace(MultiHead.capabilities, window=False)
-    card = heads_card(
-        2025, "Zhang et al., Tensor Product Attention, 2025", "heads, factored", state="T d"
-    )
 
     memory_class = TensorMemory
 

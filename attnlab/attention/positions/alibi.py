@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 
@@ -26,12 +25,13 @@ class Alibi(PositionScheme):
 
     Attributes:
       strength: factor of all slopes; 1 in the paper, 0 for no positions.
+
+    Card: relative; Press et al., Train Short, Test Long, ICLR 2022; time T^2.
     """
 
     strength: float = 1.0
 
     hooks = frozenset({"score"})
-    card = Card("relative", 2022, "Press et al., Train Short, Test Long, ICLR 2022", "T^2")
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: -m_h |i - j|, float32 [1 or B,H,Tq,Tk]."""

@@ -25,7 +25,6 @@ from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -34,15 +33,14 @@ class CoPE(PositionScheme):
 
     Attributes:
       count: P, rows of the table; all counts above P - 1 share the last.
+
+    Card: contextual; Golovneva et al., Contextual Position Encoding, 2024; time T^2 + T k D.
     """
 
     count: int = 16
 
     hooks = frozenset({"row"})
     looks_between = True
-    card = Card(
-        "contextual", 2024, "Golovneva et al., Contextual Position Encoding, 2024", "T^2 + T k D"
-    )
 
     def setup(self) -> None:
         at_least(1, "position scheme cope", count=self.count)

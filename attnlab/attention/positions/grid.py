@@ -25,7 +25,6 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope import rotated
 from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 STRIDE = 2**15  # between rows
@@ -65,12 +64,13 @@ class Sinusoidal2D(OnGrid):
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength.
+
+    Card: absolute; Parmar et al., Image Transformer, ICML 2018; time T d.
     """
 
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
-    card = Card("absolute", 2018, "Parmar et al., Image Transformer, ICML 2018", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Adds to x [B,T,d] the sinusoids of each token's row (first half of the channels) and
@@ -97,12 +97,13 @@ class Rope2D(OnGrid):
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength of each, nearly.
+
+    Card: rotary; Heo et al., Rotary Position Embedding for ViT, ECCV 2024; time T D.
     """
 
     base: float = 100.0
 
     hooks = frozenset({"query_key"})
-    card = Card("rotary", 2024, "Heo et al., Rotary Position Embedding for ViT, ECCV 2024", "T D")
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
         """See `PositionScheme.of_query`."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import Card
 
 
 class Learned(PositionScheme):
@@ -25,6 +24,8 @@ class Learned(PositionScheme):
       length: how many positions have a vector: 0 to length - 1; no longer sequence can be read.
       unused: rows of the table before that of position 0, which nothing reads; BART's has 2.
       stddev: standard deviation of the normal distribution that the vectors are drawn from.
+
+    Card: absolute; Gehring et al., Convolutional Sequence to Sequence, ICML 2017; time T d.
     """
 
     length: int = 512
@@ -32,9 +33,6 @@ class Learned(PositionScheme):
     stddev: float = 0.02
 
     hooks = frozenset({"embedding"})
-    card = Card(
-        "absolute", 2017, "Gehring et al., Convolutional Sequence to Sequence, ICML 2017", "T d"
-    )
 
     def setup(self) -> None:
         at_least(1, "position scheme learned", length=self.length)

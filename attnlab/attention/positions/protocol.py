@@ -15,7 +15,6 @@ import flax.linen as nn
 import jax
 
 from attnlab.attention.view import View
-from attnlab.layers.cards import Card
 
 
 class PositionScheme(nn.Module):
@@ -26,18 +25,15 @@ class PositionScheme(nn.Module):
       "score": `bias`, added to scores after their scale.
       "value": `values`, added to contexts.
       "row": `of_rows`, on whole rows of scores, with the mask; kernels by blocks have none.
+
+    Card: none; Kazemnejad et al., Positional Encoding and Length Generalization, NeurIPS 2023;
+    time 0.
     """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
     trees: ClassVar[bool] = False  # whether it needs dependency trees, which few systems have
     on_grid: ClassVar[bool] = False  # whether it needs rows and columns, which slots of images know
     looks_between: ClassVar[bool] = False  # whether it needs that no query sees a later key
-    card: ClassVar[Card] = Card(
-        "none",
-        2023,
-        "Kazemnejad et al., Positional Encoding and Length Generalization, NeurIPS 2023",
-        "0",
-    )
 
     @property
     def longest(self) -> int | None:

@@ -25,7 +25,6 @@ from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 Layout = Literal["interleaved", "half"]
@@ -39,6 +38,8 @@ class Rope(PositionScheme):
       share: the share of the head width that is rotated, its first channels; above 0, at most 1.
       base: the ratio of the longest to the shortest wavelength, nearly; 10000 in the paper.
       scaling: how frequencies change for sequences longer than those trained on.
+
+    Card: rotary; Su et al., RoFormer, 2021; time T D.
     """
 
     layout: Layout = "interleaved"
@@ -48,7 +49,6 @@ class Rope(PositionScheme):
 
     parts = {"scaling": SCALINGS}
     hooks = frozenset({"query_key"})
-    card = Card("rotary", 2021, "Su et al., RoFormer, 2021", "T D")
 
     def setup(self) -> None:
         """Checks that `share` is in (0, 1] and `base` above 1 (raises UserError if not), and

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -33,18 +32,14 @@ class Shaw(PositionScheme):
     Attributes:
       clip: k, the largest distance with a vector of its own; all larger ones share that of k.
       sides: "both" (the paper) adds to keys and values, "key" to keys only.
+
+    Card: relative; Shaw et al., Relative Position Representations, NAACL 2018; time T^2 + T k D.
     """
 
     clip: int = 16
     sides: Literal["key", "both"] = "both"
 
     hooks = frozenset({"score", "value"})
-    card = Card(
-        "relative",
-        2018,
-        "Shaw et al., Relative Position Representations, NAACL 2018",
-        "T^2 + T k D",
-    )
 
     def __post_init__(self) -> None:
         """Sets the instance's hooks to "score" alone if `sides` is "key"."""

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype
 
 
@@ -25,12 +24,13 @@ class Sinusoidal(PositionScheme):
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength, 10000 in the paper.
+
+    Card: absolute; Vaswani et al., Attention Is All You Need, NeurIPS 2017; time T d.
     """
 
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
-    card = Card("absolute", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + PE[positions]; the table is computed in the inner precision and added in the

@@ -36,7 +36,6 @@ from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.attention.view import View
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT, matmul
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -47,14 +46,13 @@ class Syntax(PositionScheme):
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength of both.
+
+    Card: structural; Wang et al., Structural Position Representations, EMNLP 2019; time T d^2.
     """
 
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
-    card = Card(
-        "structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T d^2"
-    )
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -90,15 +88,12 @@ class SyntaxRelative(Shaw):
     Attributes:
       clip: k; all larger distances share one vector, in both tables.
       sides: "both" adds to keys and values, "key" to keys only.
+
+    Card: structural; Wang et al., Structural Position Representations, EMNLP 2019;
+    time T^2 + T k D.
     """
 
     trees = True
-    card = Card(
-        "structural",
-        2019,
-        "Wang et al., Structural Position Representations, EMNLP 2019",
-        "T^2 + T k D",
-    )
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32

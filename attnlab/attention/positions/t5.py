@@ -26,7 +26,6 @@ import jax.numpy as jnp
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import Card
 
 
 class T5(PositionScheme):
@@ -35,18 +34,14 @@ class T5(PositionScheme):
     Attributes:
       buckets: how many groups of distances there are, each with a number for each head; even.
       max_distance: the distance from which all larger ones are in one group.
+
+    Card: relative; Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020; time T^2.
     """
 
     buckets: int = 32
     max_distance: int = 128
 
     hooks = frozenset({"score"})
-    card = Card(
-        "relative",
-        2020,
-        "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020",
-        "T^2",
-    )
 
     def setup(self) -> None:
         """Checks that `buckets` is even and at least 4, and `max_distance` above half of it; raises

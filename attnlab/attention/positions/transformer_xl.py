@@ -22,7 +22,6 @@ import numpy as np
 
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -35,12 +34,13 @@ class TransformerXL(PositionScheme):
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength, 10000 in the paper.
+
+    Card: relative; Dai et al., Transformer-XL, ACL 2019; time T^2 D + T d D.
     """
 
     base: float = 10000.0
 
     hooks = frozenset({"query_key", "score"})
-    card = Card("relative", 2019, "Dai et al., Transformer-XL, ACL 2019", "T^2 D + T d D")
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -28,7 +28,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.scores.protocol import Score, inner
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -41,18 +40,15 @@ ACTS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class General(Score):
-    """e_ij = (q_i W) . k_j; the two sides may have different widths."""
+    """e_ij = (q_i W) . k_j; the two sides may have different widths.
+
+    Card: product; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015;
+    time T^2 D + T D^2; state T D.
+    """
 
     product = True
     rotary = True
     biased: ClassVar[bool] = False
-    card = Card(
-        "product",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T^2 D + T D^2",
-        "T D",
-    )
 
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
@@ -65,16 +61,13 @@ class General(Score):
 
 
 class BiasedGeneral(General):
-    """e_ij = (q_i W + b) . k_j: b prefers some keys for every query."""
+    """e_ij = (q_i W + b) . k_j: b prefers some keys for every query.
+
+    Card: product; Sordoni et al., Iterative Alternating Neural Attention, 2016; time T^2 D + T D^2;
+    state T D.
+    """
 
     biased = True
-    card = Card(
-        "product",
-        2016,
-        "Sordoni et al., Iterative Alternating Neural Attention, 2016",
-        "T^2 D + T D^2",
-        "T D",
-    )
 
 
 class ActivatedGeneral(General):
@@ -82,18 +75,14 @@ class ActivatedGeneral(General):
 
     Attributes:
       act: the activation.
+
+    Card: product; Ma et al., Interactive Attention Networks, IJCAI 2017; time T^2 D + T D^2;
+    state T D.
     """
 
     act: Literal["tanh", "relu", "sigmoid", "identity"] = "tanh"
 
     product = False
-    card = Card(
-        "product",
-        2017,
-        "Ma et al., Interactive Attention Networks, IJCAI 2017",
-        "T^2 D + T D^2",
-        "T D",
-    )
 
     def setup(self) -> None:
         self.b = self.param("b", nn.initializers.zeros, (1,))

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from attnlab.attention.scores.protocol import NEVER, Score
 from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -31,19 +30,15 @@ class Location(Score):
     Attributes:
       limit: positions that can get weight, the columns of W_l; in a config that does not name it,
         at least `batch.max_length`.
+
+    Card: location; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015;
+    time T D L; state T.
     """
 
     limit: int = 50
 
     places = True
     lengths = {"limit": "covers"}
-    card = Card(
-        "location",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T D L",
-        "T",
-    )
 
     def setup(self) -> None:
         at_least(1, "score location", limit=self.limit)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from attnlab.attention.scores.protocol import Score, same_width
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import GLOROT, Dense, matmul
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -30,17 +29,12 @@ class Additive(Score):
 
     Attributes:
       hidden: A, the width of the hidden layer in which queries and keys are added.
+
+    Card: perceptron; Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015;
+    time T^2 A + T D A; state T A.
     """
 
     hidden: int = 256
-
-    card = Card(
-        "perceptron",
-        2015,
-        "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
-        "T^2 A + T D A",
-        "T A",
-    )
 
     def setup(self) -> None:
         """Checks that `hidden` is at least 1 (raises UserError if not), and creates the projections
@@ -108,15 +102,10 @@ class Concat(Additive):
 
     Attributes:
       hidden: A, the columns of W_a.
-    """
 
-    card = Card(
-        "perceptron",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T^2 A + T D A",
-        "T A",
-    )
+    Card: perceptron; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015;
+    time T^2 A + T D A; state T A.
+    """
 
     def setup(self) -> None:
         at_least(1, "score concat", hidden=self.hidden)
@@ -142,16 +131,10 @@ class ConcatIdentity(Score):
     Luong et al., EMNLP 2015 (see `Concat`), where the half of W_a that meets the source is the
     identity; a footnote of the paper names this as the likely reason for the poor perplexities of
     concat.
-    """
 
-    card = Card(
-        "perceptron",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015 (their released"
-        " code)",
-        "T^2 D + T D^2",
-        "T D",
-    )
+    Card: perceptron; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015 (their
+    released code); time T^2 D + T D^2; state T D.
+    """
 
     def setup(self) -> None:
         self.v = Dense(1, use_bias=False)
@@ -186,6 +169,9 @@ class LocationAware(Additive):
       hidden: width A of the alignment model.
       filters: n.
       reach: r, keys on either side that a filter sees.
+
+    Card: perceptron; Chorowski et al., Attention-Based Models for Speech Recognition, NeurIPS 2015;
+    time T^2 (A n + n w) + T D A; state T A.
     """
 
     filters: int = 10
@@ -193,13 +179,6 @@ class LocationAware(Additive):
 
     looks_back = True
     lengths = {"reach": "within"}
-    card = Card(
-        "perceptron",
-        2015,
-        "Chorowski et al., Attention-Based Models for Speech Recognition, NeurIPS 2015",
-        "T^2 (A n + n w) + T D A",
-        "T A",
-    )
 
     def setup(self) -> None:
         """Checks `filters` and `reach` (raises UserError if they are too small), and creates the
@@ -257,18 +236,14 @@ class Coverage(Additive):
     Attributes:
       hidden: width A of the alignment model.
       fertility: N, the largest sum of weights for one key; 0 means 1 for every key.
+
+    Card: perceptron; Tu et al., Modeling Coverage for Neural Machine Translation, ACL 2016;
+    time T^2 A + T D A; state T A.
     """
 
     fertility: float = 2.0
 
     looks_back = True
-    card = Card(
-        "perceptron",
-        2016,
-        "Tu et al., Modeling Coverage for Neural Machine Translation, ACL 2016",
-        "T^2 A + T D A",
-        "T A",
-    )
 
     def setup(self) -> None:
         super().setup()
@@ -316,17 +291,12 @@ class SourceOnly(Score):
 
     Attributes:
       hidden: width A of the alignment model.
+
+    Card: control; Yang et al., Hierarchical Attention Networks for Document Classification, NAACL
+    2016; time T^2 + T D A; state T.
     """
 
     hidden: int = 64
-
-    card = Card(
-        "control",
-        2016,
-        "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016",
-        "T^2 + T D A",
-        "T",
-    )
 
     def setup(self) -> None:
         at_least(1, "score source_only", hidden=self.hidden)

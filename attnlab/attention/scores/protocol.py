@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import inner_dtype, widened
 
 # the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
@@ -41,14 +40,12 @@ class Score(nn.Module):
       places: a score depends on the position of its key, not only on the distance from the query.
       looks_back: a score depends on the weights of earlier queries, so queries are computed one by
         one: `pairs` takes `past`, and the score has `after`, and may have `initial_history`.
-      card: where it comes from.
     """
 
     product: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
     places: ClassVar[bool] = False
     looks_back: ClassVar[bool] = False
-    card: ClassVar[Card]
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """q [B,H,Tq,dq] to [B,H,Tq,A], once per query; `key_width` is dk, for parameters between
@@ -104,17 +101,14 @@ def above_zero(name: str, field: str, value: float) -> None:
 
 
 class Dot(Score):
-    """e_ij = q_i . k_j; both sides equally wide."""
+    """e_ij = q_i . k_j; both sides equally wide.
+
+    Card: product; Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015;
+    time T^2 D; state T D.
+    """
 
     product = True
     rotary = True
-    card = Card(
-        "product",
-        2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
-        "T^2 D",
-        "T D",
-    )
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -132,13 +126,11 @@ class ScaledDot(Dot):
     Attributes:
       over: what stands below the root in the place of D; 0 for D. Gemma 2 and 3 have a number of
         their own there (`query_pre_attn_scalar` in their configs).
+
+    Card: product; Vaswani et al., Attention Is All You Need, NeurIPS 2017; time T^2 D; state T D.
     """
 
     over: float = 0.0
-
-    card = Card(
-        "product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D"
-    )
 
     def scale(self, width: int) -> float:
         """1 / sqrt(D), or what is set."""

@@ -31,7 +31,6 @@ import jax
 from attnlab.attention.scores.protocol import Dot, ScaledDot, above_zero, same_width
 from attnlab.attention.scores.similarities import unit
 from attnlab.errors import at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
 
 
@@ -42,18 +41,13 @@ class QKNorm(Dot):
       length: n, the 97.5th percentile of the lengths of the training sequences; g starts at
         log2(n^2 - n).
       epsilon: norms are at least this.
+
+    Card: normalised product; Henry et al., Query-Key Normalization, Findings of EMNLP 2020;
+    time T^2 D; state T D.
     """
 
     length: int = 64
     epsilon: float = 1e-6
-
-    card = Card(
-        "normalised product",
-        2020,
-        "Henry et al., Query-Key Normalization, Findings of EMNLP 2020",
-        "T^2 D",
-        "T D",
-    )
 
     def setup(self) -> None:
         at_least(2, "score qk_norm", length=self.length)
@@ -77,17 +71,12 @@ class QKLayerNorm(ScaledDot):
 
     Attributes:
       epsilon: added to the variances.
+
+    Card: normalised product; Dehghani et al., Scaling Vision Transformers, ICML 2023; time T^2 D;
+    state T D.
     """
 
     epsilon: float = 1e-6
-
-    card = Card(
-        "normalised product",
-        2023,
-        "Dehghani et al., Scaling Vision Transformers, ICML 2023",
-        "T^2 D",
-        "T D",
-    )
 
     def setup(self) -> None:
         """Checks that `epsilon` is above 0 (raises UserError if not), and creates a layer norm for
@@ -116,13 +105,12 @@ class QKRMSNorm(ScaledDot):
 
     Attributes:
       epsilon: added to the mean squares.
+
+    Card: normalised product; technical reports of Qwen3 and Gemma 3, 2025; time T^2 D; state T D.
     """
 
     epsilon: float = 1e-6
 
-    card = Card(
-        "normalised product", 2025, "technical reports of Qwen3 and Gemma 3, 2025", "T^2 D", "T D"
-    )
     norm: ClassVar[type[RMSNorm]] = RMSNorm
 
     def setup(self) -> None:
@@ -141,7 +129,9 @@ class QKRMSNorm(ScaledDot):
 
 
 class QKRMSNormPlusOne(QKRMSNorm):
-    """As qk_rmsnorm with s = 1 + w, w from 0 (Gemma 3). The fields are those of `QKRMSNorm`."""
+    """As qk_rmsnorm with s = 1 + w, w from 0 (Gemma 3). The fields are those of `QKRMSNorm`.
 
-    card = Card("normalised product", 2025, "technical report of Gemma 3, 2025", "T^2 D", "T D")
+    Card: normalised product; technical report of Gemma 3, 2025; time T^2 D; state T D.
+    """
+
     norm = RMSNormPlusOne

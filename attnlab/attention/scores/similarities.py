@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.scores.protocol import Dot, Positive, Score, above_zero, same_width
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -35,13 +34,13 @@ class Cosine(Dot):
         zeros).
       strength: "learned" (one number), "emitted" (from each query) or "fixed".
       epsilon: norms are at least this.
+
+    Card: similarity; Graves et al., Neural Turing Machines, 2014; time T^2 D; state T D.
     """
 
     beta: float = 5.0
     strength: Literal["learned", "emitted", "fixed"] = "learned"
     epsilon: float = 1e-6
-
-    card = Card("similarity", 2014, "Graves et al., Neural Turing Machines, 2014", "T^2 D", "T D")
 
     def setup(self) -> None:
         """Checks that `beta` and `epsilon` are above 0 (raises UserError if not), and creates the
@@ -87,16 +86,12 @@ class Euclidean(Score):
     product, but it loses precision if query and key are close. Cost: 3 D FLOPs for each pair, no
     matrix product. Parameters: none. Source: G. Brauwers, F. Frasincar, "A General Survey on
     Attention Mechanisms in Deep Learning", IEEE TKDE 2023 (scores by similarity).
+
+    Card: distance; Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023;
+    time T^2 D; state T D.
     """
 
     rotary = True
-    card = Card(
-        "distance",
-        2023,
-        "Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023",
-        "T^2 D",
-        "T D",
-    )
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -125,19 +120,15 @@ class Gaussian(Score):
     Attributes:
       tau: the variance of the kernel, or its start value if it is learned.
       spread: whether tau is "learned" (as softplus of a number) or "fixed".
+
+    Card: distance; Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis,
+    1964; time T^2 D; state T D.
     """
 
     tau: float = 1.0
     spread: Literal["learned", "fixed"] = "learned"
 
     rotary = True
-    card = Card(
-        "distance",
-        1964,
-        "Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis, 1964",
-        "T^2 D",
-        "T D",
-    )
 
     def setup(self) -> None:
         above_zero("gaussian", "tau", self.tau)

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
 from attnlab.config.registry import Part, made
-from attnlab.layers.cards import Card
 
 
 class SoftCapped(Score):
@@ -27,13 +26,14 @@ class SoftCapped(Score):
     Attributes:
       score: the score inside.
       cap: bound of the scores, c.
+
+    Card: capped; Gemma Team, Gemma 2, 2024; time T^2 D; state T D.
     """
 
     score: Part = "scaled_dot"
     cap: float = 50.0
 
     parts = {"score": SCORES}
-    card = Card("capped", 2024, "Gemma Team, Gemma 2, 2024", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("soft_capped", "cap", self.cap)

@@ -31,5 +31,4 @@ GATES: Table[type[Gate]] = Table(
         "none": "attnlab.layers.gates.protocol:NoGate",
     },
     base="attnlab.layers.gates.protocol:Gate",
-    declares=("card",),
 )

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from attnlab.config.registry import Part, made
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card
 from attnlab.layers.gates import GATES
 from attnlab.layers.gates.protocol import Factor, Gate, odd, sigmoid
 from attnlab.layers.images import convolved, normed
@@ -31,13 +30,14 @@ class Spatial(Factor):
     Attributes:
       kernel: k, the height and width of the window of its convolution, odd.
       normalisation: the norm after the convolution.
+
+    Card: places; Woo et al., CBAM, ECCV 2018; time N C + N k^2.
     """
 
     kernel: int = 7
     normalisation: Part = "none"
 
     parts = {"normalisation": NORMS}
-    card = Card("places", 2018, "Woo et al., CBAM, ECCV 2018", "N C + N k^2")
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
@@ -57,13 +57,14 @@ class Cbam(Gate):
     Attributes:
       first: the gate on x.
       second: the gate on its result.
+
+    Card: channels and places; Woo et al., CBAM, ECCV 2018; time N C + C^2 / r + N k^2.
     """
 
     first: Part = "channel"
     second: Part = "spatial"
 
     parts = {"first": GATES, "second": GATES}
-    card = Card("channels and places", 2018, "Woo et al., CBAM, ECCV 2018", "N C + C^2 / r + N k^2")
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:

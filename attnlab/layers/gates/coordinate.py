@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import at_least
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Factor, reduced, sigmoid
 from attnlab.layers.images import normed
@@ -36,6 +35,8 @@ class Coordinate(Factor):
       reduction: r.
       least: lower bound of m.
       normalisation: the norm of the hidden channels.
+
+    Card: rows and columns; Hou et al., Coordinate Attention, CVPR 2021; time N C + C^2 / r.
     """
 
     reduction: int = 32
@@ -43,9 +44,6 @@ class Coordinate(Factor):
     normalisation: Part = "batch_norm"
 
     parts = {"normalisation": NORMS}
-    card = Card(
-        "rows and columns", 2021, "Hou et al., Coordinate Attention, CVPR 2021", "N C + C^2 / r"
-    )
 
     @nn.nowrap
     def hidden(self, channels: int) -> int:

@@ -21,7 +21,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.cards import Card
 from attnlab.layers.gates.protocol import Factor, odd, sigmoid
 from attnlab.layers.precision import widened
 
@@ -31,11 +30,11 @@ class EfficientChannel(Factor):
 
     Attributes:
       kernel: k, odd; 0 for the formula above.
+
+    Card: channels; Wang et al., ECA-Net, CVPR 2020; time N C + k C.
     """
 
     kernel: int = 0
-
-    card = Card("channels", 2020, "Wang et al., ECA-Net, CVPR 2020", "N C + k C")
 
     @nn.nowrap
     def size(self, channels: int) -> int:

@@ -24,7 +24,6 @@ import jax
 
 from attnlab.config.registry import Parts, made
 from attnlab.errors import UserError, at_least
-from attnlab.layers.cards import Card
 from attnlab.layers.precision import widened
 
 COLLECTION = "gates"
@@ -36,12 +35,10 @@ class Gate(nn.Module):
     configuration.
 
     Attributes of the class:
-      card: where it comes from.
       maps: what it hands out: "spatial" g in the collection "gates"; "exact" the weights of its
         attention in "maps"; "none" nothing.
     """
 
-    card: ClassVar[Card]
     maps: ClassVar[Literal["spatial", "exact", "none"]] = "spatial"
 
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
@@ -65,10 +62,12 @@ class Gate(nn.Module):
 
 
 class NoGate(Gate):
-    """x itself: a network without gates; no parameters."""
+    """x itself: a network without gates; no parameters.
+
+    Card: control; He et al., Deep Residual Learning, CVPR 2016: the network alone.
+    """
 
     maps = "none"
-    card = Card("control", 2016, "He et al., Deep Residual Learning, CVPR 2016: the network alone")
 
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """See `Gate.__call__`."""

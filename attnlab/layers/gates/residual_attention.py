@@ -35,7 +35,6 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers import NORMS
-from attnlab.layers.cards import Card
 from attnlab.layers.gates.protocol import Factor, sigmoid
 from attnlab.layers.images import HE, convolved, enlarged, normed, pooled
 from attnlab.layers.precision import widened
@@ -101,6 +100,8 @@ class ResidualAttention(Factor):
       identity: a.
       activation: how logits become M.
       normalisation: the norm before each convolution.
+
+    Card: mask; Wang et al., Residual Attention Network, CVPR 2017; time N C^2.
     """
 
     depth: int = 0
@@ -111,7 +112,6 @@ class ResidualAttention(Factor):
     normalisation: Part = "batch_norm"
 
     parts = {"normalisation": NORMS}
-    card = Card("mask", 2017, "Wang et al., Residual Attention Network, CVPR 2017", "N C^2")
 
     @nn.nowrap
     def sizes(self, height: int, width: int) -> list[tuple[int, int]]:

@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.gates.protocol import Factor, reduced, sigmoid
 from attnlab.layers.precision import widened
@@ -36,15 +35,13 @@ class SqueezeExcitation(Factor):
       bias: whether b_1 and b_2 exist.
       pools: what z is, "mean" or "max" over the map; with several the logits are added, b_2 for
         each of them.
+
+    Card: channels; Hu et al., Squeeze-and-Excitation Networks, CVPR 2018; time N C + C^2 / r.
     """
 
     reduction: int = 16
     bias: bool = True
     pools: tuple[Literal["mean", "max"], ...] = ("mean",)
-
-    card = Card(
-        "channels", 2018, "Hu et al., Squeeze-and-Excitation Networks, CVPR 2018", "N C + C^2 / r"
-    )
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
@@ -67,8 +64,8 @@ class SqueezeExcitation(Factor):
 class Channel(SqueezeExcitation):
     """g = sigmoid(MLP(mean) + MLP(max)), CBAM's channel gate. The fields are those of
     `SqueezeExcitation`.
+
+    Card: channels; Woo et al., CBAM, ECCV 2018; time N C + C^2 / r.
     """
 
     pools: tuple[Literal["mean", "max"], ...] = ("mean", "max")
-
-    card = Card("channels", 2018, "Woo et al., CBAM, ECCV 2018", "N C + C^2 / r")

@@ -48,7 +48,7 @@ from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
 from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import AttentionMap, Card, Seq2Seq, looked
+from attnlab.systems.protocol import AttentionMap, Seq2Seq, looked
 
 HALF = 0.5**0.5
 START = nn.initializers.normal(0.1)
@@ -166,6 +166,8 @@ class ConvS2S(Seq2Seq):
         "first" or "none"; of the others, h = q (u + h).
       dropout: share of the embeddings, the inputs of convolutions and those of W_v that training
           sets to 0.
+
+    Card: Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017.
     """
 
     attention: Callable[..., Attention]
@@ -180,7 +182,6 @@ class ConvS2S(Seq2Seq):
 
     parts = {"attention": MECHANISMS, "positions": POSITIONS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True, values=True)}
-    card = Card(2017, "Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017")
 
     def setup(self) -> None:
         """Creates embeddings, positions, the layers of both sides and the output layer; raises

@@ -50,7 +50,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import AttentionMap, Card, LanguageModel, looked
+from attnlab.systems.protocol import AttentionMap, LanguageModel, looked
 from attnlab.systems.recurrent.lstm_lm import no_states
 
 
@@ -85,6 +85,9 @@ class AttentionLanguageModel(LanguageModel):
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the initializers of `Initial`. The mechanism has its own initializers.
       dropout: share of the input of every layer and of h* that training sets to 0.
+
+    Card: Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural
+    Language Modeling, ICLR 2017.
     """
 
     attention: Callable[..., Attention]
@@ -106,11 +109,6 @@ class AttentionLanguageModel(LanguageModel):
             role="self", direction="causal", stepwise=True, dense=True, places="adrift"
         )
     }
-    card = Card(
-        2017,
-        "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural"
-        " Language Modeling, ICLR 2017",
-    )
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:

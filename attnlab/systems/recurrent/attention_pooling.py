@@ -29,7 +29,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import Card, Classifier, Side, looked
+from attnlab.systems.protocol import Classifier, Side, looked
 
 
 class AttentionPooling(Classifier):
@@ -45,6 +45,8 @@ class AttentionPooling(Classifier):
       directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
           left.
       dropout: rate on the embeddings, and before and after the hidden layer.
+
+    Card: Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016.
     """
 
     attention: Callable[..., Attention]
@@ -58,9 +60,6 @@ class AttentionPooling(Classifier):
     texts = (1, 2)
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross")}
-    card = Card(
-        2016, "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016"
-    )
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

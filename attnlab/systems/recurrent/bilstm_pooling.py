@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import Card, Classifier
+from attnlab.systems.protocol import Classifier
 
 
 class BiLSTMPooling(Classifier):
@@ -40,6 +40,8 @@ class BiLSTMPooling(Classifier):
       directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
           left.
       dropout: rate on the embeddings, and before and after the hidden layer.
+
+    Card: Conneau et al., Supervised Learning of Universal Sentence Representations, EMNLP 2017.
     """
 
     embedding: int = 64
@@ -52,10 +54,6 @@ class BiLSTMPooling(Classifier):
 
     texts = (1, 2)
     parts = {"cell": CELLS}
-    card = Card(
-        2017,
-        "Conneau et al., Supervised Learning of Universal Sentence Representations, EMNLP 2017",
-    )
 
     def setup(self) -> None:
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id

@@ -22,7 +22,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Initial
 from attnlab.layers.sentences import SentenceReader
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.systems.protocol import Card, TokenClassifier
+from attnlab.systems.protocol import TokenClassifier
 
 
 class BiLSTMTagger(TokenClassifier):
@@ -35,6 +35,8 @@ class BiLSTMTagger(TokenClassifier):
       cell: the recurrent layers: "lstm", "gru" or "tanh".
       directions: 2, or 1 for layers of width 2H that read from the left.
       dropout: rate on embeddings and on the states of each layer.
+
+    Card: Huang et al., Bidirectional LSTM-CRF Models for Sequence Tagging, 2015.
     """
 
     embedding: int = 64
@@ -46,7 +48,6 @@ class BiLSTMTagger(TokenClassifier):
 
     parts = {"cell": CELLS}
     reads = frozenset({"at"})
-    card = Card(2015, "Huang et al., Bidirectional LSTM-CRF Models for Sequence Tagging, 2015")
 
     def setup(self) -> None:
         """Creates the reader, the further recurrent layers and the output layer; raises `UserError`

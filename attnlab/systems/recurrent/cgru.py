@@ -40,7 +40,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 
@@ -57,6 +57,9 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
       normal: weights except recurrent ones and those of the mechanism start N(0, normal^2); 0 for
         Glorot's initializer.
       dropout: rate on the embeddings, the annotations and t.
+
+    Card: Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine
+    Translation, EACL 2017.
     """
 
     attention: Callable[..., Attention]
@@ -69,11 +72,6 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
 
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(
-        2017,
-        "Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine"
-        " Translation, EACL 2017",
-    )
 
     def setup(self) -> None:
         """Creates embeddings, the bidirectional GRU, the attention, the two GRU cells of the

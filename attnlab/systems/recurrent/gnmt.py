@@ -43,7 +43,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 RESIDUAL = 3  # the first layer whose input is added to its output
@@ -70,6 +70,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
       uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`.
         The mechanism's own start as it says.
       dropout: rate on the input of every layer.
+
+    Card: Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144).
     """
 
     attention: Callable[..., Attention]
@@ -87,9 +89,6 @@ class GNMT(RecurrentWriter, Seq2Seq):
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(
-        2016, "Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144)"
-    )
 
     def setup(self) -> None:
         """Creates embeddings, the layers of both sides and the attention; raises `UserError` if

@@ -26,7 +26,7 @@ from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.stacked import Layer, LSTMStack, States
-from attnlab.systems.protocol import Card, LanguageModel
+from attnlab.systems.protocol import LanguageModel
 
 
 class SharedOutput(nn.Module):
@@ -54,6 +54,8 @@ class LSTMLanguageModel(LanguageModel):
         0.04 (large); 0 for the initializers of `Initial`.
       dropout: rate on the input of every layer and on what the output layer sees; the paper's 0.5
         (medium), 0.65 (large).
+
+    Card: Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014.
     """
 
     embedding: int = 128
@@ -65,7 +67,6 @@ class LSTMLanguageModel(LanguageModel):
     dropout: float = 0.0
 
     parts = {"cell": CELLS}
-    card = Card(2014, "Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014")
 
     def setup(self) -> None:
         """Creates the embedding, the LSTM layers and the output layer, whose matrix is the

@@ -41,7 +41,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
-from attnlab.systems.protocol import AttentionMap, Card, Classifier, LanguageModel
+from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel
 
 # A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
 # sum to more than one, they would grow at every step and overflow.
@@ -50,9 +50,6 @@ from attnlab.systems.protocol import AttentionMap, Card, Classifier, LanguageMod
 INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values="unprojected")
 SHORTEST = 8  # words of a piece of a longer text
 TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream whose beginning is out of reach
-CARD = Card(
-    2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016"
-)
 
 
 def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
@@ -109,6 +106,8 @@ class LSTMNLanguageModel(LanguageModel):
         biases all the same; 0 for the initializers of `Initial`. The mechanism has its own
         initializers.
       dropout: rate on the input of every layer and on what the output layer sees.
+
+    Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
     attention: Callable[..., Attention]
@@ -124,7 +123,6 @@ class LSTMNLanguageModel(LanguageModel):
     lengths = {"span": "within"}
     parts = {"attention": MECHANISMS}
     needs = {"attention": TAPE}
-    card = CARD
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
@@ -284,6 +282,8 @@ class LSTMNClassifier(Classifier):
       deviation: of the first embeddings, N(0, deviation^2); 0 for the initializers of `Initial`.
         Wide ones are better where words are few and seen often, narrow ones where texts are few.
       dropout: rate on the input of every layer and before the last layer of the MLP.
+
+    Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
     attention: Callable[..., Attention]
@@ -301,7 +301,6 @@ class LSTMNClassifier(Classifier):
     lengths = {"span": "within"}
     parts = {"attention": MECHANISMS}
     needs = {"attention": INTRA}
-    card = CARD
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:

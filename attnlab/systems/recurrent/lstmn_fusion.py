@@ -42,7 +42,7 @@ from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
 from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, System, looked
-from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
+from attnlab.systems.recurrent.lstmn import INTRA, Verdict, averaged, intra, of_steps
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 Fusion = Literal["deep", "shallow"]
@@ -236,11 +236,12 @@ class LSTMNPairClassifier(Fused, Classifier):
         to the forget gates' biases all the same; 0 for the initializers of `Initial`. The
         mechanisms' own start as they say.
       dropout: rate on embeddings and before the last layer of the MLP.
+
+    Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
     texts = (2,)
     query_side = "target_in"
-    card = CARD
 
     def setup(self) -> None:
         """Creates the embedding, the two LSTMN readers, the classifier's layers and dropout."""
@@ -291,12 +292,13 @@ class LSTMNTranslator(Fused, RecurrentWriter, Seq2Seq):
         biases all the same; 0 for the initializers of `Initial`. The mechanisms have their own
         initializers.
       dropout: rate on embeddings and on z.
+
+    Card: Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016.
     """
 
     width: int = 128
 
     query_side = "target"
-    card = CARD
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)

@@ -44,7 +44,7 @@ from attnlab.errors import UserError
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
-from attnlab.systems.protocol import Card, looked
+from attnlab.systems.protocol import looked
 from attnlab.systems.recurrent.seq2seq import StackedSides
 from attnlab.systems.recurrent.writer import Decoding, Encoded
 
@@ -60,6 +60,9 @@ class Luong(StackedSides, kw_only=True):
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the
         initializers of `Initial`. The mechanism has its own initializers.
       dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
+
+    Card: Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation,
+    EMNLP 2015.
     """
 
     attention: Callable[..., Attention]
@@ -68,11 +71,6 @@ class Luong(StackedSides, kw_only=True):
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(
-        2015,
-        "Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation,"
-        " EMNLP 2015",
-    )
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:

@@ -26,7 +26,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import Card, LanguageModel
+from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.recurrent.lstm_lm import no_states
 
 
@@ -52,6 +52,9 @@ class NgramRNN(LanguageModel):
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the initializers of `Initial`.
       dropout: share of the input of every layer and of h* that training sets to 0.
+
+    Card: Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural
+    Language Modeling, ICLR 2017.
     """
 
     order: int = 4
@@ -60,12 +63,6 @@ class NgramRNN(LanguageModel):
     layers: int = 1
     uniform: float = 0.0
     dropout: float = 0.0
-
-    card = Card(
-        2017,
-        "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural"
-        " Language Modeling, ICLR 2017",
-    )
 
     def setup(self) -> None:
         """Creates the embedding, the LSTM layers of N - 1 parts, the merging layer and the output

@@ -61,7 +61,7 @@ from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.systems.protocol import Card, Seq2Seq, looked
+from attnlab.systems.protocol import Seq2Seq, looked
 from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 
 
@@ -113,6 +113,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
       uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`.
         The mechanism's own start as it says.
       dropout: rate on the embeddings, the annotations and the readout; the paper has none.
+
+    Card: See, Liu, Manning, Get To The Point: Summarization with Pointer-Generator Networks, ACL
+    2017.
     """
 
     attention: Callable[..., Attention]
@@ -131,11 +134,6 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
             role="cross", stepwise=True, history=True, values=True, weights="distribution"
         )
     }
-    card = Card(
-        2017,
-        "See, Liu, Manning, Get To The Point: Summarization with Pointer-Generator Networks, ACL"
-        " 2017",
-    )
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 # a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out
@@ -127,6 +127,8 @@ class RCTM(RecurrentWriter, Seq2Seq):
       longest: N, words of the longest sentence that the windows are laid out for; longer ones than
         the data has would only be windows that never act.
       dropout: rate on the embeddings and the state that the output sees; the paper has none.
+
+    Card: Kalchbrenner, Blunsom, Recurrent Continuous Translation Models, EMNLP 2013.
     """
 
     width: int = 128
@@ -134,7 +136,6 @@ class RCTM(RecurrentWriter, Seq2Seq):
     dropout: float = 0.0
 
     lengths = {"longest": "within"}
-    card = Card(2013, "Kalchbrenner, Blunsom, Recurrent Continuous Translation Models, EMNLP 2013")
 
     def setup(self) -> None:
         """Creates embeddings, the sentence model, the recurrent matrix of the decoder and the

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 
@@ -63,6 +63,8 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
       normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the
         initializers of `Initial`.
       dropout: rate on the embeddings, c and the maxout layer; the paper has none.
+
+    Card: Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014.
     """
 
     embedding: int = 64
@@ -71,10 +73,6 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
     maxout: int = 64
     normal: float = 0.0
     dropout: float = 0.0
-
-    card = Card(
-        2014, "Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014"
-    )
 
     def setup(self) -> None:
         """Creates embeddings, the encoder's GRU, the layers of the fixed vector, the decoder's cell

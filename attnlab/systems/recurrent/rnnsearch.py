@@ -40,7 +40,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import BidirectionalLSTM
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 
 
@@ -66,6 +66,9 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
           the left, whose last state then makes s_0.
         its last state.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
+
+    Card: Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and
+    Translate, ICLR 2015.
     """
 
     attention: Callable[..., Attention]
@@ -81,11 +84,6 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(
-        2015,
-        "Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and"
-        " Translate, ICLR 2015",
-    )
 
     def setup(self) -> None:
         """Creates embeddings, the encoder (bidirectional, or one layer of twice the width), the

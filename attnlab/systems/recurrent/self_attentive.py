@@ -39,7 +39,7 @@ from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout
 from attnlab.layers.sentences import Read, SentenceReader, Verdict
-from attnlab.systems.protocol import Card, Classifier, Side, looked
+from attnlab.systems.protocol import Classifier, Side, looked
 
 
 class RowWise(nn.Module):
@@ -79,6 +79,8 @@ class SelfAttentive(Classifier):
       directions: 2 for a layer that reads from both ends; 1 for one of width 2H that reads from the
           left.
       dropout: rate on the embeddings, the states, and before and after the hidden layer.
+
+    Card: Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017.
     """
 
     attention: Callable[..., Attention]
@@ -93,7 +95,6 @@ class SelfAttentive(Classifier):
     texts = (1, 2)
     parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross")}
-    card = Card(2017, "Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017")
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

@@ -32,7 +32,7 @@ from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import Card, Seq2Seq
+from attnlab.systems.protocol import Seq2Seq
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 
@@ -80,12 +80,9 @@ class StackedSides(RecurrentWriter, Seq2Seq):
 class SequenceToSequence(StackedSides):
     """Sequence to Sequence (Sutskever et al. 2014): stacked LSTMs on both sides, the last states of
     one being the first of the other. The fields are those of `StackedSides`.
-    """
 
-    card = Card(
-        2014,
-        "Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014",
-    )
+    Card: Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014.
+    """
 
     def encode(self, source: jax.Array) -> States:
         """See `Seq2Seq.encode`; the memory is the last state of every layer."""

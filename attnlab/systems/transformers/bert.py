@@ -27,7 +27,6 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part
 from attnlab.layers.block import Placement
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card
 from attnlab.systems.transformers.encoder import Encoder, EncoderClassifier
 
 
@@ -40,6 +39,8 @@ class Bert(Encoder):
         paper.
       next_sentence: whether there is also a head that tells whether a second text follows the
         first.
+
+    Card: Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019.
     """
 
     norm: Placement = "post"
@@ -49,8 +50,6 @@ class Bert(Encoder):
     hidden_dropout: float | None = 0.0
     head: Literal["linear", "tied"] = "tied"
     next_sentence: bool = False
-
-    card = Card(2019, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019")
 
     def setup(self) -> None:
         super().setup()
@@ -85,6 +84,8 @@ class BertClassifier(EncoderClassifier):
     Attributes:
       norm, types, normalised_embedding, initial, hidden_dropout, pooling: those of
         `EncoderClassifier`, as in the paper.
+
+    Card: Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019.
     """
 
     norm: Placement = "post"
@@ -93,5 +94,3 @@ class BertClassifier(EncoderClassifier):
     initial: Part = "bert"
     hidden_dropout: float | None = 0.0
     pooling: Literal["mean", "first", "max", "pooler"] = "pooler"
-
-    card = Card(2019, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019")

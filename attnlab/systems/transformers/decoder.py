@@ -27,7 +27,7 @@ from attnlab.attention.view import CAUSAL, View, token_positions
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import Card, LanguageModel
+from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.transformers.stack import Ruled, begun, rule_of, within
 
 
@@ -47,6 +47,8 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
       share: "output": logits are products with the embedding; "none": with an own matrix.
       logit_cap: c, beyond which logits are bent to stay between -c and c, c tanh(logits / c); 0 for
           none.
+
+    Card: Radford et al., Improving Language Understanding, 2018.
     """
 
     share: Literal["output", "none"] = "output"
@@ -66,7 +68,6 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     carries = False
     packs = True
     in_two = True
-    card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     def setup(self) -> None:
         """Creates the embedding, the output layer (for share "none"), positions and layers; raises

@@ -33,10 +33,9 @@ from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm, apply_norm
-from attnlab.systems.protocol import Card, Classifier, System, TokenClassifier
+from attnlab.systems.protocol import Classifier, System, TokenClassifier
 from attnlab.systems.transformers.stack import Ruled, rule_of, within
 
-CARD = Card(2019, "Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017")
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
 
@@ -125,6 +124,8 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
       head: "linear", or "tied": one more layer, then products with the embedding, for a masked
         language model.
       activation: the nonlinearity of the head "tied".
+
+    Card: Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017.
     """
 
     head: Literal["linear", "tied"] = "linear"
@@ -132,7 +133,6 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
 
     needs = {"attention": Need(role="self", maps=False, mixes=True, places="trees")}
     reads = frozenset({"types", "segments", "trees", "at"})
-    card = CARD
 
     def setup(self) -> None:
         """Creates the layers and the head, linear or tied to the embedding; raises `UserError` if a
@@ -176,13 +176,14 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
     Attributes:
       pooling: the vector of a text: the "mean" of its states, the state of the "first" token, the
         "max" of each unit by itself, or the "pooler" of BERT, tanh(h_first W + b).
+
+    Card: Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017.
     """
 
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
 
     texts = (1, 2)
     map_sides = ("joined", "joined")
-    card = CARD
 
     def setup(self) -> None:
         super().setup()

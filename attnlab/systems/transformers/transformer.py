@@ -40,7 +40,7 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Card, Seq2Seq, Side, Writer, looked
+from attnlab.systems.protocol import Seq2Seq, Side, Writer, looked
 from attnlab.systems.transformers.loops import Sharing
 from attnlab.systems.transformers.stack import Stacked, begun, rule_of
 
@@ -347,9 +347,9 @@ class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
     """Transformer encoder-decoder (Vaswani et al. 2017): self-attention, causal self-attention,
     attention to the source. The fields are those of `EncoderDecoder`; a `share` of "all" or "input"
     needs one vocabulary.
-    """
 
-    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
+    Card: Vaswani et al., Attention Is All You Need, NeurIPS 2017.
+    """
 
     def setup(self) -> None:
         """Creates the source embedding and the rest; `UserError` if one table serves two vocabularies."""

@@ -32,7 +32,7 @@ from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.precision import widened
 from attnlab.layers.sentences import Read, Verdict
-from attnlab.systems.protocol import Card, Side
+from attnlab.systems.protocol import Side
 from attnlab.systems.vision.protocol import VisualAnswerer
 
 Tree = TypeVar("Tree")
@@ -159,12 +159,12 @@ class CNNAndLSTM(Answerer, kw_only=True):
       pooling: what becomes of the places of the image: "mean", or "flat": all side by side, each
           with weights of its own.
       hidden: units of the hidden layer before the output.
+
+    Card: Santoro et al., the baseline of Relation Networks, NeurIPS 2017.
     """
 
     pooling: Literal["mean", "flat"] = "mean"
     hidden: int = 128
-
-    card = Card(2017, "Santoro et al., the baseline of Relation Networks, NeurIPS 2017")
 
     def setup(self) -> None:
         super().setup()

@@ -32,7 +32,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
-from attnlab.systems.protocol import Card, looked
+from attnlab.systems.protocol import looked
 from attnlab.systems.vision.answering import Answerer, of_each
 
 _LEAST = 1e-6  # the square of the least norm that is divided by
@@ -68,6 +68,8 @@ class BottomUp(Answerer, kw_only=True):
       activation: the nonlinear layers: "gated_tanh" (gt, the paper's) or "relu".
       joint: how a place and the question make a key.
       normalised: whether the features of a place are divided by their norm.
+
+    Card: Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018.
     """
 
     attention: Callable[..., Attention]
@@ -79,7 +81,6 @@ class BottomUp(Answerer, kw_only=True):
 
     parts = {**Answerer.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross", padding=False, values=True)}
-    card = Card(2018, "Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018")
 
     @nn.compact
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import jax
 
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card, Side
+from attnlab.systems.protocol import Side
 from attnlab.systems.transformers.transformer import EncoderDecoder
 from attnlab.systems.vision.captioner import Captioner
 
@@ -29,12 +29,13 @@ class CaptioningTransformer(Captioner, EncoderDecoder, kw_only=True):
 
     Attributes:
       share: whether words and output have one matrix ("output") or two ("none").
+
+    Card: Vaswani et al., Attention Is All You Need, NeurIPS 2017.
     """
 
     share: Literal["output", "none"] = "output"  # type: ignore[assignment]
 
     parts = {**EncoderDecoder.parts, **Captioner.parts}
-    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
 
     def setup(self) -> None:
         super().setup()

@@ -37,7 +37,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card, Side, looked
+from attnlab.systems.protocol import Side, looked
 from attnlab.systems.vision.answering import Answerer, of_each
 
 Factory = Callable[..., Attention]
@@ -128,6 +128,8 @@ class CoAttention(Answerer, kw_only=True):
       width: d, of words, places and states; `embedding` is no matter.
       hidden: k, the width of the layers in which image and question look at each other.
       levels: at which levels of the question it looks, in the order "word", "phrase", "sentence".
+
+    Card: Lu et al., Hierarchical Question-Image Co-Attention, NeurIPS 2016.
     """
 
     image_attention: Factory
@@ -144,7 +146,6 @@ class CoAttention(Answerer, kw_only=True):
         "image_attention": Need(role="cross", padding=False, values=True),
         "question_attention": Need(role="cross", values=True),
     }
-    card = Card(2016, "Lu et al., Hierarchical Question-Image Co-Attention, NeurIPS 2016")
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

@@ -17,7 +17,6 @@ import jax
 from attnlab.layers.backbones import cnn, resnet
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
-from attnlab.systems.protocol import Card
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
@@ -34,9 +33,9 @@ class Pooled(ImageClassifier):
 class CNN(cnn.CNN, Pooled):
     """Convolutions and pooling (Simonyan and Zisserman 2015), with norms and without hidden layers.
     Its fields are those of the backbone `cnn`.
-    """
 
-    card = Card(2015, "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015")
+    Card: Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015.
+    """
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
@@ -47,9 +46,9 @@ class CNN(cnn.CNN, Pooled):
 class ResNet(resnet.ResNet, Pooled):
     """Residual networks (He et al. 2016), with norms before or behind convolutions. Its fields are
     those of the backbone `resnet`.
-    """
 
-    card = Card(2016, "He et al., Deep Residual Learning for Image Recognition, CVPR 2016")
+    Card: He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
+    """
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:

@@ -42,7 +42,7 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Card, Side, looked
+from attnlab.systems.protocol import Side, looked
 from attnlab.systems.transformers.stack import Stacked
 from attnlab.systems.vision.answering import Viewer, of_each
 
@@ -79,6 +79,8 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         may be of rows and columns ("rope_2d").
       image_layers: blocks over the places, before a token looks at them.
       image_positions: of places, counted row by row or as rows and columns, added to them.
+
+    Card: Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019.
     """
 
     question_attention: Callable[..., Mixer]
@@ -100,9 +102,6 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         "cross_attention": Need(role="cross", padding=False),
         "image_attention": Need(role="self", maps=False, mixes=True, padding=False, places="grid"),
     }
-    card = Card(
-        2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017; Tan and Bansal 2019"
-    )
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

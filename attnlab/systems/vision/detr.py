@@ -39,7 +39,7 @@ from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.norms import apply_norm
-from attnlab.systems.protocol import Card, Side, looked
+from attnlab.systems.protocol import Side, looked
 from attnlab.systems.transformers.stack import Stacked
 from attnlab.systems.vision.protocol import Detected, Detector
 
@@ -55,6 +55,8 @@ class Detr(Stacked, Detector, kw_only=True):
       queries: N, how many objects can be found; at least as many as an image has.
       layers: how many layers the encoder has.
       decoder_layers: L, how many layers the decoder has; 0 for as many.
+
+    Card: Carion et al., End-to-End Object Detection with Transformers, ECCV 2020.
     """
 
     encoder_attention: Callable[..., Attention]
@@ -77,7 +79,6 @@ class Detr(Stacked, Detector, kw_only=True):
         "decoder_attention": Need(role="self", padding=False, values=True),
         "cross_attention": Need(role="cross", padding=False, values=True),
     }
-    card = Card(2020, "Carion et al., End-to-End Object Detection with Transformers, ECCV 2020")
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

@@ -40,7 +40,7 @@ from attnlab.errors import UserError, at_least
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
-from attnlab.systems.protocol import GLIMPSES, Card
+from attnlab.systems.protocol import GLIMPSES
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
@@ -115,6 +115,8 @@ class Glimpses(ImageClassifier):
       cell: the core.
       deviation: sigma, how far places are drawn from the middle of where it would look, in units of
           half an image.
+
+    Card: Mnih et al., Recurrent Models of Visual Attention, NIPS 2014.
     """
 
     glimpses: int = 6
@@ -126,7 +128,6 @@ class Glimpses(ImageClassifier):
     deviation: float = 0.1
 
     parts = {"cell": CELLS}
-    card = Card(2014, "Mnih et al., Recurrent Models of Visual Attention, NIPS 2014")
 
     def setup(self) -> None:
         """Creates the layers of sensor, recurrent core, locations, baseline and classes; raises

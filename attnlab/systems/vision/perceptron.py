@@ -16,7 +16,6 @@ import jax
 
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card
 from attnlab.systems.vision.protocol import ImageClassifier
 
 
@@ -25,11 +24,11 @@ class Perceptron(ImageClassifier):
 
     Attributes:
       widths: the widths of the hidden layers, one for each.
+
+    Card: Rumelhart et al., Learning by back-propagating errors, Nature 1986.
     """
 
     widths: tuple[int, ...] = (256, 256)
-
-    card = Card(1986, "Rumelhart et al., Learning by back-propagating errors, Nature 1986")
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:

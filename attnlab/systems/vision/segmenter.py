@@ -25,7 +25,6 @@ from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Convolution, enlarged, normed
-from attnlab.systems.protocol import Card
 from attnlab.systems.vision.protocol import PixelClassifier
 
 
@@ -36,6 +35,8 @@ class Segmenter(PixelClassifier):
       backbone: what makes the feature map; gates and non-local blocks are its own fields.
       width: d, channels at the pixels; 0 for logits of the feature map, interpolated.
       normalisation: the norm at the pixels.
+
+    Card: Long et al., Fully Convolutional Networks for Segmentation, CVPR 2015.
     """
 
     backbone: Part = "resnet"
@@ -43,7 +44,6 @@ class Segmenter(PixelClassifier):
     normalisation: Part = "batch_norm"
 
     parts = {"backbone": BACKBONES, "normalisation": NORMS}
-    card = Card(2015, "Long et al., Fully Convolutional Networks for Segmentation, CVPR 2015")
 
     @property
     def over_batch(self) -> bool:

@@ -36,7 +36,6 @@ from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.systems.protocol import Card
 from attnlab.systems.recurrent.writer import Decoding, Encoded, RecurrentWriter
 from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
 
@@ -55,6 +54,8 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
         being 0.01; 0 for Glorot's initializer.
       dropout: rate on words, on h_t before the output and on the deep output; the paper's is 0.5.
+
+    Card: Xu et al., Show, Attend and Tell, ICML 2015.
     """
 
     attention: Callable[..., Attention]
@@ -67,7 +68,6 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
 
     parts = {**Captioner.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(2015, "Xu et al., Show, Attend and Tell, ICML 2015")
 
     def setup(self) -> None:
         """Creates the backbone, the attention, the gate of the context if there is one, the LSTM

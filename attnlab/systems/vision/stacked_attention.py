@@ -26,7 +26,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
-from attnlab.systems.protocol import Card, looked
+from attnlab.systems.protocol import looked
 from attnlab.systems.vision.answering import Answerer, of_each
 
 
@@ -38,6 +38,8 @@ class StackedAttention(Answerer, kw_only=True):
         the width d.
       hops: K, how many times the image is looked at, each time with what was seen before.
       width: d, of the places and of the state of the question.
+
+    Card: Yang et al., Stacked Attention Networks, CVPR 2016.
     """
 
     attention: Callable[..., Attention]
@@ -45,7 +47,6 @@ class StackedAttention(Answerer, kw_only=True):
 
     parts = {**Answerer.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross", padding=False)}
-    card = Card(2016, "Yang et al., Stacked Attention Networks, CVPR 2016")
 
     def setup(self) -> None:
         """Creates the reader of questions, the projection of places, an attention for each hop and

@@ -31,7 +31,6 @@ from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
-from attnlab.systems.protocol import Card
 from attnlab.systems.recurrent.writer import Decoding, RecurrentWriter
 from attnlab.systems.vision.captioner import Captioner, check_channels, mean_of
 
@@ -58,6 +57,8 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
         being 0.01; 0 for Glorot's initializer.
       dropout: rate on words and on h2_t before the output; the paper has none.
+
+    Card: Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018.
     """
 
     attention: Callable[..., Attention]
@@ -69,7 +70,6 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
 
     parts = {**Captioner.parts, "attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True, history=True)}
-    card = Card(2018, "Anderson et al., Bottom-Up and Top-Down Attention, CVPR 2018")
 
     def setup(self) -> None:
         """Creates what `Captioner.setup` does (backbone, positions; `UserError` for positions

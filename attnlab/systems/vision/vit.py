@@ -44,7 +44,6 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.images import Patches
 from attnlab.layers.initializers import Initializer
 from attnlab.layers.precision import widened
-from attnlab.systems.protocol import Card
 from attnlab.systems.transformers.stack import Ruled, rule_of
 from attnlab.systems.vision.protocol import ImageClassifier
 
@@ -144,9 +143,9 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
 class ViT(VisionTransformer, ImageClassifier, kw_only=True):
     """Vision Transformer (Dosovitskiy et al. 2021): a class of the class token, or of the mean over
     patches. The fields are those of the backbone `vit`.
-    """
 
-    card = Card(2021, "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021")
+    Card: Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021.
+    """
 
     def setup(self) -> None:
         super().setup()
