@@ -53,7 +53,7 @@ _GROWTH = ("time", "state", "path", "steps")
 _FORM = re.compile(
     r"(?:(?P<family>[^;\d]+); )?"
     rf"(?P<source>[^;]*?\b(?P<year>(?:19|20)\d\d)\b(?:(?!; (?:{'|'.join(_GROWTH)}) ).)*?)"
-    + "".join(rf"(?:; {field} (?P<{field}>[^;]+?))?" for field in _GROWTH)
+    + "".join(rf"(?:; {field} (?P<{field}>[^;]*?[^;.]))?" for field in _GROWTH)
     + r"\.?"
 )
 

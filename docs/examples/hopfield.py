@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import softmax
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading
 from attnlab.attention.view import EVERYTHING
-from attnlab.layers.cards import Card
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
 
@@ -31,19 +30,15 @@ class Hopfield(Attention):
     Attributes:
       steps: how many; after one it is attention whose values are the keys.
       beta: inverse temperature.
+
+    Card: associative memory; Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021;
+    time T^2 d + T d^2; state T d; path 1; steps 1.
     """
 
     steps: int = 2
     beta: float = 0.5
     memory_class = Patterns
     capabilities = Capabilities()
-    card = Card(
-        "associative memory",
-        2021,
-        "Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021",
-        "T^2 d + T d^2",
-        "T d",
-    )
 
     def setup(self):
         self.w_query, self.w_key, self.out = (Dense(self.width, use_bias=False) for _ in range(3))

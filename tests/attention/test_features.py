@@ -12,7 +12,7 @@ import pytest
 from attnlab.attention.features import FEATURES
 from attnlab.attention.mechanisms.linear import Linear
 from attnlab.errors import UserError
-from attnlab.layers.cards import Card
+from attnlab.layers.cards import card_of
 from tests.attention.oracles.linear import feature
 
 B, H, T, D = 2, 2, 3, 4
@@ -49,7 +49,7 @@ def test_products_of_features_are_those_of_the_formula(name: str) -> None:
     assert module.positive == (name != "identity")
     near = np.abs(AT[:, None] - AT[None]) <= 9  # cosine: where weights are not negative
     assert not module.positive or (products[..., near] >= -1e-6).all()
-    assert isinstance(vars(FEATURES.resolve(name)).get("card"), Card) and name in NAMES
+    assert card_of(FEATURES.resolve(name)) and name in NAMES
 
 
 def test_hedgehog_starts_as_softmaxes_of_x_and_of_its_negative() -> None:

@@ -202,8 +202,7 @@ class Uniform(Alignment):
         a_ij = 1 / n_i          n_i the keys that query i may see
 
     A control for learned attention: scores have no effect and get no gradient. One context for all
-    queries, but learned, is the score `source_only`. Cost: that of softmax. Source: S. Wiegreffe,
-    Y. Pinter, "Attention is not not Explanation", EMNLP 2019.
+    queries, but learned, is the score `source_only`. Cost: that of softmax.
 
     Card: control; Wiegreffe and Pinter, Attention is not not Explanation, EMNLP 2019; time T^2.
     """
