@@ -17,7 +17,6 @@ from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
-from attnlab.layers.cards import card_of
 from attnlab.mixers import MIXERS
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters, wide
 from tests.mixers.oracles import WHOLE_ORACLES
@@ -205,10 +204,8 @@ def test_sizes_that_mean_nothing_are_refused(name: str, fields: dict[str, Any], 
 
 @pytest.mark.parametrize("name", [*ENTRIES, "reformer", "average", "performer"])
 @pytest.mark.quick
-def test_a_card_is_true(name: str) -> None:
+def test_its_work_grows_with_the_length(name: str) -> None:
     mixer: Any = MIXERS.resolve(name)
-    card = card_of(mixer)
-    assert card and card.family and card.source.endswith(str(card.year))
     given: Any = {"direction": min(mixer.capabilities.directions)}
     long = [cost(mixer(width=64), t, **given).flops for t in (2**14, 2**15)]
     assert 2.0 * 0.9 < long[1] / long[0] < 2.0 * 1.1  # linear in T
