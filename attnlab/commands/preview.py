@@ -5,7 +5,6 @@ command that trains on it.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import shlex
@@ -74,8 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     flags.insert(0, f"data={'image_rows' if first == 'image' else 'rows'}")
     batch = configs.load(config, flags).batch
     if (longest := getattr(batch, "max_length", None)) and first != "image":
-        texts = itertools.islice(records(path, [source.called(first)], source.separator), ROWS)
-        over = sum(_length(text) >= longest for _, cells in texts for text in cells.values())
+        texts = {*TAKES[fitting[0]]} - {"label", "tags", "answers"}
+        columns = [name for column in texts if (name := source.called(column))]
+        cells = (c for _, c in itertools.islice(records(path, columns, source.separator), ROWS))
+        over = sum(max(map(_length, row.values())) >= longest for row in cells)
         print(
             f"\n{over:,} of {len(rows):,} rows or more do not fit into batch.max_length={longest:,}"
             f" tokens (a word is one or several); batch.longer={getattr(batch, 'longer', 'windows')}"
@@ -88,19 +89,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(data: str) -> list[str]:
     """Returns the settings of the place of data: a folder with a file for each split, of which
-    training gives shares to those that have none, or files of all splits.
+    training gives shares to those that have none, or files of all splits; raises `UserError` for a
+    folder with files of other splits alone.
     """
-    from attnlab.data.rows import NAMED, find_tables
+    from attnlab.data.rows import NAMED, NoTable, find_tables
 
-    has = []
+    lacks = []
     for split, names in NAMED.items():
-        with contextlib.suppress(UserError):
-            has += [split for _ in find_tables(data, names, data)[:1]]
-    if "train" not in has:
+        try:
+            find_tables(data, names, data)
+        except NoTable:
+            lacks.append(split)
+    if len(lacks) == len(NAMED):
         folder, name = os.path.split(data.rstrip("/"))
-        return [f"data.directory={folder}", f"data.files={name}"]
-    shares = ["data.files=train", *["data.test=test"] * ("test" in has)]
-    return [f"data.directory={data}", *([] if "valid" in has else shares)]
+        return [f"data.directory={folder}", f"data.files={name}{'/' * os.path.isdir(data)}"]
+    if "train" in lacks:
+        has = " and ".join(NAMED.keys() - {*lacks})
+        raise UserError(f"{data} has a table for {has} and none for train; name it train")
+    shares = [f"data.{split}=train[90%:]" for split in lacks]
+    shares = ["data.files=train"] if len(lacks) == 2 else ["data.train=train[:90%]", *shares]
+    return [f"data.directory={data}", *shares] if lacks else [f"data.directory={data}"]
 
 
 def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from attnlab.data.files import alike, decoded, unpacked
 from attnlab.data.json_lines import field_of, object_of
-from attnlab.data.readers.records import form_of, records
+from attnlab.data.readers.records import form_of, records, saved_by_datasets
 from attnlab.errors import UserError
 from attnlab.records.files import expanded
 
@@ -160,7 +160,8 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
     for name in named:
         path = expanded(name)
         if (path / "state.json").is_file():  # what `datasets` of Hugging Face has saved
-            path /= "data*.arrow"
+            paths += saved_by_datasets(path)
+            continue
         if os.path.exists(path):
             paths.append(path)
             continue

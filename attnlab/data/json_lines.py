@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,14 @@ def text_of(record: dict[str, Any], field: str, where: str) -> str:
     return " ".join(value.split())
 
 
-def field_of(record: dict[str, Any], field: str, where: str) -> Any:
-    """Returns the value of a field of a record; raises `UserError`, with near names, if there is
-    none.
+def field_of(record: Mapping[str, Any], field: str, where: str, kind: str = "field") -> Any:
+    """Returns the value of a field of a record, "a.b" for b within a, None if a is; raises
+    `UserError`, with near names, if there is none, which calls it a `kind`.
     """
-    if field not in record:
-        raise UserError(f"{where}: no field {field!r}; {nearest(field, record)}")
-    return record[field]
+    value: Any = record
+    for part in [field] if field in record else field.split("."):
+        if value is not None:
+            if not isinstance(value, Mapping) or part not in value:
+                raise UserError(f"{where}: no {kind} {field!r}; {nearest(field, record)}")
+            value = value[part]
+    return value

@@ -11,14 +11,15 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.data.files import alike, part
+from attnlab.data.files import PACKED, alike, part
 from attnlab.data.passages import Question
 from attnlab.data.questions import check_answers
-from attnlab.data.readers.records import FORMS, Record, form_of, records
+from attnlab.data.readers.records import FORMS, Record, form_of, records, saved_by_datasets
 from attnlab.data.tagged import Sentence
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
@@ -83,7 +84,14 @@ class Rows:
     columns: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(NAMES))
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a separator of several signs, or of one that has another meaning."""
+        """Raises `UserError` for a separator of several signs, or of one that has another meaning,
+        and for `files` with a share or values, which would be those of every split.
+        """
+        if self.files.endswith("]") and not re.fullmatch(r".*\[[^\[\]=:]+\]", self.files):
+            raise UserError(
+                f"config.data.files={self.files!r}: a share or values belong to data.train,"
+                " data.valid and data.test; here a column may stand, all[fold]"
+            )
         if len(self.separator) > 1 or self.separator in ("\n", "\r", '"'):
             raise UserError(f"config.data.separator={self.separator!r} must be one sign")
 
@@ -99,7 +107,8 @@ class Rows:
         of_all = self.files + ("" if self.files[-1:] in ("", "]") else SHARES[split])
         names, given = NAMED[split], getattr(self, split) or of_all
         if match := re.fullmatch(r"(.*)\[([^\[\]=:]+)(?:=([^\[\]]*))?\]", given):
-            return (match[1],), match[2], match[3].split(",") if match[3] else names, 0, 100
+            values = [*map(_plain, match[3].split(","))] if match[3] else names
+            return (match[1],), match[2].strip(), values, 0, 100
         name, begin, end = part(split, given)
         return (name,) if name else names, "", (), begin, end
 
@@ -121,13 +130,14 @@ class Rows:
         """
         called = {c: name for c in TAKES[method] if (name := self.called(c)) or c != "second"}
         _, by, values, begin, end = self.part(split)
-        rows, blank, others = list[Record](), 0, dict[str, None]()
+        rows, blank, seen = list[Record](), 0, Counter[str]()
         read = list(dict.fromkeys([*called.values(), *filter(None, [by])]))
         for path in self.paths(split):
             for where, cells in records(path, read, self.separator):
-                if by and (value := _text(cells[by], by, where)) not in values:
-                    others |= {} if len(others) > 20 else {value: None}
-                    continue
+                if by:
+                    seen[value := _plain(_text(cells[by], by, where))] += 1
+                    if value not in values:
+                        continue
                 row = {
                     column: cells[name] if column in NO_TEXTS else _text(cells[name], name, where)
                     for column, name in called.items()
@@ -148,16 +158,37 @@ class Rows:
             missing = f"no row of the {split} split has anything in {', '.join(called.values())}"
             if by:
                 wanted = " or ".join(map(repr, values))
-                missing += f" and {wanted} in {by}; {nearest(values[0], others)}"
+                missing += f" and {wanted} in {by}; {nearest(values[0], [*seen][:20])}"
             raise UserError(f"config.data: {missing}")
         if blank:
             _log.warning("skipped %d blank rows of the %s split", blank, split)
+        self._warn(split, seen)
         return rows
 
-    def _place(self, value: Any) -> float:
-        """Returns where a row is drawn, in percent, by the value of its first column, so that more
-        rows move no other.
+    def _warn(self, split: str, seen: Mapping[str, int]) -> None:
+        """Warns of values of a split that its column never has, and, with training, of rows whose
+        value is of no split.
+
+        Args:
+          split: which.
+          seen: how many rows have each value of the column.
         """
+        place, values = self.part(split)[:2], self.part(split)[2]
+        absent = [value for value in values if value not in seen and values is not NAMED[split]]
+        if absent:
+            _log.warning("data.%s: no row has %s in %s", split, " or ".join(absent), place[1])
+        parts = [self.part(other) for other in NAMED]
+        taken = {value for part in parts if part[:2] == place for value in part[2]}
+        if split == "train" and (left := {v: n for v, n in seen.items() if v not in taken}):
+            several = ", ".join(map(repr, [*left][:5]))
+            count = sum(left.values())
+            _log.warning("%d rows are of no split: %s has %s", count, place[1], several)
+
+    def _place(self, value: Any) -> float:
+        """Returns where a row is drawn, in percent, by the value of its first column, of a text
+        without regard to white space, so that more rows move no other.
+        """
+        value = in_line(value) if isinstance(value, str) else value
         digest = hashlib.blake2b(f"{self.seed} {value!r}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64 * 100
 
@@ -176,18 +207,22 @@ class Rows:
         return [(in_line(row["source"]), in_line(row["target"])) for _, row in rows]
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Returns the one or two texts of each row with its label."""
+        """Returns the one or two texts of each row with its label, in that white space as single
+        blanks.
+        """
         rows = ([*map(str.strip, row.values())] for _, row in self.rows(split, "labelled"))
-        return [(tuple(texts), label) for *texts, label in rows]
+        return [(tuple(texts), in_line(label)) for *texts, label in rows]
 
     def tagged(self, split: str) -> list[Sentence]:
         """Returns the words of each row with their tags."""
         sentences = []
         for where, row in self.rows(split, "tagged"):
             words, tags = (_words(row[name], self.called(name), where) for name in TAKES["tagged"])
-            if len(words) != len(tags) or "" in words + tags:
-                counts = f"{len(words)} words and {len(tags)} tags"
-                raise UserError(f"{where}: {counts}; each word needs one, and none may be blank")
+            if len(words) != len(tags) or any(len(each.split()) != 1 for each in words + tags):
+                raise UserError(
+                    f"{where}: {len(words)} words and {len(tags)} tags; each word needs one, and"
+                    " none may be blank or have white space in it"
+                )
             sentences.append(Sentence(words, tags))
         return sentences
 
@@ -213,48 +248,67 @@ class Rows:
         return questions
 
 
+class NoTable(UserError):
+    """No table has a name that was looked for."""
+
+
 def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
-    """Returns the files that the first of several names leads to that is there: see `Rows`.
+    """Returns the files that the one of several names leads to that is there: see `Rows`.
 
     Args:
       directory: of the names.
-      names: to be tried in turn.
+      names: of which one is there.
       where: the setting that has them, for messages.
 
     Raises:
-      UserError: none is there, or a file that is no table, or two forms of one name.
+      NoTable: none is there, or a file that is no table.
+      UserError: two of them, two forms of one name, or a file packed and unpacked.
     """
-    root = expanded(directory)
+    root, ways = expanded(directory), dict[Any, list[Path]]()
     for name in names:
+        path = root / name
         for end in ("", ".*", "-[0-9]*-of-[0-9]*"):
-            path = root / name
-            if path.is_dir():  # where `datasets` has saved, notes and caches lie beside the data
-                end = "/data*.arrow" if (path / "state.json").is_file() else "/*"
             pattern = glob.escape(name) + end if end or path.exists() else name
+            if path.is_dir() and not end:
+                pattern += "/*"
             inside = glob.glob(pattern, root_dir=root, recursive=True)
             tables = sorted(root / file for file in inside if form_of(root / file))
-            forms = {file.name if end == ".*" else form_of(file): file.name for file in tables}
-            if len(forms) > 1:
-                both = " and ".join(forms.values())
-                raise UserError(f"{where}: {root} has {both}; name the one that is meant")
-            if tables:
-                return tables
-    raise UserError(
+            if not end and (path / "state.json").is_file():
+                tables = saved_by_datasets(path)
+            plain = Counter(_unpacked(file) for file in tables)
+            for file in tables:  # files that differ here are not parts of one table
+                twice = file.name if end == ".*" or plain[_unpacked(file)] > 1 else form_of(file)
+                ways.setdefault((name, end, twice), []).append(file)
+            if tables and not path.is_dir():
+                break
+    tables, *others = [*ways.values()] or [[]]
+    if others:
+        both = " and ".join(os.path.relpath(way[0], root) for way in (tables, others[0]))
+        raise UserError(f"{where}: {root} has {both}; name the one that is meant")
+    if tables:
+        return tables
+    raise NoTable(
         f"{where}: no table ({', '.join(FORMS)}) {' or '.join(map(repr, names))} in"
         f" {root}{os.sep}; {alike(root / names[0])}"
     )
 
 
+def _unpacked(file: Path) -> Path:
+    """Returns the path of a file without the ending of a packed one."""
+    return file.with_suffix("") if file.suffix in PACKED else file
+
+
 def _text(value: Any, name: str, where: str) -> str:
-    """Returns a value of a cell as a text: a number, true or false as JSON has it, "" for nothing
-    and for NaN; raises `UserError` for any other kind.
+    """Returns a value of a cell as a text: a number, true or false as JSON has it, 1.0 as 1, "" for
+    nothing and for NaN; raises `UserError` for any other kind.
     """
     if isinstance(value, str):
         return value
     if value is None or value != value:
         return ""
     if isinstance(value, (bool, int, float)):
-        return json.dumps(value)
+        whole = isinstance(value, float) and value.is_integer()
+        return json.dumps(int(value) if whole else value)
     raise UserError(f"{where}: column {name!r} is {type(value).__name__}, not a text")
 
 
@@ -263,6 +317,11 @@ def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(_text(word, name, where).strip() for word in value)
     return tuple(_text(value, name, where).split())
+
+
+def _plain(value: str) -> str:
+    """Returns a value of the column of splits without white space around it, "1.0" as "1"."""
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", value.strip())
 
 
 def in_line(text: str) -> str:

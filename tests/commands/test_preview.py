@@ -49,18 +49,30 @@ def test_columns_and_what_would_be_cut(tmp_path: Path, capsys: pytest.CaptureFix
     place = f"--config.data.directory={tmp_path}"
     assert f"{place} --config.data.files=train {text} {label}" in shown
     assert max(map(len, shown.splitlines()[:-1])) <= 120
-    for split, flags in (("test", "files=train --config.data.test=test "), ("dev", "")):
-        (tmp_path / f"{split}.csv").write_text("review,stars\nso,1\n")
+    (tmp_path / "train").mkdir()  # without a table in it
+    test, valid = (tmp_path / f"{split}.csv" for split in ("test", "dev"))
+    for there, split in (([test], "valid"), ([valid], "test"), ([test, valid], "")):
+        for path in there:
+            path.write_text("review,stars\nso,1\n")
         assert main(["preview", str(tmp_path), text, label]) == 0
-        assert (
-            f"{place} {'--config.data.' if flags else ''}{flags}{text}" in capsys.readouterr().out
-        )
+        shares = ["--config.data.train=train[:90%]", f"--config.data.{split}=train[90%:]"]
+        words = [place, *(shares if split else []), text, label]
+        assert shlex.join(words) in capsys.readouterr().out
+        test.unlink(missing_ok=True)
+    both = ["--config.data.columns.source=stars", "--config.data.columns.target=review"]
+    assert main(["preview", str(tmp_path), *both]) == 0
+    assert re.search(r"\n[1-9]\d of 100 rows or more do not fit", capsys.readouterr().out)
     (tmp_path / "empty.csv").write_text("")
+    for name in ("a/dev.csv", "a/all.csv", "b/train.csv", "b/train.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text\na\n")
     for arguments, message in (
         ([str(tmp_path), text + "s"], "has no column 'reviews'; did you mean 'review'"),
         ([str(tmp_path), "--config.data.column=a"], "config.data.column: no such key"),
         ([str(tmp_path / "none.csv")], "no table (.csv, .tsv, .jsonl"),
         ([str(tmp_path / "empty.csv")], "empty.csv has no row"),
+        ([str(tmp_path / "a")], "has a table for valid and none for train"),
+        ([str(tmp_path / "b")], "has train.csv and train.tsv; name the one that is meant"),
     ):
         assert main(["preview", *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -54,6 +54,7 @@ def test_every_task_takes_its_columns(method: str, tmp_path: Path) -> None:
         ({"text": ""}, "texts", "no row of the train split has anything in text"),
         ({"tokens": "a b", "tags": "X"}, "tagged", "line 1: 2 words and 1 tags"),
         ({"tokens": ["a", ""], "tags": "X Y"}, "tagged", "none may be blank"),
+        ({"tokens": ["a\tb"], "tags": "X"}, "tagged", "or have white space in it"),
         ({"tokens": ["a", ["b"]], "tags": "X Y"}, "tagged", "column 'tokens' is list, not a text"),
         ({"context": "a", "question": "?", "answers": "b"}, "questions", "'b' does not stand at"),
         ({"context": "a", "question": "?", "answers": [1]}, "questions", r"answers are \[1\]; exp"),
@@ -76,8 +77,10 @@ def test_values_that_are_no_examples(
 def test_values_that_are_read_as_texts(tmp_path: Path) -> None:
     """Numbers, true and false; the first place of an answer, and no answer."""
     source = Rows(str(tmp_path), columns={"second": "other"})
-    lines(tmp_path / "train.jsonl", {"text": 1.5, "other": "b", "label": True})
-    assert source.labelled("train") == [(("1.5", "b"), "true")] and source.sentences == 2
+    labels = {True: "true", 2.0: "2", "a\tb\n": "a b", -0.5: "-0.5"}
+    lines(tmp_path / "train.jsonl", *({"text": 1.5, "other": "b", "label": x} for x in labels))
+    expected = [(("1.5", "b"), label) for label in labels.values()]
+    assert source.labelled("train") == expected and source.sentences == 2
     questions = [{"context": "a b b", "question": "?", "answers": answer} for answer in ("b", None)]
     lines(tmp_path / "train.jsonl", *questions)
     assert [row.answers for row in source.questions("train")] == [(("b", 2),), ()]
@@ -106,18 +109,31 @@ def test_a_share_is_seeded_and_keeps_equal_texts_together(tmp_path: Path) -> Non
     assert {text for (text,), _ in few.labelled("valid")} == texts["valid"]
     other = Rows(str(tmp_path), files="a-*.jsonl", seed=1)
     assert {text for (text,), _ in other.labelled("valid")} != texts["valid"]
+    spaced = [{"text": f" t{n}" + " \n" * (n % 2), "label": 0} for n in range(100)]
+    lines(tmp_path / "spaced.jsonl", *spaced)
+    valid = Rows(str(tmp_path), files="spaced").labelled("valid")
+    assert {text for (text,), _ in valid} == texts["valid"]
     with pytest.raises(UserError, match="the part begins at 90 % and ends at 80 %"):
         Rows(str(tmp_path), train="a-1[90%:80%]").labelled("train")
+    for files in ("a-1[:50%]", "a-1[label=1]", "a-[]1]"):
+        with pytest.raises(UserError, match="share or values belong to data.train, data.valid"):
+            Rows(str(tmp_path), files=files)
 
 
-def test_a_split_by_a_column(tmp_path: Path) -> None:
-    """By the names of splits, or values; of those that are not there one hears which are."""
+def test_a_split_by_a_column(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By the names of splits, or values; of those that are not there one hears which are, and how
+    many rows are of no split.
+    """
     (tmp_path / "all.csv").write_text("text;fold\na;0\nb;1\nc;2\nd;dev\n")
     fields = {"directory": str(tmp_path), "separator": ";"}
     source = Rows(**fields, files="all[fold]", train="all[fold=0,2]")
     assert source.texts("train") == ["a", "c"] and source.texts("valid") == ["d"]
     with pytest.raises(UserError, match="in text and 'test' in fold; choose from: 0, 1, 2, dev"):
         source.texts("test")
+    assert "1 rows are of no split: fold has '1'" in caplog.text
+    lines(tmp_path / "n.jsonl", *({"text": str(n), "n": n} for n in (0.0, 1, " 1 ", "2.0")))
+    assert Rows(str(tmp_path), train="n[ n =0, 1.0,2,3]").texts("train") == ["0.0", "1", " 1 ", "2.0"]
+    assert "data.train: no row has 3 in n" in caplog.text and len(caplog.records) == 2
     with pytest.raises(UserError, match=r"no column 'folds'; did you mean 'fold'"):
         Rows(**fields, files="all[folds]").texts("train")
     with pytest.raises(UserError, match="separator='||' must be one sign"):
@@ -126,13 +142,18 @@ def test_a_split_by_a_column(tmp_path: Path) -> None:
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     """A name has one form; the parts of one that is cut are read together."""
-    for name in ("train.csv", "train.jsonl", "train.txt", "b/1.csv", "b/2.json"):
+    names = ("train.csv", "train.jsonl", "train.txt", "b/1.csv", "b/2.json", "c/a.csv")
+    for name in (*names, "c/a.csv.gz", "d/a.csv", "d.csv", "e/a.png", "e.csv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text\na\n")
-    assert Rows(str(tmp_path), train="train.csv").texts("train") == ["a"]
+    for name in ("train.csv", "d/", "d.csv", "e"):  # there are images in e
+        assert Rows(str(tmp_path), train=name).texts("train") == ["a"]
     for wanted, message in (
         ("", "has train.csv and train.jsonl; name the one that is meant"),
-        ("b", "has 1.csv and 2.json; name the one that is meant"),
+        ("b", "has b/1.csv and b/2.json; name the one that is meant"),
+        ("c/", "has c/a.csv and c/a.csv.gz; name the one that is meant"),
+        ("c", "has c/a.csv and c/a.csv.gz; name the one that is meant"),
+        ("d", "has d/a.csv and d.csv; name the one that is meant"),
         ("train.txt", r"no table \(.csv, .tsv, .*\) 'train.txt' in"),
         ("trian.csv", "config.data.train: no table .* 'trian.csv' .*did you mean 'train.csv'"),
         ("c*.csv", r"no table .* 'c\*.csv'"),
@@ -140,6 +161,10 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message):
             Rows(str(tmp_path), train=wanted).texts("train")
     with pytest.raises(UserError, match="no table .* 'valid' or 'validation' or 'dev'"):
+        Rows(str(tmp_path)).texts("valid")
+    for name in ("validation.csv", "dev.csv"):
+        (tmp_path / name).write_text("text\na\n")
+    with pytest.raises(UserError, match="has validation.csv and dev.csv; name the one"):
         Rows(str(tmp_path)).texts("valid")
     for number in range(2):
         (tmp_path / f"test-0000{number}-of-00002.csv").write_text(f"text\na{number}\n")

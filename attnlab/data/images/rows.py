@@ -66,7 +66,7 @@ class ImageRows(Rows):
     def images(self, split: str) -> Labelled:
         """Returns the images of a split, each with its label."""
         rows = self.rows(split, "images")
-        return Labelled(self._images(rows), [row["label"].strip() for _, row in rows])
+        return Labelled(self._images(rows), [in_line(row["label"]) for _, row in rows])
 
     def captions(self, split: str) -> Captioned:
         """Returns the images of a split, each with its caption."""
@@ -94,7 +94,7 @@ def _file(where: str, values: dict[str, object]) -> Path | bytes:
     cell = values["image"]
     if isinstance(cell, dict):  # as `datasets` has it
         cell = cell.get("bytes") or cell.get("path")
-    if isinstance(cell, str):
+    if isinstance(cell, str) and "\0" not in cell:
         return Path(where.rpartition(", ")[0]).parent / cell
     if isinstance(cell, bytes):
         return cell

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.data.files import PACKED, unpacked
-from attnlab.data.json_lines import object_of
-from attnlab.data.readers.json_text import parse_json
+from attnlab.data.json_lines import field_of, object_of
+from attnlab.data.readers.json_text import parse_json, read_json
 from attnlab.errors import UserError, nearest
 
 FORMS = {
@@ -29,6 +29,7 @@ FORMS = {
 }
 _LONGEST = 2**28  # characters of a line of JSON, or of a cell
 _AT_ONCE = 1024  # rows of Arrow
+_END = b"\xff" * 4 + bytes(4)  # of a stream of Arrow
 
 
 Record = tuple[str, dict[str, Any]]
@@ -42,6 +43,20 @@ def form_of(path: Path) -> str:
     packed = path.suffix in PACKED
     form = FORMS.get(path.with_suffix("").suffix if packed else path.suffix, "")
     return "" if packed and form in ("parquet", "arrow") else form
+
+
+def saved_by_datasets(folder: Path) -> list[Path]:
+    """Returns the files of a split that `datasets` has saved in a folder, in their order; others may
+    lie there since an earlier time. Raises `UserError` if its state.json names none.
+    """
+    state = folder / "state.json"
+    try:
+        files = [folder / file["filename"] for file in read_json(state)["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{state} names no files of data; put back a good copy") from error
+    if not all(map(Path.is_file, files)):
+        raise UserError(f"{state} names files that are gone; put back a good copy")
+    return files
 
 
 def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Iterator[Record]:
@@ -133,6 +148,9 @@ def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]
             whole = source.read(6) == b"ARROW1"
             source.seek(0)
             table = (pyarrow.ipc.open_file if whole else pyarrow.ipc.open_stream)(source).read_all()
+            source.seek(source.size() - len(_END))
+            if not whole and source.read() != _END:
+                raise UserError(f"{path} is cut off: a stream of Arrow has a mark at its end")
             roots = _roots(path, columns, table.column_names)
             schema, batches = table.schema, table.select(roots).to_batches(_AT_ONCE)
         classes = _classes(schema, str(path))
@@ -149,15 +167,7 @@ def _chosen(row: Mapping[str, Any], columns: Sequence[str], where: str) -> dict[
     """Returns the values of some columns of a row, of all if there are no names; raises `UserError`
     if one is missing.
     """
-    values = {}
-    for name in columns or row:
-        value: Any = row
-        for part in [name] if name in row else name.split("."):
-            if not isinstance(value, dict) or part not in value:
-                raise UserError(f"{where}: no column {name!r}; {nearest(name, row)}")
-            value = value[part]
-        values[name] = value
-    return values
+    return {name: field_of(row, name, where, "column") for name in columns or row}
 
 
 def _classes(schema: Any, where: str) -> dict[str, list[str]]:
@@ -166,10 +176,13 @@ def _classes(schema: Any, where: str) -> dict[str, list[str]]:
     """
     noted = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), where)
     named = {}
-    for column, feature in noted.get("info", {}).get("features", {}).items():
-        inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
-        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-            named[column] = inner["names"]
+    try:
+        for column, feature in noted.get("info", {}).get("features", {}).items():
+            inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
+            if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+                named[column] = inner["names"]
+    except (AttributeError, LookupError) as error:
+        raise UserError(f"{where}: the notes of `datasets` in it are damaged") from error
     return named
 
 

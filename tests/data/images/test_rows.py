@@ -53,6 +53,7 @@ def test_every_task_of_images(rows: list[dict[str, Any]], tmp_path: Path) -> Non
     ("change", "message"),
     [
         ({"image": "images/green.png"}, "train.jsonl, line 1: .*cannot find|cannot find"),
+        ({"image": "a\0.png"}, "line 1: an image is the name of a file or bytes"),
         ({"image": 3}, "line 1: an image is the name of a file or bytes, not 3"),
         ({"label": None}, "line 1: column 'label' is blank"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.data.documents import BadSource, Corpus, find
+from attnlab.data.documents import BadSource, Corpus, find, pieces
 from attnlab.data.readers.records import FORMS, form_of, records
 from attnlab.data.rows import find_tables
 from attnlab.errors import UserError
@@ -68,6 +68,7 @@ def test_every_form_has_the_same_rows(tmp_path: Path) -> None:
     paths += [tmp_path / "a.parquet", arrow(tmp_path / "stream.arrow", table)]
     paths.append(arrow(tmp_path / "file.arrow", table, stream=False))
     folder = saved(tmp_path / "saved", table)
+    (folder / "data-00000-of-00002.arrow").touch()  # of another time
     assert find_tables(str(tmp_path), ["saved"], "test") == list(find([str(folder)]))
     paths += find([str(folder)])
     assert {form_of(path) for path in paths} == {*FORMS.values()}
@@ -83,12 +84,12 @@ def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
     """A number of a class is its name in a cell or a list, -1 none; another is refused."""
     feature = {"names": ["O", "B"], "_type": "ClassLabel"}
     features = {"label": feature, "tags": {"feature": feature, "_type": "Sequence"}}
-    columns = {"label": [1, -1], "tags": [[0, 1], []], "pair": [{"de": "ja"}, {"de": "o"}]}
+    columns = {"label": [1, -1], "tags": [[0, 1], []], "pair": [{"de": "ja"}, None]}
     path = arrow(tmp_path / "a.arrow", with_classes(columns, features))
     rows = [row for _, row in records(path, ["label", "tags", "pair.de"])]
     assert rows == [
         {"label": "B", "tags": ["O", "B"], "pair.de": "ja"},
-        {"label": "", "tags": [], "pair.de": "o"},
+        {"label": "", "tags": [], "pair.de": None},
     ]
     parquet.write_table(with_classes({"label": [7]}, features), tmp_path / "a.parquet")
     assert list(records(tmp_path / "a.parquet")) == [
@@ -96,6 +97,38 @@ def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
     ]
     with pytest.raises(UserError, match="a.arrow, row 1: no column 'pair.en'; did you mean 'pair'"):
         list(records(path, ["pair.en"]))
+    table = pyarrow.table(columns)
+    for noted in ("[]", '{"info": 1}', '{"info": {"features": {"a": {"_type": "ClassLabel"}}}}'):
+        arrow(path, table.replace_schema_metadata({"huggingface": noted}))
+        with pytest.raises(UserError, match="a.arrow: the notes of `datasets` in it are damaged"):
+            list(records(path))
+
+
+def test_a_field_within_another_one(tmp_path: Path) -> None:
+    """Of lines of JSON; a null has none."""
+    (tmp_path / "a.jsonl").write_text('{"a": {"b": "so"}}\n{"a": null}\n{"a.b": "o"}\n')
+    assert [row["a.b"] for _, row in records(tmp_path / "a.jsonl", ["a.b"])] == ["so", None, "o"]
+    corpus = Corpus((tmp_path / "a.jsonl",), field="a.b")
+    (chunk,) = corpus.chunks()
+    assert pieces(corpus, chunk) == ([("so", True), ("o", True)], 1)
+
+
+@pytest.mark.parametrize(
+    "state", ["{}", '{"_data_files": [1]}', '{"_data_files": [{"filename": "b.arrow"}]}', "[]"]
+)
+def test_a_saved_folder_that_is_not_whole(state: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "saved", pyarrow.table({"text": ["a"]}))
+    (folder / "state.json").write_text(state)
+    for read in (lambda: find_tables(str(tmp_path), ["saved"], "x"), lambda: find([str(folder)])):
+        with pytest.raises(UserError, match=r"state.json .*put back a good copy"):
+            read()
+
+
+def test_a_stream_that_is_cut_between_batches(tmp_path: Path) -> None:
+    path = arrow(tmp_path / "a.arrow", pyarrow.table({"text": ["a"]}))
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(UserError, match="a.arrow is cut off"):
+        list(records(path))
 
 
 @pytest.mark.parametrize(
