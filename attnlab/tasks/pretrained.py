@@ -26,7 +26,7 @@ from attnlab.records.files import write_atomic
 from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS, schemas
 from attnlab.tasks.protocol import Params
-from attnlab.training.pruning import ALONE, CHECKPOINTS
+from attnlab.training.pruning import ALONE, CHECKPOINTS, used_prints
 from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
 from attnlab.weights.names import flat, nested
 
@@ -88,6 +88,15 @@ class InitialWeights:
                 f" system {self.task.config.system.name}; compare the settings of the two systems"
             )
         return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
+
+    def as_before(self, prints: dict[str, str], saved: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the fingerprints of `check`, or what is saved of them if that is of the same run in
+        an earlier form, of all files.
+        """
+        before = saved.get("pretrained")
+        if self._run and before not in (None, *prints.values()) and before == _of_files(self._run):
+            return {"pretrained": before}
+        return prints
 
     def params(self, key: jax.Array, read: Reader, dtype: Any = np.float32) -> Params:
         """Returns the first parameters on the host: those of the pretrained weights where they fit
@@ -199,6 +208,16 @@ def model_of(task: AnyTask) -> Model:
 
 
 def _fingerprint(run: Path) -> str:
+    """Computes SHA-256 over the fingerprints of the parameters that a run is used with, which are
+    the same if it is pruned; if they are damaged over the files of its states.
+    """
+    try:
+        return hashlib.sha256(json.dumps(used_prints(run), sort_keys=True).encode()).hexdigest()
+    except Exception:  # the reader of the parameters will tell
+        return _of_files(run)
+
+
+def _of_files(run: Path) -> str:
     """Computes SHA-256 over the names and contents of all files of a run's states."""
     digest = hashlib.sha256()
     files = [path for folder in (CHECKPOINTS, ALONE) for path in (run / folder).rglob("*")]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -82,17 +83,37 @@ def _secure(folder: Path, step: int, alone: Path | None) -> None:
 
     from attnlab.training.checkpoints import Checkpoints, Single
 
-    arrays = _record(folder / str(step))["arrays"]
+    arrays: dict[str, Any] = _record(folder / str(step))["arrays"]
     like = {path: jax.ShapeDtypeStruct(x["shape"], x["dtype"]) for path, x in arrays.items()}
     with closing(Checkpoints(folder, 1, read_only=True)) as states:
         restored = states.restore(like, step)
     if alone is not None and restored is not None:
-        begin = "ema/" if any(path.startswith("ema/") for path in like) else "params/"
-        used = [path for path in like if path.startswith(begin)]
-        tree = {f"params/{path.removeprefix(begin)}": restored.tree[path] for path in used}
+        tree = {f"params/{path}": array for path, array in _used(restored.tree).items()}
         with closing(Single(alone, 1)) as states:
-            states.save(step, tree, restored.meta, best=True)
+            # those that lay on a mesh have other fingerprints now
+            states.save(step, tree, {**restored.meta, "used": _used(arrays)}, best=True)
             states.restore(tree, step)
+
+
+def used_prints(workdir: Path) -> dict[str, Any]:
+    """Returns the fingerprints of the parameters that a run is used with, by path: those of before
+    if it was pruned. Any exception means damage.
+    """
+    alone = saved_steps(workdir / ALONE)
+    folder = workdir / (ALONE if alone else CHECKPOINTS)
+    steps = alone or saved_steps(folder)
+    best = _record(folder / str(steps[-1]))["best"]
+    record = _record(folder / str(best if best in steps else steps[-1]))
+    prints: dict[str, Any] = record["meta"].get("used") or _used(record["arrays"])
+    return prints
+
+
+def _used(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the arrays of a state, by path, that are used: the parameters, of the moving
+    average if there is one.
+    """
+    begin = "ema/" if any(path.startswith("ema/") for path in arrays) else "params/"
+    return {path.removeprefix(begin): x for path, x in arrays.items() if path.startswith(begin)}
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -281,6 +281,8 @@ class Run:
                 " goes on from there"
             )
         weights = self.task.check_pretrained()
+        if previous is not None and self.task.beginning is not None:
+            weights = self.task.beginning.as_before(weights, previous.data)
         manifest = Manifest.build(
             self.config,
             devices=devices.describe(self.devices, self.config.training.precision),

@@ -13,6 +13,8 @@ from safetensors.numpy import load_file, save_file
 import attnlab
 from attnlab.commands import main
 from attnlab.errors import UserError
+from attnlab.records.attempts import reopen
+from attnlab.tasks.pretrained import _fingerprint, _of_files
 from attnlab.weights.names import flat
 from tests.data.test_tokenizer import byte_level
 from tests.weights import models, rule
@@ -177,4 +179,15 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
         np.testing.assert_array_equal(flat(same)[path], one, err_msg=path)
     told = json.loads((tmp_path / "wider" / "pretrained.json").read_text())
     assert told["kept"] == ["embed/embedding", "out/bias"]
+    more, manifest = (
+        ["system.width=6", begins, "schedule.peak=1e-30"],
+        tmp_path / "same/manifest.json",
+    )
+    for before in (_of_files(tmp_path / "first"), _fingerprint(tmp_path / "first")):
+        reopen(tmp_path / "same")
+        told = json.loads(manifest.read_text())
+        told["data"]["pretrained"] = before
+        manifest.write_text(json.dumps(told))
+        assert train("same", *more) == 0
+        assert main(["prune", str(tmp_path / "first"), "--keep=best-params", "--yes"]) == 0
     assert not (tmp_path / "same/pretrained.json").exists()

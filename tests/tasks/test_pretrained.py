@@ -4,6 +4,7 @@ tests/api/test_pretrained.py.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 
 from attnlab import weights
 from attnlab.errors import UserError
-from attnlab.tasks.pretrained import InitialWeights
+from attnlab.tasks.pretrained import InitialWeights, _fingerprint, _of_files
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Pretrained
+from attnlab.training.pruning import Keep, prune
 from tests.weights import models
 from tests.weights.systems import shapes_of
 
@@ -45,3 +47,20 @@ def test_weights_of_a_folder_are_checked_and_taken(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="pretrained.take=matching"):
         beginning(str(folder), {"other": jax.ShapeDtypeStruct((2,), jnp.float32)}).check()
     assert beginning(str(tmp_path / "gone"), {}).check() == {}
+
+
+@pytest.mark.parametrize("keep", ["best", "best-params"])
+def test_a_run_that_is_pruned_has_the_same_weights(
+    keep: Keep, searched: Path, tmp_path: Path
+) -> None:
+    """Whoever began from it goes on, also if its fingerprint is that of an earlier version."""
+    run = Path(shutil.copytree(searched, tmp_path / "run"))
+    taken, now, before = beginning(str(run), {}), _fingerprint(run), _of_files(run)
+    mine = {"pretrained": now}
+    assert taken.as_before(mine, {"pretrained": before}) == {"pretrained": before} != mine
+    assert taken.as_before(mine, {}) == taken.as_before(mine, {"pretrained": "other"}) == mine
+    prune(run, keep)
+    assert _fingerprint(run) == now != _of_files(run) != before
+    for file in run.rglob("metadata"):
+        file.write_text("{")
+    assert _fingerprint(run) == _of_files(run)
