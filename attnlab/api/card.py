@@ -13,6 +13,7 @@ from attnlab.records.items import Items
 from attnlab.records.json_kinds import read_file
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, is_finite
+from attnlab.records.sealed import sweep_of
 
 RESAMPLES = 1000
 _TEXT = """\
@@ -24,8 +25,8 @@ A `{system}` of attnlab {version}, trained for {task} on `{data}` with seed {see
 |---|---:|---:|
 {rows}
 
-Intervals are percentiles over {resamples:,} test sets drawn from the examples; how seeds differ is not in them. This command has
-trained it, and `verify` trains it again and compares bit by bit (config {hash}):
+Intervals are percentiles over {resamples:,} test sets drawn from the examples; how seeds differ is not in them. This command
+{trains} it again and compares bit by bit (config {hash}):
 
     {command}
 """
@@ -45,7 +46,9 @@ def write_card(workdir: Path, folder: Path) -> Path:
     check_folder("--out", folder)
     if file.exists():
         raise UserError(f"{file} is there; remove it, or name another --out")
-    config, split, name = manifest.config, results["split"], workdir.resolve().name
+    config, split, trial = manifest.config, results["split"], sweep_of(workdir)
+    path = workdir.resolve()
+    name = path.name if trial is None else "/".join((trial.name, *path.parts[-2:]))
     named = results.get(RECORDED, results)
     scores = {key: results[key] for key in named if is_finite(results.get(key))}
     system, task, data = config["system"]["name"], config["task"], config["data"]["name"]
@@ -57,12 +60,15 @@ def write_card(workdir: Path, folder: Path) -> Path:
     index = [{"name": name, "results": [measured]}]
     head = {"library_name": "attnlab", "tags": ["attnlab", system], "model-index": index}
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in head.items()]
-    program, *flags = manifest.command
+    program, verb = (*manifest.command, "", "")[:2]
+    ours = Path(program).stem in ("launch", "attnlab") and verb in ("train", "continue")
+    command = manifest.command if ours else ["launch.py", "verify", str(workdir)]
     text = _TEXT.format(
         **{"name": name, "system": system, "task": task.replace("_", " "), "data": data},
         **{"split": split, "step": results["step"], "seed": config["seed"], "resamples": RESAMPLES},
         rows="\n".join(_rows(scores, Items.read(workdir) if split == "test" else None)),
-        command=shlex.join([*["python"] * program.endswith(".py"), program, *flags]),
+        command=shlex.join([*["python"] * command[0].endswith(".py"), *command]),
+        trains="has trained it, and `verify` trains" if ours else "trains",
         version=manifest.packages.get("attnlab", ""),
         hash=manifest.config_hash,
     )

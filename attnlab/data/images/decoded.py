@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,8 +47,10 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
     """
     with _place(by, cells) as path:
         if path is not None:
-            with contextlib.suppress(OSError, ValueError, EOFError):  # none is there, or damaged
-                return np.load(path, mmap_mode="r").view(np.ndarray)
+            with contextlib.suppress(Exception):  # none is there, or damaged
+                content = np.memmap(path, mode="r")
+                if content[-4:].tobytes() == _checksum(content[:-4]):
+                    return np.load(path, mmap_mode="r").view(np.ndarray)
         names = [
             cell if isinstance(cell, Path) else f"image {n}" for n, cell in enumerate(cells, 1)
         ]
@@ -56,6 +59,8 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
             temporary = path.with_suffix(".tmp")
             with contextlib.suppress(OSError), open(temporary, "wb") as file:  # a full disk
                 np.save(file, images)
+                file.flush()
+                file.write(_checksum(np.memmap(temporary, mode="r")))
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(temporary, path)
@@ -83,13 +88,19 @@ def _place(by: object, cells: Sequence[Path | bytes]) -> Iterator[Path | None]:
 
 
 def _mark(cell: Path | bytes) -> object:
-    """Returns what tells whether an image is that of before: of a file where it lies, its bytes and
-    the time of its last change in ns, of bytes their SHA-256.
+    """Returns what tells whether an image is that of before: of a file where it lies, its number on
+    the disk, its bytes and the times of its last changes in ns, of bytes their SHA-256.
     """
     if isinstance(cell, bytes):
         return hashlib.sha256(cell).hexdigest()
     state = os.stat(cell)
-    return os.path.abspath(cell), state.st_size, state.st_mtime_ns
+    times = state.st_mtime_ns, state.st_ctime_ns  # the second cannot be set
+    return os.path.abspath(cell), state.st_ino, state.st_size, *times
+
+
+def _checksum(content: np.ndarray) -> bytes:
+    """Returns the CRC-32 of bytes, 4 bytes that stand behind them in a file of the cache."""
+    return zlib.crc32(content.data).to_bytes(4)
 
 
 def stacked(images: Sequence[tuple[object, np.ndarray]]) -> np.ndarray:

@@ -38,13 +38,26 @@ def test_a_second_trial_decodes_nothing(folder: Path, monkeypatch: pytest.Monkey
         assert np.array_equal(source.images("test").images, first)
     assert ImageFolder(directory=str(folder), side=4).images("test").images.shape == (6, 4, 4, 3)
     (kept,) = [
-        path for path in (folder / "cache/images").glob("*.npy") if path.stat().st_size == 578
+        path for path in (folder / "cache/images").glob("*.npy") if path.stat().st_size == 582
     ]
     content = kept.read_bytes()
-    for damaged in (content[:300], b"x" * 578, b""):
+    other = (content.replace(b"|u1", b"|i1"), content.replace(b"(6,", b"(5,"))
+    flipped = content[:300] + bytes([content[300] ^ 1]) + content[301:]
+    pickled = content[:8] + b"\x76\x00{'descr': (" + content[20:]
+    for damaged in (
+        content[:300],
+        b"x" * 582,
+        b"",
+        b"PK\x03\x04" + content,
+        flipped,
+        *other,
+        pickled,
+    ):
         kept.write_bytes(damaged)
         assert np.array_equal(source.images("test").images, first)
-    os.utime(folder / "test/a/0.png", (5, 5))
+    before = os.stat(path := folder / "test/a/0.png")
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as `rsync --times` leaves it
     with monkeypatch.context() as patch, pytest.raises(TypeError):
         patch.setattr(module, "in_parallel", None)
         source.images("test")
