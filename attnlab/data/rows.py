@@ -108,7 +108,7 @@ class Rows:
         names, given = NAMED[split], getattr(self, split) or of_all
         if match := re.fullmatch(r"(.*)\[([^\[\]=:]+)(?:=([^\[\]]*))?\]", given):
             values = [*map(_plain, match[3].split(","))] if match[3] else names
-            return (match[1],), match[2].strip(), values, 0, 100
+            return (match[1],), match[2], values, 0, 100
         name, begin, end = part(split, given)
         return (name,) if name else names, "", (), begin, end
 
@@ -173,16 +173,14 @@ class Rows:
           split: which.
           seen: how many rows have each value of the column.
         """
-        place, values = self.part(split)[:2], self.part(split)[2]
+        names, by, values, _, _ = self.part(split)
         absent = [value for value in values if value not in seen and values is not NAMED[split]]
         if absent:
-            _log.warning("data.%s: no row has %s in %s", split, " or ".join(absent), place[1])
-        parts = [self.part(other) for other in NAMED]
-        taken = {value for part in parts if part[:2] == place for value in part[2]}
+            _log.warning("data.%s: no row has %s in %s", split, " or ".join(absent), by)
+        taken = {v for s in NAMED if self.part(s)[:2] == (names, by) for v in self.part(s)[2]}
         if split == "train" and (left := {v: n for v, n in seen.items() if v not in taken}):
             several = ", ".join(map(repr, [*left][:5]))
-            count = sum(left.values())
-            _log.warning("%d rows are of no split: %s has %s", count, place[1], several)
+            _log.warning("%d rows are of no split: %s has %s", sum(left.values()), by, several)
 
     def _place(self, value: Any) -> float:
         """Returns where a row is drawn, in percent, by the value of its first column, of a text
@@ -270,7 +268,7 @@ def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
         for end in ("", ".*", "-[0-9]*-of-[0-9]*"):
             pattern = glob.escape(name) + end if end or path.exists() else name
             if path.is_dir() and not end:
-                pattern += "/*"
+                pattern = os.path.join(pattern, "*")
             inside = glob.glob(pattern, root_dir=root, recursive=True)
             tables = sorted(root / file for file in inside if form_of(root / file))
             if not end and (path / "state.json").is_file():

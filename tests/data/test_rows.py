@@ -132,13 +132,15 @@ def test_a_split_by_a_column(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         source.texts("test")
     assert "1 rows are of no split: fold has '1'" in caplog.text
     lines(tmp_path / "n.jsonl", *({"text": str(n), "n": n} for n in (0.0, 1, " 1 ", "2.0")))
-    assert Rows(str(tmp_path), train="n[ n =0, 1.0,2,3]").texts("train") == [
+    assert Rows(str(tmp_path), train="n[n=0, 1.0,2,3]").texts("train") == [
         "0.0",
         "1",
         " 1 ",
         "2.0",
     ]
     assert "data.train: no row has 3 in n" in caplog.text and len(caplog.records) == 2
+    (tmp_path / "n.jsonl").unlink()  # without a name all files of the folder are meant
+    assert Rows(**fields, train="[fold=2]").texts("train") == ["c"]
     with pytest.raises(UserError, match=r"no column 'folds'; did you mean 'fold'"):
         Rows(**fields, files="all[folds]").texts("train")
     with pytest.raises(UserError, match="separator='||' must be one sign"):

@@ -12,6 +12,7 @@ The first three may be packed (.gz, .xz, .zst). A column within another one is n
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,13 +51,11 @@ def saved_by_datasets(folder: Path) -> list[Path]:
     lie there since an earlier time. Raises `UserError` if its state.json names none.
     """
     state = folder / "state.json"
-    try:
+    with contextlib.suppress(KeyError, TypeError):  # it is no such list
         files = [folder / file["filename"] for file in read_json(state)["_data_files"]]
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{state} names no files of data; put back a good copy") from error
-    if not all(map(Path.is_file, files)):
-        raise UserError(f"{state} names files that are gone; put back a good copy")
-    return files
+        if all(map(Path.is_file, files)):
+            return files
+    raise UserError(f"{state} names no files of data, or some that are gone; put back a good copy")
 
 
 def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Iterator[Record]:
