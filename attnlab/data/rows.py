@@ -305,7 +305,7 @@ def _text(value: Any, name: str, where: str) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, (bool, int, float)):
-        whole = isinstance(value, float) and value.is_integer()
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         return json.dumps(int(value) if whole else value)
     raise UserError(f"{where}: column {name!r} is {type(value).__name__}, not a text")
 

@@ -77,7 +77,7 @@ def test_values_that_are_no_examples(
 def test_values_that_are_read_as_texts(tmp_path: Path) -> None:
     """Numbers, true and false; the first place of an answer, and no answer."""
     source = Rows(str(tmp_path), columns={"second": "other"})
-    labels = {True: "true", 2.0: "2", "a\tb\n": "a b", -0.5: "-0.5"}
+    labels = {True: "true", 2.0: "2", "a\tb\n": "a b", -0.5: "-0.5", 1e300: "1e+300"}
     lines(tmp_path / "train.jsonl", *({"text": 1.5, "other": "b", "label": x} for x in labels))
     expected = [(("1.5", "b"), label) for label in labels.values()]
     assert source.labelled("train") == expected and source.sentences == 2

@@ -53,7 +53,7 @@ def saved_by_datasets(folder: Path) -> list[Path]:
     state = folder / "state.json"
     with contextlib.suppress(KeyError, TypeError):  # it is no such list
         files = [folder / file["filename"] for file in read_json(state)["_data_files"]]
-        if all(map(Path.is_file, files)):
+        if files and all(map(Path.is_file, files)):
             return files
     raise UserError(f"{state} names no files of data, or some that are gone; put back a good copy")
 

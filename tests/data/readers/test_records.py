@@ -114,7 +114,14 @@ def test_a_field_within_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["{}", '{"_data_files": [1]}', '{"_data_files": [{"filename": "b.arrow"}]}', "[]"]
+    "state",
+    [
+        "{}",
+        '{"_data_files": []}',
+        '{"_data_files": [1]}',
+        '{"_data_files": [{"filename": "b.arrow"}]}',
+        "[]",
+    ],
 )
 def test_a_saved_folder_that_is_not_whole(state: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "saved", pyarrow.table({"text": ["a"]}))
