@@ -43,14 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_folder("--dir", directory)
     written = None if inline is None else directory / f"{inline.name}.py"
     _check_contents(directory, written)
-    changes = Changes(
-        tuple(arguments.overrides),
-        seeds(arguments.seeds),
-        arguments.accept_changed_code,
-        arguments.change_plan,
-        arguments.accept_unmatched,
-        arguments.keep,
-    )
+    of_plan = arguments.accept_changed_code, arguments.change_plan, arguments.accept_unmatched
+    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds), *of_plan, arguments.keep)
     tracked = tracking.Tracking.choose(directory, arguments.track)
     if arguments.dry_run:
         with (

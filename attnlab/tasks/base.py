@@ -2,8 +2,8 @@
 
 A task joins data, a system, a loss and its scores. It declares the columns of its batches
 (`columns`), the sums over a batch (`summed`, or `sums` as a whole) and the scores that follow from
-them (`ratios`, `averaged`). Parameters, batches, evaluation and files of a run are written here; the
-families own answers: `tasks/texts.py`, `tokens.py`, `images.py` and `written.py`.
+them (`ratios`, `averaged`). Parameters, batches, evaluation and files of a run stand here; families
+own answers: `tasks/texts.py`, `tokens.py`, `images.py` and `written.py`.
 
 Axis letters: B rows of a batch.
 """
@@ -212,7 +212,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @functools.cached_property
     def beginning(self) -> InitialWeights | None:
-        """Returns what can check and read pretrained weights (not yet read); None if none are named."""
+        """Returns what can check and read pretrained weights; None if the config names none."""
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import InitialWeights
@@ -243,7 +243,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return with_output_bias(self.config, params, *targets)
 
     def init_inputs(self) -> Sequence[jax.Array]:
-        """What the system reads when its parameters are drawn: ones, as few as its columns allow."""
+        """What the system reads when parameters are drawn: ones, as few as its columns allow."""
         return models.stand_ins([self.columns[name] for name in self.inputs])
 
     def apply(self, params: Params, batch: Batch, **options: Tree) -> Tree:
@@ -390,8 +390,8 @@ class Task(Shown, Generic[Config, Data, Model]):
         return {}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Scores beyond `evaluate`, a table of which maps a row to (column to number), and a line of
-        `outputs` for each example.
+        """Scores beyond `evaluate`, a table as row to (column to number), and for each example a
+        line of `outputs`.
         """
         return {}, []
 

@@ -183,9 +183,9 @@ def adamw(
 
     Args:
       weight_decay: how much of a weight is taken away, times the learning rate.
-      decayed: which weights: matrices, by the "kind" that their name says
-        (`attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in runs of
-        earlier versions.
+      decayed: which weights: matrices, by the "kind" that their name says (see
+        `attnlab.training.kinds`), or all of "rank" 2 and more that are no embeddings, as in earlier
+        versions.
     """
     _check_moments(b1, b2, eps)
     _check("optimizer.weight_decay", weight_decay, "0 or above")
