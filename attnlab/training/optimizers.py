@@ -2,8 +2,7 @@
 are the config fields.
 
 A schedule maps `count`, the updates done before this one (as in optax), to the learning rate of
-update t = count + 1: the first update is not zero, and warm-up reaches its peak at update `warmup`,
-as in the papers.
+update t = count + 1: the first is not zero, and warm-up reaches its peak at update `warmup`.
 
 Args:
   peak: the highest learning rate, reached after the warm-up.
