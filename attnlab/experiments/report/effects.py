@@ -30,8 +30,8 @@ MAIN, INTERACTION, PART, ALL, BEYOND = "main", "interaction", "part", "all", "be
 NOTES = (
     "Each is a sum of means in the model of all variants. Values are compared with the baseline's;"
     " p and intervals are adjusted for all effects here. An average hides an interaction.",
-    "Adjusted as in the main table; what is beyond the sum stands alone. No shares are given where"
-    " all together may change nothing.",
+    "Differences are adjusted as in the main table; shares and what is beyond the sum stand alone."
+    " No shares are given where all together may change nothing.",
 )
 COLUMNS = ("effect", "n", "difference", "its interval", "adjusted p", "share")
 Settings = Mapping[str, Mapping[str, str]]
@@ -49,7 +49,7 @@ class Effect:
       weights: by variant; they add up to 0.
       n: seeds of the variant that has the fewest.
       difference: what the model says; None where a variant has no number that may be compared.
-      share: of a `PART` in the change by all parts; None where that change may be 0.
+      share: of a `PART` in the change by all parts; None where that is not told from 0.
       lacking: which variants have no number for some seeds, and why; "" for none.
       decided: whether it is told from 0, and every seed has a number.
       sentence: all of it in words.
@@ -76,22 +76,28 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
     settings, baseline, family = _settings(records), records.plan.baseline, comparison.family
     design = crossed(settings, baseline) or one_at_a_time(settings, baseline)
     computable = [effect for effect in design if {*effect.weights} <= {*family.model.names}]
-    whole = next((effect.weights for effect in computable if effect.kind == ALL), None)
-    sums = {effect.name: effect.weights for effect in computable if effect.kind not in (PART, ALL)}
-    gaps, joint, made = family.against(baseline), family.effects(sums), []
+    summed = [effect for effect in design if effect.kind not in (PART, ALL)]
+    sums = {effect.name: effect.weights for effect in summed if effect in computable}
+    gaps, joint, made = family.against(baseline), family.effects(sums, len(summed)), []
+    alls = [effect for effect in computable if effect.kind == ALL]
+    told = [effect.weights for effect in alls if _is_told(gaps[effect.name], comparison.alpha)]
     for effect in design:
         rows = [row for row in map(comparison.row, effect.weights) if row is not None]
         gap = (gaps if effect.kind in (PART, ALL) else joint).get(effect.name)
-        part = whole and gap and effect.kind == PART
-        share = family.share(effect.weights, whole) if part and whole else None
+        part = told and gap and effect.kind == PART
+        share = family.share(effect.weights, told[0]) if part else None
         lost = "; ".join(f"{row.name}: {', '.join(row.missing)}" for row in rows if row.missing)
-        decided = gap is not None and gap.p is not None and gap.p < comparison.alpha and not lost
+        decided = _is_told(gap, comparison.alpha) and not lost
         n = min((len(row.values) for row in rows), default=0)
         effect = dataclasses.replace(
             effect, n=n, difference=gap, share=share, lacking=lost, decided=decided
         )
         made.append(dataclasses.replace(effect, sentence=_sentence(effect, comparison.basis)))
     return tuple(sorted(made, key=lambda it: -it.share[0] if it.share else math.inf))
+
+
+def _is_told(gap: Difference | None, alpha: float) -> bool:
+    return gap is not None and gap.p is not None and gap.p < alpha
 
 
 def _settings(records: Records) -> dict[str, dict[str, str]]:

@@ -124,6 +124,25 @@ def test_parts_have_shares_of_what_all_do_and_the_largest_is_first(tmp_path: Pat
     assert found[4].sentence.endswith("not additive, worse than the sum.")
     flat = {name: row.tolist() for name, row in zip(PARTS, NOISE, strict=True)}
     assert all(effect.share is None for effect in made(tmp_path / "flat", PARTS, flat))
+    unlike = {**PART_SCORES, "all": (0.95, 0.45, 0.85, 0.50)}  # judged by its own spread too
+    found = made(tmp_path / "unlike", PARTS, unlike)
+    assert found[3].kind == "all" and not found[3].decided
+    assert all(effect.share is None for effect in found)
+
+
+def test_an_effect_that_is_lost_makes_no_other_more_certain(tmp_path: Path) -> None:
+    """p is adjusted for all effects of the design, as the note says."""
+    cells = itertools.product((False, True), ("layer", "rms", "none"))
+    design = {f"{n}{r}": {"system.norm": n, "system.residual": r} for r, n in cells}
+    scores = {name: (0.9 + 0.02 * NOISE[place % 5]).tolist() for place, name in enumerate(design)}
+    scores["noneTrue"] = [math.nan] * 4
+    found = made(tmp_path, design, scores, baseline="layerFalse")
+    known = [effect for effect in found if effect.difference is not None]
+    assert len(found) == 5 and len(known) == 2
+    family = compare(collect(tmp_path)).family
+    for effect in known:
+        five = family.effects({str(place): effect.weights for place in range(5)})
+        assert effect.difference == five["0"]
 
 
 def test_only_a_design_has_effects() -> None:

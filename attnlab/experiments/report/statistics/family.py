@@ -195,15 +195,18 @@ class Family:
             for first, second in itertools.combinations(self.model.names, 2)
         }
 
-    def effects(self, sums: Mapping[str, Mapping[str, float]]) -> dict[str, Difference]:
+    def effects(
+        self, sums: Mapping[str, Mapping[str, float]], count: int = 0
+    ) -> dict[str, Difference]:
         """Returns each sum of weight times mean (by name; weights that add up to 0, of variants with
-        a value) as a `Difference`, adjusted for all of them together.
+        a value) as a `Difference`, adjusted for all of them together, or for `count` if those are
+        more.
 
         The adjustment takes the sums for independent but for their shared variance, as those of a
-        complete cross of settings with two values each are; for all others it is conservative
-        (Sidak 1967).
+        complete cross of settings with two values each are where no value is missing; for all
+        others it is conservative (Sidak 1967).
         """
-        loadings = (0.0,) * len(sums)
+        loadings = (0.0,) * max(count, len(sums))
         return {name: self._difference(weights, loadings, 0) for name, weights in sums.items()}
 
     def share(self, part: Mapping[str, float], whole: Mapping[str, float]) -> Share | None:
