@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from attnlab.config.patterns import is_pattern
 from attnlab.config.resolve import load, prepare
 from attnlab.config.tree import flat
 from attnlab.errors import UserError
@@ -20,16 +21,19 @@ def off_value(config: str, name: str, overrides: Sequence[str] = ()) -> object:
     Raises:
       UserError: no such setting, it can be none of these, or it is off already.
     """
+    none = UserError(f"{name} has no value that switches it off; write {name}=VALUE")
+    if is_pattern(name):
+        raise none
     settings, values = load(config, overrides), {}
-    if "*" not in name and not {name, f"{name}.name"} & {*flat(settings)}:
+    if not {name, f"{name}.name"} & {*flat(settings)}:
         prepare(settings, [f"{name}=None"])  # which says what names are near
     for text in ("", _ANY, *OFF):
         with contextlib.suppress(UserError):
             changed = flat(prepare(settings, [f"{name}={text}"] if text else ()))
             values[text] = changed.get(f"{name}.name", changed.get(name))
     now = values.pop("")
-    if "*" in name or _ANY in values or not values:
-        raise UserError(f"{name} has no value that switches it off; write {name}=VALUE")
+    if _ANY in values or not values:
+        raise none
     text, value = next(iter(values.items()))
     if value == now:
         raise UserError(f"{name} is {text} already; there is nothing to take out")

@@ -1,9 +1,9 @@
 """Patterns in names of settings: one override for all settings of a kind.
 
 In `system.*.dropout` the star stands for one part of a name, in `system.*attention` for any
-characters within a part; `**` stands for any number of parts, none included. The first part has
-no star. What a pattern hits are settings of one kind: components of one table, or values of one
-type.
+characters within a part; `**` between dots stands for any number of parts, none included. The
+first part has no star. What a pattern hits are settings of one kind: components of one table, or
+values of one type.
 """
 
 from __future__ import annotations
@@ -101,6 +101,8 @@ def _near(pattern: str, names: Sequence[str]) -> str:
     near = {end for end in ends if last and last in end}
     near |= set(difflib.get_close_matches(last, ends))
     choices = [name for name in names if name.rpartition(".")[2] in near]
+    group = pattern.partition(".")[0]
+    choices = [name for name in choices if name.partition(".")[0] == group] or choices
     if not choices:
         return "'show' prints all names"
     wider = f"{pattern.partition('*')[0]}**.*{last}"

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, overload
 
 from ml_collections import ConfigDict
@@ -121,7 +121,7 @@ def prepare(
 
 
 def fitting_warmup(
-    before: Mapping[str, Any], now: Mapping[str, Any], given: Container[str]
+    before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
 ) -> int | None:
     """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
     than the steps that a user gives and the schedule decays; else None.
@@ -129,13 +129,15 @@ def fitting_warmup(
     Args:
       before: settings by full names, as the file has them.
       now: the same with those of the user.
-      given: the names of the user's.
+      given: the names of the user's, or patterns of names.
     """
     names = ("schedule.warmup", "training.steps")
     numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
     warmup, steps, most = numbers
     decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
-    if not decays or "schedule.warmup" in given or {*map(type, numbers)} != {int}:
+    if not decays or {*map(type, numbers)} != {int}:
+        return None
+    if any(covers(name, "schedule.warmup") for name in given):
         return None
     if not 0 < steps < warmup <= most:
         return None
@@ -152,20 +154,25 @@ def note(text: str) -> None:
 
 def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list[str]]:
     """Returns for each override those by full names: of a pattern those it stands for. Patterns see
-    components that other overrides name: those replace what stands there, full names first.
+    components that other overrides name, on a copy of the tree: of components full names first, of
+    other settings what stands there in the end.
     """
     full = {text: [text] for text in overrides if not is_pattern(text.partition("=")[0])}
     patterns = [text for text in overrides if text not in full]
-    if patterns:
+    if not patterns:
+        return full
+    root = dataclasses.replace(root, values=copy_tree(root.values))
+    with root.values.ignore_type():
         _replace_all(root, map(_split, full))
-    for components in (True, False):
-        for text in patterns:
-            name, _, value = text.partition("=")
-            if text in full or not (names := hits(root, name, components)):
-                continue
-            if components:  # of two within each other the inner one goes with the outer
-                names = [name for name in names if _replace_all(root, [(name.split("."), value)])]
-            full[text] = [f"{name}={value}" for name in names]
+        for components in (True, False):
+            for text in patterns:
+                name, _, value = text.partition("=")
+                if text in full or not (names := hits(root, name, components)):
+                    continue
+                if components:  # of two within each other the inner one goes with the outer
+                    names = [n for n in names if _replace_all(root, [(n.split("."), value)])]
+                full[text] = [f"{name}={value}" for name in names]
+            _replace_all(root, [_split(name) for text in overrides for name in full.get(text, ())])
     return full
 
 

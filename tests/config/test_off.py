@@ -7,6 +7,7 @@ import re
 import pytest
 
 from attnlab.config import off_value
+from attnlab.config.resolve import note
 from attnlab.errors import UserError
 
 CONFIG = "configs/translation.py:transformer"
@@ -33,6 +34,10 @@ def test_a_setting_is_off_in_the_form_it_has() -> None:
         ("system.remat", "system.remat is false already"),
     ],
 )
-def test_what_cannot_be_switched_off_is_named(name: str, said: str) -> None:
+def test_what_cannot_be_switched_off_is_named(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note.cache_clear()
     with pytest.raises(UserError, match=re.escape(said)):
         off_value(CONFIG, name)
+    assert capsys.readouterr().err == ""

@@ -45,11 +45,30 @@ def test_what_a_pattern_sets(overrides: list[str], expected: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
+    ("overrides", "heads"),
+    [
+        (("system.*attention=linear", "system.cross_attention=multihead"), 2),
+        (("system.cross_attention=multihead", "system.*attention=linear"), 4),
+        (("system.*attention=linear", "system.cross_attention=multihead", "system.**.heads=8"), 8),
+        (("system.*attention=linear", "system.*attention=multihead"), 2),
+    ],
+)
+def test_what_stands_there_in_the_end_has_the_settings_of_the_file(
+    overrides: tuple[str, ...], heads: int
+) -> None:
+    own = {"system": {"cross_attention": {"heads": 2, "positions": "none"}}}
+    config = configs.merge(configs.read_config_file(TRANSFORMER), own)
+    settings = configs.flat(configs.prepare(config, overrides).system)
+    assert settings["cross_attention.heads"] == heads
+
+
+@pytest.mark.parametrize(
     ("override", "words"),
     [
         ("system.*.attention=linear", "no setting; there are system.cross_attention"),
         ("system.*.attention=linear", "write system.**.*attention for those"),
         ("system.**.hiden=3", "no setting; there are system.hidden"),
+        ("system.**.dropuot=0.1", "no setting; there are system.cross_attention.dropout"),
         ("system.**.name=linear", "(mixer)"),
         ("system.*=1", "kinds: "),
         ("**.dropout=0.1", "begin with a group"),
@@ -79,6 +98,7 @@ def test_a_pattern_is_told_by_full_names_once(capsys: pytest.CaptureFixture[str]
         (("training.steps=60",), 6),
         (("training.steps=1",), 0),
         (("training.steps=60", "schedule.warmup=80"), 80),  # which `train` refuses
+        (("training.steps=60", "schedule.**.warmup=80"), 80),
         (("training.steps=60", "schedule=constant"), 0),
         (("training.steps=60", "schedule=linear"), 0),
     ],
@@ -90,7 +110,7 @@ def test_the_warmup_of_a_file_gives_way(
     config = configs.load("configs/translation.py:rnnsearch", overrides)
     assert config.schedule.warmup == warmup
     said = capsys.readouterr().err
-    assert bool(said) is (warmup == 6 or overrides == ("training.steps=1",))
+    assert ("gives way" in said) is (warmup == 6 or overrides == ("training.steps=1",))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,9 @@ def test_the_warmup_of_a_file_gives_way_to_fewer_steps() -> None:
         assert Changes(("training.steps=40",)).applied(experiment).base["schedule.warmup"] == warmup
         both = ("training.steps=40", "schedule.warmup=45")
         assert Changes(both).applied(experiment).base["schedule.warmup"] == 45
+        pattern = ("training.steps=40", "schedule.**.warmup=45")
+        base = Changes(pattern).applied(experiment).base
+        assert base.get("schedule.warmup") == own.get("schedule.warmup")
 
 
 def test_a_setting_that_the_config_file_leaves_out_is_of_the_type_of_its_default() -> None:
