@@ -51,9 +51,6 @@ def load(
       overrides: "a.b=value" each, the text after `--config.` on the command line.
       schema: the class that describes the config; that of its task unless given.
 
-    Returns:
-      The result of `prepare`.
-
     Raises:
       UserError: what `read_config_file` and `prepare` raise.
     """
@@ -135,9 +132,8 @@ def fitting_warmup(
     numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
     warmup, steps, most = numbers
     decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
-    if not decays or {*map(type, numbers)} != {int}:
-        return None
-    if any(covers(name, "schedule.warmup") for name in given):
+    own = any(covers(name, "schedule.warmup") for name in given)
+    if own or not decays or {*map(type, numbers)} != {int}:
         return None
     if not 0 < steps < warmup <= most:
         return None

@@ -12,13 +12,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.config import off_value, read_config_file
+from attnlab.config import is_below, off_value, read_config_file
 from attnlab.config.patterns import is_dotted_name
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid, short_names
@@ -130,10 +131,13 @@ class InlineExperiment:
         """
         words = [word for given in self.without for word in _parts(given)]
         off: dict[str, Any] = {}
-        for key, text in _keys("--without", [w if "=" in w else f"{w}={_OFF}" for w in words]):
+        for key, text in _keys("--without", words):
             switched = functools.partial(off_value, self.config, key, self.overrides)
             given = typed({key: text}, {}, self.config)
-            off[key] = _with_prefix("--without", switched) if text == _OFF else given[key]
+            off[key] = given[key] if text else _with_prefix("--without", switched)
+        for key, other in itertools.permutations(off, 2):
+            if is_below(key, [other]):
+                raise UserError(f"--without: {key} lies in {other}; leave one of them out")
         names = short_names(list(off)) if off else []
         alone = {f"without {name}": {key: off[key]} for name, key in zip(names, off, strict=True)}
         every = {"without all": off} if len(off) > 1 else {}
@@ -202,26 +206,25 @@ def get_experiment(argument: str = "") -> Experiment:
 
 
 def _keys(flag: str, arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """Splits "key=text" arguments of a flag into (key, text) pairs; raises `UserError` for a
-    malformed argument or a repeated key.
+    """Splits "key=text" arguments of a flag into (key, text) pairs, of `--without` also "key", with
+    ""; raises `UserError` for a malformed argument or a repeated key.
     """
+    alone = flag == "--without"
     texts: dict[str, str] = {}
     for word in arguments:
         key, equals, text = word.partition("=")
         key = key.removeprefix("config.")
-        if not equals or not text or not is_dotted_name(key):
+        if not (text or (alone and not equals)) or not is_dotted_name(key):
             raise UserError(
                 f"{flag} {word}: expected a setting and its values, such as {_LIKE[flag]}"
             )
         if key in texts:
-            raise UserError(
-                f"{flag} {word}: {key!r} is given twice; put all of its values into one"
-            )
+            advice = "leave one of them out" if alone else "put all of its values into one"
+            raise UserError(f"{flag} {word}: {key!r} is given twice; {advice}")
         texts[key] = text
     return list(texts.items())
 
 
-_OFF = "off"
 _LIKE = {
     "--without": "system.positions",
     "--grid": "system.attention.score=dot,additive",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from attnlab import config as configs
+from attnlab.config.patterns import covers
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.plan.building import Builder
 from attnlab.experiments.plan.candidate import Wanted
@@ -152,9 +153,9 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     to, what = plan.budget["to"], plan.budget["match"]
     # A variant may set the start value of its own knob.
     own_knob = wanted.variant in plan.budget["knobs"]
-    if knob in wanted.tuned or (
-        wanted.variant != to and not own_knob and knob in plan.variants[wanted.variant]
-    ):
+    free = wanted.variant == to or own_knob
+    own = {} if free else plan.variants[wanted.variant]
+    if any(covers(key, knob) for key in (*wanted.tuned, *own)):
         raise UserError(
             f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"
             " knob"

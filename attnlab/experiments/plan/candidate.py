@@ -137,8 +137,9 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
     """Returns a readable, stable id: a slug of `names`, and 8 hex digits of a hash of config file
     and overrides, which determine the training except for the seed.
 
-    It does not depend on the order of the overrides, the order of the settings in a name, the
-    rest of the experiment, or newer settings that have their default (`tree.NEWER`).
+    It does not depend on the order of the overrides (where one is a pattern, they are in that of
+    their layers), the order of the settings in a name, the rest of the experiment, or newer
+    settings that have their default (`tree.NEWER`).
 
     Args:
       config: config file and argument.

@@ -18,10 +18,12 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments.define import (
     AS_IT_IS,
+    SHOWN,
     Changes,
     definition,
     definition_hash,
     load_experiment,
+    several,
 )
 from attnlab.experiments.plan import matching
 from attnlab.experiments.plan.budgets import matched
@@ -178,8 +180,10 @@ def candidates(
             task = builder.task(resolved[want.id])
         check_metrics(plan, task)
 
+    places = itertools.count()
+
     def planned(want: Wanted) -> Candidate:
-        count(wanted.index(want), len(wanted))
+        count(next(places), len(wanted))
         return _candidate(plan, want, builder)
 
     return _of_each(wanted, planned)
@@ -187,18 +191,24 @@ def candidates(
 
 def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[Made]:
     """Returns what `work` makes of each wanted candidate; raises `UserError` with the first refusal
-    of every variant that has one.
+    of every variant that has one, equal ones once, at most `SHOWN`.
     """
     results: list[Made] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, tuple[str, str]] = {}  # what is wrong, with which candidate, by variant
     for want in wanted:
         try:
             with naming(want.variant, want.tuned):
                 results.append(work(want))
         except UserError as error:
-            refused.setdefault(want.variant, str(error))
-    if refused:
-        raise UserError("; ".join(refused.values()))
+            cause = str(error.__cause__)
+            refused.setdefault(want.variant, (cause, str(error).removesuffix(f": {cause}")))
+    names: dict[str, list[str]] = {}
+    for cause, name in refused.values():
+        names.setdefault(cause, []).append(name)
+    if names:
+        shown = [f"{several(named)}: {cause}" for cause, named in names.items()][:SHOWN]
+        more = [f"and {len(names) - SHOWN} more mistakes"] * (len(names) > SHOWN)
+        raise UserError("; ".join([*shown, *more]))
     return results
 
 

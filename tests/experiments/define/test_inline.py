@@ -82,6 +82,8 @@ def test_without_gives_the_whole_each_part_taken_out_and_all(tmp_path: Path) -> 
     compare = load_experiment(str(tmp_path / "own.py")).compare
     rows = [("whole", {}), *parts, ("without all", off)]
     assert [(point.name, dict(point.overrides)) for point in compare] == rows
+    taken = dataclasses.replace(inline, without=("data.name=off",)).file()
+    assert "{'data.name': 'off'}" in taken  # a value like any other
     one = dataclasses.replace(inline, without=("system.positions",)).file()
     assert "rows({'whole': {}, 'without positions': {'system.positions': 'none'}})" in one
 
@@ -109,8 +111,14 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "--grid and --without are both given": {"grid": (SCORES,), "without": ("system.dropout",)},
     "--without: system.dropout is 0 already": {"without": ("system.dropout",)},
     "--without: config.system.drop: no such key; did you mean": {"without": ("system.drop",)},
-    "'schedule.warmup' is given twice": {"without": ("schedule.warmup,schedule.warmup",)},
-    "--without =off: expected a setting": {"without": ("schedule.warmup,",)},
+    "--without schedule.warmup: 'schedule.warmup' is given twice; leave one of them out": {
+        "without": ("schedule.warmup,schedule.warmup",)
+    },
+    "--without : expected a setting": {"without": ("schedule.warmup,",)},
+    "--without seed=: expected a setting": {"without": ("seed=",)},
+    "--without: system.attention.score lies in system.attention; leave one of them out": {
+        "without": ("system.attention.score=dot,system.attention=single",)
+    },
     NAMELESS: {"grid": (SCORES,), "config": "configs/translatoin.py"},
 }
 

@@ -70,18 +70,23 @@ VARIED = {
     "{'a': {}, 'b': {'system.attention.score': 'genral'}}": "variant 'b': config.system.attention.score: unknown score",
     "{'a': {}, 'b': {'system.attention.score': 'additive'}}": "two candidates have the same settings",
     "{'a': {'data': 'files', 'data.directory': 'nowhere'}}": "variant 'a': ",
+    "{v: {'system.attention.score': 'genral', 'training.steps': 20 + i} for i, v in"
+    " enumerate('abcdef')}": "variant 'a', variant 'b', variant 'c', variant 'd' and 2 more: config.system",
+    "{v: {'system.attention.score': f'{v}y'} for v in 'abcdef'}": "; and 2 more mistakes",
 }
 """Mistakes in the variants themselves."""
 
 TUNED = ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,)})")
 DIVIDED = ("compare=rows({'a': {'batch.size': 15}})", "tune=grid({'training.accumulate': (2,)})")
 SOLVED = (WIDER, "budget=Budget('parameters', 'system.encoder')")
+STARRED = (WIDER.replace("encoder", "enc*r"), SOLVED[1])
 MISTAKES = [
     *(((SCORES, line), words) for line, words in SCORED.items()),
     *(((f"compare=rows({rows})",), words) for rows, words in VARIED.items()),
     (TUNED, "variant 'a' with schedule.paek=1: config.schedule.paek: no such"),
     (DIVIDED, "config.batch.size=15 is not divisible by 2"),
     (SOLVED, "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
+    (STARRED, "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
 ]
 
 
