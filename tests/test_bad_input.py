@@ -109,10 +109,11 @@ def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path)
 # --- train: workdirs ---
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
+@pytest.mark.parametrize("name", ["thesis.txt", "checkpoints", "plan.json"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    words = ("is not empty and holds no run", name, "new or empty folder")
+    there = "(a sweep is there)" if name == "plan.json" else name
+    words = ("is not empty and holds no run", there, "new or empty folder")
     check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=words)
 
 

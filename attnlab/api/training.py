@@ -44,7 +44,7 @@ def default_workdir(path: str, config: Settings) -> str:
     """
     lasting = configs.to_dict(config)
     del lasting["parallel"]  # which may change on resume
-    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
+    return f"runs/{configs.called(path.partition(':')[0])}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
 def existing_run(workdir: Path) -> Manifest | None:
@@ -62,8 +62,9 @@ def existing_run(workdir: Path) -> Manifest | None:
         own_files |= {FILE, *(f".{name}.lock" for name in TRACKERS)}
         others = sorted(set(os.listdir(workdir)) - own_files)
         if others:
+            there = "a sweep" if "plan.json" in others else others[0]
             raise UserError(
-                f"--workdir={workdir} is not empty and holds no run ({others[0]} is there); name"
+                f"--workdir={workdir} is not empty and holds no run ({there} is there); name"
                 " a new or empty folder"
             )
     return manifest

@@ -31,11 +31,12 @@ def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
     return configs.load(config_path(path), overrides)
 
 
-def config_path(path: str | None) -> str:
-    """Returns what `--config` names; raises `UserError` without it."""
+def config_path(path: str | None, workdir: str | None = None) -> str:
+    """Returns what `--config` names; raises `UserError` without it, where `workdir` is no run."""
     if path is None:
+        no_run = f", and {workdir} holds no run" if workdir else ""
         raise UserError(
-            "no --config given; for example --config=configs/translation.py:rnnsearch ('list"
+            f"no --config given{no_run}; for example --config=configs/translation.py:rnnsearch ('list"
             " configs' shows all)"
         )
     return path

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = arguments.config
     if config is None and arguments.workdir and Manifest.read(arguments.workdir):
         config = arguments.workdir  # a run goes on as it was begun
-    return fit(session.config_path(config), arguments, began)
+    return fit(session.config_path(config, arguments.workdir), arguments, began)
 
 
 def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:

@@ -3,7 +3,15 @@ jax.
 """
 
 from attnlab.config.checks import read_settings, schema_of, validate
-from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, read_config_file
+from attnlab.config.files import (
+    SHIPPED,
+    call_file,
+    called,
+    choose,
+    find_file,
+    merge,
+    read_config_file,
+)
 from attnlab.config.off import off_value
 from attnlab.config.resolve import as_stored, load, prepare
 from attnlab.config.tree import config_hash, flat, from_dict, is_below, to_dict
@@ -12,6 +20,7 @@ __all__ = [
     "SHIPPED",
     "as_stored",
     "call_file",
+    "called",
     "choose",
     "config_hash",
     "find_file",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pathlib
 import runpy
 import traceback
@@ -183,6 +184,13 @@ def find_file(path: str, kind: str) -> pathlib.Path:
         for file in folder.glob("*.py")
     }
     raise UserError(f"no {kind} {path!r}; {nearest(path, names)}")
+
+
+def called(path: str) -> str:
+    """Returns what a config is called: by its file or, made from a run, by the run's folder."""
+    file = pathlib.Path(os.path.abspath(path))
+    file = file.parent if file.name == MANIFEST else file
+    return file.name if file.is_dir() else file.stem
 
 
 def _line(error: BaseException, path: pathlib.Path) -> str:

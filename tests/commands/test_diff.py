@@ -95,7 +95,7 @@ def test_a_run_takes_no_argument_and_is_named_once(two: tuple[Path, Path], tmp_p
     assert "is a folder; " in refused("show", f"--config={tmp_path}")
     assert "two runs are named" in refused("evaluate", first, f"--workdir={second}")
     assert "unexpected argument" in refused("evaluate", first, second)
-    assert "no --config given" in refused("train", str(tmp_path))
+    assert f"no --config given, and {tmp_path} holds no run" in refused("train", str(tmp_path))
 
 
 def test_a_run_is_an_argument_or_a_flag(trained: Path) -> None:

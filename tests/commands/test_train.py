@@ -134,6 +134,8 @@ def test_default_workdir_tells_configs_apart() -> None:
     assert path == default_workdir("configs/translation.py:rnnsearch", elsewhere)
     stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(first))))
     assert path == default_workdir("some/where/translation.py:rnnsearch", stored)
+    # one made from a run is named by that run
+    assert default_workdir("runs/a/manifest.json", first).startswith("runs/a-rnnsearch-")
 
 
 def test_no_workdir_is_one_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,9 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from attnlab.config import is_below, off_value, read_config_file
+from attnlab.config import called, is_below, off_value, read_config_file
 from attnlab.config.patterns import is_dotted_name
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid, short_names
@@ -71,9 +70,9 @@ class InlineExperiment:
 
     @property
     def name(self) -> str:
-        """A name for the experiment: the config's argument, or the name of its file."""
+        """A name for the experiment: the config's argument, or what the config is called."""
         path, _, argument = self.config.partition(":")
-        return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or Path(path).stem
+        return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or called(path)
 
     def file(self) -> str:
         """Returns the source text of an experiment file that defines the same experiment as the

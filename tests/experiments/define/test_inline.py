@@ -88,6 +88,14 @@ def test_without_gives_the_whole_each_part_taken_out_and_all(tmp_path: Path) -> 
     assert "rows({'whole': {}, 'without positions': {'system.positions': 'none'}})" in one
 
 
+def test_a_sweep_is_named_by_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.1" / "maps").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "run.1")
+    names = [CONFIG, "configs/g2p.py", str(tmp_path / "run.1"), "manifest.json", ".", "maps/../"]
+    named = [InlineExperiment(config).name for config in names]
+    assert named == ["rnnsearch", "g2p", *["run.1"] * 4]
+
+
 EXPECTED = "expected a setting and its values, such as system.attention.score=dot,additive"
 RANGE = "expected a range, such as schedule.peak=log_uniform(1e-4,1e-2)"
 NAMELESS = "no config file 'configs/translatoin.py'; did you mean"
