@@ -62,9 +62,9 @@ def existing_run(workdir: Path) -> Manifest | None:
         own_files |= {FILE, *(f".{name}.lock" for name in TRACKERS)}
         others = sorted(set(os.listdir(workdir)) - own_files)
         if others:
-            there = "a sweep" if "plan.json" in others else others[0]
+            present = "a sweep" if "plan.json" in others else others[0]
             raise UserError(
-                f"--workdir={workdir} is not empty and holds no run ({there} is there); name"
+                f"--workdir={workdir} is not empty and holds no run ({present} is there); name"
                 " a new or empty folder"
             )
     return manifest

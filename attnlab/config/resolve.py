@@ -132,8 +132,8 @@ def fitting_warmup(
     numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
     warmup, steps, most = numbers
     decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
-    own = any(covers(name, "schedule.warmup") for name in given)
-    if own or not decays or {*map(type, numbers)} != {int}:
+    chosen = any(covers(name, "schedule.warmup") for name in given)
+    if chosen or not decays or {*map(type, numbers)} != {int}:
         return None
     if not 0 < steps < warmup <= most:
         return None

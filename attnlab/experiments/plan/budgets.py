@@ -154,8 +154,8 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     # A variant may set the start value of its own knob.
     own_knob = wanted.variant in plan.budget["knobs"]
     free = wanted.variant == to or own_knob
-    own = {} if free else plan.variants[wanted.variant]
-    if any(covers(key, knob) for key in (*wanted.tuned, *own)):
+    compared = {} if free else plan.variants[wanted.variant]
+    if any(covers(key, knob) for key in (*wanted.tuned, *compared)):
         raise UserError(
             f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"
             " knob"

@@ -79,13 +79,13 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
     summed = [effect for effect in design if effect.kind not in (PART, ALL)]
     sums = {effect.name: effect.weights for effect in summed if effect in computable}
     gaps, joint, made = family.against(baseline), family.effects(sums, len(summed)), []
-    alls = [effect for effect in computable if effect.kind == ALL]
-    told = [effect.weights for effect in alls if _is_told(gaps[effect.name], comparison.alpha)]
+    wholes = [effect for effect in computable if effect.kind == ALL]
+    totals = [effect.weights for effect in wholes if _is_told(gaps[effect.name], comparison.alpha)]
     for effect in design:
         rows = [row for row in map(comparison.row, effect.weights) if row is not None]
         gap = (gaps if effect.kind in (PART, ALL) else joint).get(effect.name)
-        part = told and gap and effect.kind == PART
-        share = family.share(effect.weights, told[0]) if part else None
+        part = totals and gap and effect.kind == PART
+        share = family.share(effect.weights, totals[0]) if part else None
         lost = "; ".join(f"{row.name}: {', '.join(row.missing)}" for row in rows if row.missing)
         decided = _is_told(gap, comparison.alpha) and not lost
         n = min((len(row.values) for row in rows), default=0)
