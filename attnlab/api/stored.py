@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder
 from attnlab.records.manifest import Manifest
-from attnlab.records.sealed import check_test_split, sweep_of
+from attnlab.records.sealed import check_test_split, sweep_of, trial_behind
 from attnlab.tasks.schemas import Settings
 
 _IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()
@@ -88,7 +88,8 @@ class Stored:
                 f" --workdir={workdir}'"
             )
         # a trial's test files are no other split's either
-        changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
+        closed = sweep_of(workdir) or trial_behind(workdir)
+        changeable = CHANGEABLE if closed is None else CHANGEABLE[1:]
         origins = {workdir: _origin(manifest, workdir, overrides, accept_changed_code)}
         members = {}
         for folder, other in _members(workdir, ensemble).items():

@@ -14,6 +14,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.flags import add_number
 from attnlab.records.manifest import Manifest
+from attnlab.training.parent import split
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
       As `train`.
 
     Raises:
-      UserError: no RUN or step, `--workdir` missing or in use, a setting that may not change.
+      UserError: no RUN or step, `--workdir` missing or in use, a setting that may not change, a name
+        of RUN that `training.after` would read otherwise.
     """
     began = time.perf_counter()
     if not arguments.workdir:
@@ -42,6 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
     if manifest is None:
         raise UserError(f"{parent} holds no run; name the folder of a run")
+    named = None if step else split(str(parent))[1]
+    if str(parent).startswith("~") or "{seed}" in str(parent) or named is not None:
+        raise UserError(
+            f"{parent}: training.after reads such a name otherwise (~, {{seed}}, @STEP); rename the"
+            " folder, or give --from-step with an @"
+        )
     after = text(f"{parent}@{step}" if step else str(parent))
     arguments.overrides = [*arguments.overrides, f"training.after={after}"]
     return train.fit(manifest.config, arguments, began)

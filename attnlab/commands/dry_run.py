@@ -17,6 +17,7 @@ from attnlab.analysis.work import flops
 from attnlab.errors import UserError
 from attnlab.pages.tables import milliseconds, scaled
 from attnlab.progress import clock, table
+from attnlab.records import provenance
 from attnlab.training import sizes
 from attnlab.training.journal import format_shapes, shapes_of
 
@@ -38,9 +39,11 @@ def print_outlook(run: Run) -> None:
     """
     if jax.process_count() > 1:
         raise UserError("--dry-run is for one process; start it once, without the other processes")
-    steps = run.config.training.steps
-    seen = min(SEEN, steps)
-    share, largest = _batches(run, seen)
+    begun = run.lineage["step"] if run.lineage else 0
+    begin = max(begun, provenance.saved_step(run.workdir) or 0)
+    steps = max(run.config.training.steps - begin, 0)
+    seen = min(SEEN, max(steps, 1))
+    share, largest = _batches(run, begin, seen)
     like = run.updates.state_like(run.task)
     parts = [(name, f"{sizes.count(part):,}") for name, part in like.params.items()]
     table("parameters", ("part", "number"), [*parts, ("all", f"{sizes.count(like.params):,}")])
@@ -60,17 +63,18 @@ def print_outlook(run: Run) -> None:
         (f"{steps:,} steps", f"{clock(pace * share * steps)} to {clock(pace * steps)}"),
     ]
     table("\nwhat it takes", ("figure", "value"), rows, numbers=())
+    of = f" after step {begin}" if begin else ""
     print(
-        f"compiled and timed: only the largest of the first {seen} batches, {TIMED} steps of it;\n"
+        f"compiled and timed: only the largest of the first {seen} batches{of}, {TIMED} steps of it;\n"
         "evaluation, decoding and reading data are not in the time (h:mm:ss)"
     )
 
 
-def _batches(run: Run, count: int) -> tuple[float, Batch]:
-    """Returns the largest of the first batches, and the mean size of these as a share of it."""
+def _batches(run: Run, begin: int, count: int) -> tuple[float, Batch]:
+    """Returns the largest of `count` batches after step `begin`, and the mean size of these as a share of it."""
     numbers: list[int] = []
     largest: Batch = {}
-    for step in range(count):
+    for step in range(begin, begin + count):
         batch = run.batches(step)
         numbers.append(sizes.count(dict(batch)))
         if numbers[-1] == max(numbers):

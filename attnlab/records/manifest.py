@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from attnlab.config.schema import Node
 from attnlab.config.tree import config_hash, differing, flat, is_below
@@ -43,6 +43,7 @@ class Lineage(TypedDict):
       step: of the state that was taken.
       data_from: the step at which the data begins with the 0th step of its plan.
       joined: whether the parent's records up to `step` are the child's own.
+      trial: the sweep's trial that the parent is, or goes on from; its test split may be closed.
     """
 
     workdir: str
@@ -50,6 +51,7 @@ class Lineage(TypedDict):
     step: Natural
     data_from: Natural
     joined: bool
+    trial: NotRequired[str | None]
 
 
 @dataclasses.dataclass(frozen=True)

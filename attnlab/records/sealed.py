@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from attnlab.errors import UserError
 from attnlab.records.json_kinds import FolderName, read_file
@@ -26,6 +26,22 @@ class _Choice(TypedDict):
     """What is read of it here."""
 
     chosen: Mapping[str, _Chosen]
+
+
+class _Parent(TypedDict):
+    trial: NotRequired[str | None]
+
+
+class _Child(TypedDict):
+    """What is read of a manifest here."""
+
+    parent: NotRequired[_Parent | None]
+
+
+def trial_behind(workdir: str | Path) -> str | None:
+    """Returns the trial that a run goes on from, itself or through others; None without one."""
+    child = read_file(Path(workdir) / "manifest.json", _Child, "put back a good copy") or {}
+    return (child.get("parent") or {}).get("trial")
 
 
 def sweep_of(workdir: str | Path) -> Path | None:
@@ -46,9 +62,11 @@ def _paths(workdir: str | Path) -> tuple[Path, Path]:
 
 
 def check_test_split(workdir: str | Path) -> None:
-    """Raises `UserError` if `workdir` is a sweep's trial and was not chosen, or the sweep's choice
-    is not frozen yet: its test split must not be read.
+    """Raises `UserError` if `workdir` is a sweep's trial, or a run that goes on from one, and that was
+    not chosen, or the sweep's choice is not frozen yet: its test split must not be read.
     """
+    if (trial := trial_behind(workdir)) is not None:
+        check_test_split(trial)
     directory = sweep_of(workdir)
     if directory is None:
         return

@@ -1,8 +1,9 @@
 """The run that another one goes on from (`training.after`): its state at a step, and its records.
 
-    joined       data, batches and seed are the parent's: records and best step are those of one long run
-    not joined   the data begins at step 0 of its own plan, no score is compared with one of before, and
-                 the records of before are kept beside (`stream.BEFORE`), for the curve
+    joined       data, batches, seed and scored rows are the parent's: records and best step are those of
+                 one long run
+    not joined   no score is compared with one of before, and the records of before are kept beside
+                 (`stream.BEFORE`), for the curve; other data begins at step 0 of its own plan
 
 The first start copies all that is needed, so the parent may go afterwards. Importing this loads no jax.
 """
@@ -16,11 +17,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.config.tree import config_hash
+from attnlab.config.tree import config_hash, is_below
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import write_atomic
+from attnlab.records.locks import holder, is_held
 from attnlab.records.manifest import Lineage, Manifest, changed
+from attnlab.records.sealed import sweep_of, trial_behind
 from attnlab.records.stream import BEFORE, lines_until
 
 if TYPE_CHECKING:
@@ -51,6 +54,11 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
     if not config.training.after:
         return None
     folder, wanted = split(config.training.after.replace("{seed}", str(config.seed)))
+    if is_held(folder):
+        raise UserError(
+            f"config.training.after={config.training.after}: {folder} is at work ({holder(folder)});"
+            " wait for it, or stop it"
+        )
     manifest, steps = Manifest.read(folder), provenance.saved_steps(folder / "checkpoints")
     step = steps[-1] if wanted is None and steps else wanted
     if manifest is not None:
@@ -71,16 +79,18 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
         raise UserError(f"config.training.after={config.training.after}: {problem}")
     code = code or provenance.of(config)
     provenance.check(provenance.of_part(manifest.own_code, code), code, folder)
-    same = [name for name, _ in config.items() if name not in OWN_PLAN]
-    own_plan = bool(changed(manifest.config, config, same))
+    names = [line.partition(":")[0] for line in changed(manifest.config, config, [])]
+    own_plan = any(is_below(name, OWN_PLAN) for name in names)
+    alike = not own_plan and "training.evaluate_rows" not in names
     begun_at = manifest.parent["data_from"] if manifest.parent else 0
-    best = None if own_plan else _best_at(folder, step)
+    best = _best_at(folder, step) if alike else None
     return {
         "workdir": str(folder),
         "config_hash": config_hash(manifest.config),
         "step": step,
         "data_from": step if own_plan else begun_at,
-        "joined": not own_plan and best in (None, *steps),  # else its best parameters are gone
+        "joined": alike and best in (None, *steps),  # else its best parameters are gone
+        "trial": str(folder.absolute()) if sweep_of(folder) else trial_behind(folder),
     }
 
 

@@ -262,6 +262,7 @@ class Run:
         if self.lineage is not None:
             first, step = self.lineage["data_from"], self.lineage["step"]
             plan = f"; its data begins at step {first} with its own plan" if first else ""
+            plan += "" if self.lineage["joined"] else "; no score is compared with one of before"
             progress.note(f"goes on from step {step} of {self.lineage['workdir']}{plan}")
         for line in [*self.task.notes(self.batches), *self.updates.notes(self.task)]:
             progress.note(line)

@@ -18,18 +18,19 @@ def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], afte
       stop: of the config.
       better: which way its measure is better, "min" or "max".
       scores: step and value of each evaluation; NaN is no improvement.
-      after: the step of a parent, up to which nothing ends; where it has ended so, patience begins
-        anew.
+      after: the step of a parent, up to which nothing ends; if training would have ended by then,
+        patience begins anew behind it, else the parent's evaluations count as in one long run.
     """
-    best, best_step, waited, sign = math.inf, 0, 0, 1 if better == "min" else -1
+    best, best_step, waited, sign, over = math.inf, 0, 0, 1 if better == "min" else -1, False
     for step, value in scores:
+        if over and step > after:
+            waited, over = 0, False
         if sign * value < best - stop.min_delta:
             best, best_step, waited = sign * value, step, 0
             continue
         waited += 1
-        if waited == stop.patience and step <= after:
-            waited = 0
-        elif waited == stop.patience:
+        over = over or waited == stop.patience
+        if over and step > after:
             return (
                 f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"
                 f" of step {best_step} in {stop.patience} evaluations"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.stream import BEFORE, read_records
+from attnlab.training.parent import lineage_of
 from tests.commands.tiny import Runs, refused, run_command
 
 LONGER = "--config.training.steps=15"
@@ -23,6 +28,7 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
     ended = run_command(words)
     assert ended.code == 0, ended
     assert f"goes on from step 12 of {parent}; its data begins at step 12 with its" in ended.err
+    assert "own plan; no score is compared with one of before" in ended.err
     manifest, old = Manifest.read(tmp_path / "new"), Manifest.read(parent)
     assert manifest is not None and old is not None
     assert manifest.parent == {
@@ -31,6 +37,7 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
         "step": 12,
         "data_from": 12,
         "joined": False,
+        "trial": None,
     }
     metrics = tmp_path / "new" / "metrics.jsonl"
     assert {record["step"] for record in read_records(metrics)} == {15}
@@ -66,6 +73,51 @@ def test_what_may_not_change_is_refused_by_name(
     else:
         assert words.format(run=parent) in ended
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "words"),
+    [
+        ("a@12", [], "reads such a name otherwise"),
+        ("a{seed}", [], "reads such a name otherwise"),
+        ("a@8", ["--from-step=12"], ""),
+    ],
+)
+def test_a_dry_run_of_a_run_that_goes_on_counts_its_own_steps(
+    name: str, flags: list[str], words: str, runs: Runs, tmp_path: Path
+) -> None:
+    """Also with a batch of its own, whose plan begins there; names that would be read otherwise
+    are refused.
+    """
+    parent = tmp_path / name
+    parent.symlink_to(runs("rnnsearch")[0])
+    flags = ["continue", str(parent), f"--workdir={tmp_path / 'new'}", LONGER, "--dry-run", *flags]
+    flags += ["--config.batch.size=8"]
+    if words:
+        assert words in refused(*flags)
+        return
+    ended = run_command(flags)
+    assert ended.code == 0, ended.err
+    assert "\n3 steps " in ended.out and "first 3 batches after step 12," in ended.out
+    assert re.search("largest batch +8x", ended.out)
+
+
+def test_scores_of_other_rows_are_not_compared_and_a_trial_behind_is_known(
+    runs: Runs, tmp_path: Path
+) -> None:
+    (tmp_path / "plan.json").touch()
+    trial = tmp_path / "trials" / "base" / "seed0"
+    trial.parent.mkdir(parents=True)
+    trial.symlink_to(runs("rnnsearch")[0])
+    manifest = Manifest.read(trial)
+    assert manifest is not None
+    for changes, joined in (([], True), (["training.evaluate_rows=4"], False)):
+        changes = [f"training.after={trial}", "training.steps=15", *changes]
+        lineage = lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))
+        assert lineage is not None and lineage["joined"] is joined and lineage["data_from"] == 0
+        assert lineage["trial"] == str(trial)
+    with RunLock(trial), pytest.raises(UserError, match=r"training.after=.* is at work \(pid"):
+        lineage_of(configs.prepare(configs.from_dict(manifest.config), changes))
 
 
 def test_no_run_is_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,14 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
     words = "was not chosen in the sweep .*: its test split stays closed"
     with pytest.raises(UserError, match=words):
         check_test_split(other)
+    parent = {"workdir": "gone", "config_hash": "", "step": 1, "data_from": 0, "joined": True}
+    for trial in (chosen, other):  # what goes on from a trial is as open as that
+        child = tmp_path / f"after-{trial.parent.name}"
+        child.mkdir()
+        record = {"parent": {**parent, "trial": str(trial)}}
+        (child / "manifest.json").write_text(json.dumps(record))
+        with pytest.raises(UserError, match=words) if trial is other else nullcontext():
+            check_test_split(child)
     (tmp_path / "choice.json").write_text('{"made": 1}')
     with pytest.raises(UserError, match="choice.json is damaged"):
         check_test_split(chosen)

@@ -34,7 +34,7 @@ NAN = math.nan
 )
 def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) -> None:
     """After so many evaluations in a row without an improvement; up to the step of a parent
-    nothing ends, and patience begins anew.
+    nothing ends.
     """
     better = "max" if stop.measure == "fit" else "min"
     for after, wanted in ((0, end), (5, None)):
@@ -44,6 +44,16 @@ def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) ->
             if why_ended(stop, better, list(enumerate(scores[:number], start=1)), after)
         ]
         assert (ends or [None])[0] == wanted
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("after", "end"), [(1, 4), (2, 4), (3, 4), (4, 7), (5, 8), (6, 9)])
+def test_patience_begins_anew_behind_a_parent_that_would_have_ended(after: int, end: int) -> None:
+    """Before that the evaluations of the parent count, as in the long run, which ends at 4."""
+    scores = list(enumerate([1.0, 2, 2, 2, 2, 2, 2, 2, 2, 2], start=1))
+    stop = Stop(measure="loss", patience=3)
+    ends = [n for n in range(1, 11) if why_ended(stop, "min", scores[:n], after)]
+    assert ends[0] == end
 
 
 def test_a_stopped_run_is_done_and_repeats_after_an_interruption(tmp_path: Path) -> None:
