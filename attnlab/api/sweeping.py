@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,7 +50,7 @@ def sweep(
     overrides: Mapping[str, Any] | None = None,
     *,
     directory: Folder | None = None,
-    flags: Sequence[str] = (),
+    flags: Sequence[str] | str = (),
 ) -> Sweep:
     """Runs an experiment file, or goes on with it, and reads its report.
 
@@ -56,17 +58,21 @@ def sweep(
       experiment: "experiments/quickstart.py", with ":ARGUMENT" if it takes one.
       overrides: {"training.steps": 100, ...}, for all variants.
       directory: of the sweep; by default below `runs/`, as the command has it.
-      flags: others of the command, as "--seeds=5".
+      flags: others of the command, as "--seeds=5"; as one text they are read as a shell does.
 
     Raises:
-      UserError: the line that the command ends with, also where trials have failed.
+      UserError: the line that the command ends with, also where trials have failed, or where a flag
+        as `--dry-run` makes no report.
     """
     folder = Path(directory or default_directory(str(experiment)))
     changes = [f"--config.{change}" for change in overridden(overrides)]
     command = [sys.executable, "-c", _COMMAND, "sweep", str(experiment), f"--dir={folder}"]
+    flags = shlex.split(flags) if isinstance(flags, str) else flags
     done = subprocess.run([*command, *changes, *flags], capture_output=True, text=True)
-    if done.returncode:
-        line = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise UserError(line.removeprefix("error: "))
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    path = folder / "report.json"
+    if done.returncode or not path.exists():
+        said = (done.stderr if done.returncode else done.stdout).strip()
+        said = said or f"exit code {done.returncode}"
+        raise UserError(re.sub(r"^(-c[\w ]*: )?error: ", "", said.splitlines()[-1]))
+    report = json.loads(path.read_text(encoding="utf-8"))
     return Sweep(folder, report["verdict"], report["rows"], report["trials"])

@@ -49,7 +49,7 @@ def load(
     Args:
       workdir: the folder that `train` wrote, or a trial of a sweep.
       overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.",
-        "decoding." or "parallel.".
+        "decoding." or "parallel.", or are "training.metrics".
       ensemble: folders of further trained runs with the same vocabulary; the mean of all
         probabilities counts.
       splits: splits to read now, for `run.task.data`; `evaluate` reads what it needs.

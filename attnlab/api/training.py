@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ml_collections import ConfigDict
+
 from attnlab import config as configs
 from attnlab import processes
 from attnlab.errors import UserError, reason
@@ -106,11 +108,13 @@ class Training:
         Raises:
           UserError: anything wrong with folder, config, devices, data or trackers.
         """
-        file, settings = None, None
+        file = None
         if isinstance(config, str):
             file = configs.find_file(config.partition(":")[0], "config file")
             settings = configs.load(config, overrides)
         else:
+            if not isinstance(config, (Mapping, ConfigDict)):
+                raise UserError(f"config: {config!r} is neither FILE.py:ARGUMENT nor settings")
             settings = configs.prepare(configs.from_dict(configs.to_dict(config)), overrides)
         workdir = Path(workdir or default_workdir(str(file or settings.task), settings))
         first = processes.index() == 0  # the others write nothing there
@@ -139,7 +143,7 @@ class Training:
           on_step: see `Session`, as `until`; if it raises, the run is saved and left.
 
         Raises:
-          UserError: see `Run.fit`; `on_step` has raised.
+          UserError: see `Run.fit`; `on_step` has raised an `Exception`; what else it raises goes on.
         """
         run, settings = self.run, self.run.config.training
         raised: list[tuple[int, BaseException]] = []
@@ -162,6 +166,8 @@ class Training:
                     readers.enter_context(self.tracked.beside(run.workdir))
                 outcome = run.fit(Session(progress, interrupt, began, until, (), call))
             for step, error in raised:
+                if not isinstance(error, Exception):
+                    raise error
                 raise UserError(
                     f"on_step failed at step {step}: {reason(error)}; the run is saved, and the same"
                     " call goes on from there"
@@ -170,10 +176,12 @@ class Training:
 
     def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yields the steps from here on, each with its numbers, as `on_step` gets them; training
-        waits while a loop is at work. Leaving the loop saves the run.
+        waits while a loop is at work. Leaving the loop saves the run; with a `training.lag` that is
+        not 0 the steps that are under way then are trained and recorded, and not yielded.
 
         Raises:
-          UserError: as `train`.
+          UserError: as `train`, also where the run cannot be saved as the loop is left (by `close`
+            of the iterator; Python only prints what is raised as a `for` drops it).
         """
         recorded: queue.Queue[tuple[int, Mapping[str, float]] | BaseException | None]
         recorded, turns = queue.Queue(), queue.Queue[bool]()
@@ -181,14 +189,15 @@ class Training:
         def on_step(step: int, values: Mapping[str, float]) -> None:
             recorded.put((step, values))
             if not turns.get():
-                raise InterruptedError("the loop was left")
+                raise GeneratorExit
 
         def work() -> None:
             try:
-                with self.trained(time.perf_counter(), on_step):
+                with self.trained(time.perf_counter(), on_step) as outcome:
+                    self.check_done(outcome)
                     recorded.put(None)
             except BaseException as error:
-                recorded.put(error)
+                recorded.put(None if isinstance(error, GeneratorExit) else error)
 
         # A loop that is never left must not hold up the end of the program.
         thread = threading.Thread(target=work, daemon=True)
@@ -202,13 +211,22 @@ class Training:
         finally:
             turns.put(False)
             thread.join()
+            while not recorded.empty():
+                if isinstance(ending := recorded.get(), BaseException):
+                    raise ending
+
+    def check_done(self, outcome: Outcome) -> None:
+        """Raises `UserError` if training has diverged or was interrupted."""
+        if outcome.state != "done":
+            where = f"{self.run.workdir} {outcome.state} at step {outcome.step}"
+            raise UserError(f"{where}: {outcome.message}")
 
 
 def begin(
-    config: str | Mapping[str, Any],
+    config: Folder | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
-    metrics: Sequence[Metric] = (),
+    metrics: Metric | Sequence[Metric] = (),
     workdir: Folder | None = None,
     track: str | None = None,
 ) -> Training:
@@ -218,20 +236,27 @@ def begin(
     Args:
       config: "configs/translation.py:rnnsearch", or the nested settings that a config file returns.
       overrides: {"training.steps": 500, ...}.
-      metrics: functions for `training.metrics`, see `attnlab.tasks.metrics`.
+      metrics: functions for `training.metrics`, or one, in place of those of the config; see
+        `attnlab.tasks.metrics`.
       workdir: the folder; by default below `runs/`, named by the config.
       track: as the flag `--track`.
 
     Raises:
       UserError: as the command `train`.
     """
-    named = {"training.metrics": tuple(map(path_of, metrics))} if metrics else {}
-    changes = overridden({**(overrides or {}), **named})
+    changes = overridden(overrides)
+    if paths := tuple(map(path_of, [metrics] if callable(metrics) else metrics)):
+        if any(change.startswith("training.metrics=") for change in changes):
+            raise UserError(
+                "metrics: training.metrics is in overrides too; name all in one of them"
+            )
+        changes += overridden({"training.metrics": paths})
+    config = os.fspath(config) if isinstance(config, os.PathLike) else config
     return Training.of(config, changes, workdir, ("train", "valid"), track)
 
 
 def train(
-    config: str | Mapping[str, Any],
+    config: Folder | Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     *,
     on_step: OnStep | None = None,
@@ -244,7 +269,8 @@ def train(
       config, overrides, options: see `begin`.
       on_step: `on_step(step, metrics)` gets the host's numbers of each step after they are recorded,
         and those of an evaluation as {"valid/loss": ...}; it cannot change the run. If it raises,
-        the run is saved, and the same call goes on from there.
+        the run is saved, and the same call goes on from there; it is not told the steps that a
+        `training.lag` has under way then.
 
     Raises:
       UserError: as the command `train`; training has diverged or was interrupted.
@@ -252,8 +278,6 @@ def train(
     from attnlab.api import trained
 
     training = begin(config, overrides, **options)
-    workdir = training.run.workdir
     with training.trained(time.perf_counter(), on_step) as outcome:
-        if outcome.state != "done":
-            raise UserError(f"{workdir} {outcome.state} at step {outcome.step}: {outcome.message}")
-        return trained.load(workdir)
+        training.check_done(outcome)
+        return trained.load(training.run.workdir)

@@ -38,7 +38,8 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
     state, step, _ = attempts.last_word(attempts.read(workdir))
     scored = any((workdir / name).exists() for name in ("results.json", "valid.json"))
     if state != "done" or not scored:
-        what = "not scored yet" if state == "done" else f"{state} at step {step}"
+        what = f"not scored yet ('train --workdir={workdir}' does it)"
+        what = what if state == "done" else f"{state} at step {step}"
         raise UserError(f"{workdir} is {what}, and goes on from its states; they stay until then")
     folder, alone = workdir / CHECKPOINTS, saved_steps(workdir / ALONE)
     try:

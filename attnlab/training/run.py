@@ -272,14 +272,14 @@ class Run:
         that the data is unchanged, prints what else has changed and records changed code.
 
         Raises:
-          Changed: data has changed since the run began, or another process has trained it since
+          Changed: data has changed since the run began, or someone else has trained it since
             `begun` was read.
         """
         code, previous = self.code or provenance.of(self.config), self.begun
         if Manifest.read(self.workdir) != previous:
             raise Changed(
-                f"another process has trained {self.workdir} meanwhile; give the command again, it"
-                " goes on from there"
+                f"another process, or an earlier loop, has trained {self.workdir} meanwhile; give the"
+                " command, or 'begin', again: it goes on from there"
             )
         weights = self.task.check_pretrained()
         if previous is not None and self.task.beginning is not None:

@@ -27,13 +27,16 @@ def test_rows_and_verdict_are_records(tmp_path: Path, monkeypatch: pytest.Monkey
         return types.SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(subprocess, "run", run)
-    found = attnlab.sweep("e.py", {"training.steps": 3}, directory=directory, flags=["--slots=1"])
+    found = attnlab.sweep(
+        "e.py", {"training.steps": 3}, directory=directory, flags="--slots=1 '--seeds=2'"
+    )
     assert words == [
         "sweep",
         "e.py",
         f"--dir={directory}",
         "--config.training.steps=3",
         "--slots=1",
+        "--seeds=2",
     ]
     report = json.loads((directory / "report.json").read_text())
     assert [row["name"] for row in found.rows] == [row["name"] for row in report["rows"]]
@@ -44,6 +47,8 @@ def test_rows_and_verdict_are_records(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_refusal_is_the_line_of_the_command(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none.py"):
+    with pytest.raises(UserError, match=r"^(?!.*error: ).*none\.py"):
         attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep")
+    with pytest.raises(UserError, match="."):  # nothing has run
+        attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep", flags="--help")
     assert not (tmp_path / "sweep").exists()

@@ -11,6 +11,7 @@ import attnlab
 from attnlab.api.training import Training
 from attnlab.errors import UserError
 from attnlab.records.stream import read_records
+from attnlab.training.checkpoints import Checkpoints
 from tests.commands.tiny import SHARED, SMALL
 
 CONFIG = "configs/translation.py:rnnsearch"
@@ -61,9 +62,44 @@ def test_a_loop_that_is_left_and_functions_that_fail_lose_nothing(tmp_path: Path
     assert records(tmp_path / "whole") == seen
 
 
+def test_a_loop_ends_with_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A divergence, a second loop on the same `begin`, an interruption from `on_step`, a state that
+    cannot be saved as the loop is left.
+    """
+
+    def interrupt(step: int, values: Any) -> None:
+        raise KeyboardInterrupt
+
+    begun = attnlab.begin(Path(CONFIG), OVERRIDES, workdir=tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        attnlab.train(CONFIG, OVERRIDES, on_step=interrupt, workdir=tmp_path / "run")
+    with pytest.raises(UserError, match="or an earlier loop, has trained .*'begin', again"):
+        next(begun.steps())
+    wild = {**OVERRIDES, "schedule.peak": 1e30, "training.clip": 0.0, "optimizer": "sgd"}
+    with pytest.raises(UserError, match="wild diverged at step .*loss|parameters"):
+        for _ in attnlab.begin(CONFIG, wild, workdir=tmp_path / "wild").steps():
+            pass
+    loop = attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path / "run").steps()
+    assert next(loop)[0] == 2
+
+    def full(*given: Any, **named: Any) -> None:
+        raise UserError("disk full")
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    with pytest.raises(UserError, match="disk full"):
+        loop.close()
+
+
+def score(answers: Any, rows: Any) -> Any:
+    """A metric."""
+    return [1.0] * len(rows)
+
+
 @pytest.mark.parametrize(
     ("config", "overrides", "words"),
     [
+        (None, {}, "config: None is neither FILE.py:ARGUMENT nor settings"),
+        (CONFIG, {"training.metrics": ["a:b"]}, "metrics: training.metrics is in overrides too"),
         (CONFIG, {"training.stesp": 3}, "training.stesp: no such key; did you mean"),
         ({"task": "translaton"}, {}, "unknown task 'translaton'"),
     ],
@@ -73,6 +109,6 @@ def test_bad_input_is_one_line(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=words):
-        attnlab.begin(config, overrides, workdir=tmp_path / "run")
+        attnlab.begin(config, overrides, metrics=score, workdir=tmp_path / "run")
     with pytest.raises(UserError, match="is not empty and holds no run"):
         attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path)

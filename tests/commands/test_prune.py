@@ -47,7 +47,7 @@ def test_a_run_at_work_not_done_or_not_scored_is_left(finished: Path) -> None:
     with RunLock(finished):
         assert "is at work (pid" in run_command(command).err
     (finished / "results.json").unlink()
-    assert "is not scored yet" in run_command(command).err
+    assert f"is not scored yet ('train --workdir={finished}' does it)" in run_command(command).err
     reopen(finished)
     assert "is interrupted at step 12" in run_command(command).err
     assert saved_steps(finished / "checkpoints") == [8, 12]

@@ -93,7 +93,9 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
     assert set(run.task.data.rows) == {"train", "valid"} and not workdir.exists()
     workdir.mkdir()
     run.describe(progress())
-    with pytest.raises(UserError, match="another process has trained .* meanwhile"):
+    with pytest.raises(
+        UserError, match="another process, or an earlier loop, has trained .* meanwhile"
+    ):
         other.describe(progress())
     manifest = Manifest.read(workdir)
     assert manifest is not None
