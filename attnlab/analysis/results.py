@@ -28,6 +28,7 @@ from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import BEFORE, Scored, read_records
 from attnlab.tasks.maps import attention_maps, overlays, stored_labels
+from attnlab.tasks.metrics import failures
 
 if TYPE_CHECKING:
     from attnlab.systems.protocol import AttentionMap
@@ -50,9 +51,10 @@ def report(
     code: Code | None = None,
     first: bool = True,
     pictures: bool = True,
-) -> None:
+) -> bool:
     """Scores the test split with the best parameters, writes scores, answers and pictures into
-    `workdir` (process 0 alone), and prints a table.
+    `workdir` (process 0 alone), and prints a table. Returns False, with a line on stderr, if a
+    metric of the user's has failed; all other scores are written.
 
     The files, in this order: the scores of each example (`items.npz`, see `attnlab.records.items`;
       only if the task gives them), the answers of the system (for example `translations.txt`), the
@@ -82,7 +84,7 @@ def report(
     if not first:
         for example in task.map_examples("test", PICTURED) if task.system.looks else ():
             _to_draw(task, params, example)
-        return
+        return True
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
     measures = {RECORDED: as_record(counted(task, "test", results))}
@@ -102,6 +104,10 @@ def report(
     drawn = draw_all(task, params, workdir, pictures)
     print(f"pictures: {', '.join(str(path) for path in drawn) or 'none'}")
     print(f"numbers:  {workdir / 'results.json'}")
+    if failed := failures(results):
+        advice = f"correct it, and the same command with {provenance.FLAG} scores anew"
+        print(f"error: {failed}; all other scores are written; {advice}", file=sys.stderr)
+    return not failed
 
 
 def draw_all(task: AnyTask, params: Any, workdir: Path, pictures: bool = True) -> list[Path]:

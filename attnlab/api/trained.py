@@ -26,6 +26,7 @@ from attnlab.experiments.define import overridden
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
 from attnlab.tasks.maps import attention_maps
+from attnlab.tasks.metrics import failures
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
 from attnlab.training.devices import use_precision
@@ -330,11 +331,13 @@ class Run:
         for which of them larger is better.
 
         Raises:
-          UserError: no such split, data cannot be read, or the test split of a trial of a sweep is
-            still closed.
+          UserError: no such split, data cannot be read, the test split of a trial of a sweep is
+            still closed, or a metric of the user's fails.
         """
         _check_split(split)
         results, _ = scores(self._with_split(split), self.params, split)
+        if failed := failures(results):
+            raise UserError(f"{failed}; without it: training.metrics")
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     once done, evaluates it and writes the report; with `--dry-run` only prints what it will take.
 
     Returns:
-      0 when done, 1 when diverged, 128 + the signal's number when interrupted.
+      0 when done, 1 when diverged or a metric of the user's has failed, 128 + the signal's number when interrupted.
     """
     began = time.perf_counter()
     config = arguments.config
@@ -76,5 +76,5 @@ def _finish(run: Run, outcome: Outcome, first: bool) -> int:
     if first or run.updates.layout is not None:
         from attnlab.analysis.results import report
 
-        report(run.updates, run.task, workdir, run.code, first)
+        return int(not report(run.updates, run.task, workdir, run.code, first))
     return 0

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from attnlab.tasks import AnyTask
 
 Metric = Callable[..., Any]
+FAILED = "failed_metrics"
+"""The key of the scores under which metrics stand that gave no numbers, each with "why"."""
+_TAKEN = {"step", "parameters", "measures", "split", "decoding_seconds", "changed_code", FAILED}
+_NO_ANSWERS = ("", "tags.tsv", "overlaps.tsv")
+"""Files of outputs (`Task.outputs`) that have no answer for each example."""
 METRICS: Table[Metric] = Table("metric", {"module:function": ""}, given=("answers", "rows"))
 
 
@@ -47,13 +52,22 @@ def with_metrics(task: AnyTask) -> None:
     """Gives a task the scores of `training.metrics` beside its own.
 
     Raises:
-      UserError: no such function, or a score of its name is there already.
+      UserError: no such function, one whose name is taken or whose `better` is unknown, or a task
+        without an answer for each example.
     """
     metrics: dict[str, Metric] = {}
+    taken = {*_TAKEN, *task.measures, task.examples}
     for path in task.config.training.metrics:
         name, metric = path.rpartition(":")[2], METRICS.resolve(path)
-        if name in metrics or name in task.measures:
-            raise UserError(f"config.training.metrics: {path!r}: there is a score {name!r} already")
+        problem = ""
+        if name in metrics or name in taken or name.endswith("_signature"):
+            problem = f"there is a score {name!r} already"
+        elif (better := getattr(metric, "better", "max")) not in ("min", "max"):
+            problem = f"better={better!r}; expected 'min' or 'max'"
+        elif task.outputs in _NO_ANSWERS:
+            problem = f"the task {task.config.task} has no answer for each of its {task.examples}"
+        if problem:
+            raise UserError(f"config.training.metrics: {path!r}: {problem}")
         metrics[name] = metric
     if metrics:
         kind: Any = type(task)
@@ -71,12 +85,13 @@ class _WithMetrics:
         return {**super().measures, **ways}  # type: ignore[misc]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Those of the task, and the means of its metrics."""
+        """Those of the task, the means of its metrics, and why others gave none (`FAILED`)."""
         scores, outputs = super().score(params, split)  # type: ignore[misc]
-        means = {
-            name: float(values.mean()) for name, values in self._values(split, outputs).items()
-        }
-        return {**scores, **means}, outputs
+        values, failed = self._values(split, outputs)
+        if both := sorted(scores.keys() & self.own_metrics.keys()):
+            raise UserError(f"config.training.metrics: there is a score {both[0]!r} already")
+        means = {name: float(numbers.mean()) for name, numbers in values.items()}
+        return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
         """Those of the task, and the numbers of its metrics."""
@@ -85,21 +100,20 @@ class _WithMetrics:
         items = super().items(params, split, outputs) or Items({}, {})  # type: ignore[misc]
         rows = {
             name: np.stack([values, np.ones_like(values)], axis=1)
-            for name, values in self._values(split, outputs).items()
+            for name, values in self._values(split, outputs)[0].items()
         }
         return Items({**items.rules, **dict.fromkeys(rows, "ratio")}, {**items.rows, **rows})
 
-    def _values(self, split: str, outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Computes the numbers of each metric, [N].
-
-        Raises:
-          UserError: the task has no answer for each example, or a metric raises or gives others
-            than N numbers.
+    def _values(
+        self, split: str, outputs: Sequence[str]
+    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, str]]]:
+        """Computes the numbers of each metric, [N]; of one that raises or gives others than N finite
+        numbers, or where there are not N answers, "why" there are none.
         """
         import numpy as np
 
         task: Any = self
-        size, last, values = task.size(split), task.outputs.endswith(".tsv"), {}
+        size, last, values, failed = task.size(split), task.outputs.endswith(".tsv"), {}, {}
         answers = [line.rpartition("\t")[2] if last else line for line in outputs]
         for name, metric in self.own_metrics.items():
             try:
@@ -109,7 +123,14 @@ class _WithMetrics:
                 if numbers.shape != (size,) or not np.isfinite(numbers).all():
                     raise ValueError(f"{numbers.ravel()[:3]}... are not {size} finite numbers")
             except (Exception, SystemExit) as error:
-                what = f"{users_line(error)} {reason(error)}".strip()
-                raise UserError(f"metric {name}: {what}; nothing else is lost") from error
-            values[name] = numbers
-        return values
+                failed[name] = {"why": f"{users_line(error)} {reason(error)}".strip()}
+            else:
+                values[name] = numbers
+        return values, failed
+
+
+def failures(scores: Mapping[str, Any]) -> str:
+    """Returns in one line which metrics have failed among the scores of a split, and why; "" if none
+    has.
+    """
+    return "; ".join(f"metric {name}: {why['why']}" for name, why in scores.get(FAILED, {}).items())

@@ -88,7 +88,7 @@ def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | N
     """Check that the run that has begun in `workdir` is this very one, with its vocabulary and,
     once it has trained, its code; `UserError`.
     """
-    begun.check_config(config, workdir)
+    begun.check_config(config, workdir, ignore=("parallel", "training.metrics"))
     begun.check_states(workdir)
     if provenance.saved_step(workdir) is not None:
         provenance.check(begun.own_code, code or provenance.of(config), workdir)

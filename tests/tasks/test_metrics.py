@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from attnlab.analysis.results import resampled, scores
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.metrics import path_of, with_metrics
-from tests.commands.tiny import Runs
+from tests.commands.tiny import Runs, arguments, run_command
 
 CODE = """
 def length(answers, rows):
@@ -28,6 +30,12 @@ def words(answers, rows): return ["one"] * len(rows)
 def infinite(answers, rows): return [float("inf")] * len(rows)
 def loss(answers, rows): return [1.0] * len(rows)
 def others(texts, rows): return [1.0] * len(rows)
+def step(answers, rows): return [1.0] * len(rows)
+def split(answers, rows): return [1.0] * len(rows)
+def bleu_signature(answers, rows): return [1.0] * len(rows)
+def sentences(answers, rows): return [1.0] * len(rows)
+def most(answers, rows): return [1.0] * len(rows)
+most.better = "maximum"
 """
 
 
@@ -59,7 +67,7 @@ def test_the_mean_over_rows_is_a_score_with_items(functions: str, runs: Runs) ->
     [
         (
             "raises",
-            r"metric raises: .*own_metrics.py:5 ZeroDivisionError: division by zero; nothing",
+            r"metric raises: .*own_metrics.py:5 ZeroDivisionError: division by zero; without",
         ),
         ("nothing", "metric nothing: .*are not 10 finite numbers"),
         ("few", r"metric few: ValueError: \[1.\]... are not 10 finite numbers"),
@@ -79,6 +87,10 @@ def test_a_function_that_gives_no_numbers_is_named(
     ("name", "words"),
     [
         ("loss", "there is a score 'loss' already"),
+        ("step", "there is a score 'step' already"),
+        ("split", "there is a score 'split' already"),
+        ("bleu_signature", "there is a score 'bleu_signature' already"),
+        ("most", "better='maximum'; expected 'min' or 'max'"),
         ("others", "does not take 'answers', which every metric gets"),
         ("lenght", "has no attribute 'lenght'"),
     ],
@@ -88,6 +100,34 @@ def test_a_bad_name_is_refused_before_training(
 ) -> None:
     with pytest.raises(UserError, match=words):
         attnlab.load(runs("rnnsearch")[0], {"training.metrics": [f"{functions}:{name}"]})
+
+
+@pytest.mark.parametrize("config", ["language_modelling.py:lstm", "tagging.py"])
+def test_a_task_without_answers_is_refused(config: str, functions: str) -> None:
+    overrides = [f"training.metrics={functions}:length", "data.examples=40", "data.valid=4"]
+    settings: Any = configs.load(f"configs/{config}", overrides)
+    with pytest.raises(UserError, match="has no answer for each of its"):
+        TASKS.resolve(settings.task).load(settings, None, ("train", "valid"))
+
+
+def test_other_scores_outlive_a_metric_that_fails_and_the_same_command_mends_it(
+    tmp_path: Path, functions: str, runs: Runs
+) -> None:
+    """The run was trained without: other metrics than it began with are other code, to be accepted."""
+    shutil.copytree(runs("rnnsearch")[0], tmp_path / "run")
+    words = arguments("rnnsearch", tmp_path / "run", f"training.metrics={functions}:raises")
+    words += ["--accept-changed-code"]
+    ended = run_command(words)
+    assert ended.code == 1 and ended.err.splitlines()[-1].startswith("error: metric raises: ")
+    assert "all other scores are written; correct it, and the same command with --acc" in ended.err
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["bleu"] >= 0 and "own_metrics.py:5" in results["failed_metrics"]["raises"]["why"]
+    code = tmp_path / "own_metrics.py"
+    code.write_text(code.read_text().replace("1 / 0", "1.5"))
+    del sys.modules[functions]
+    assert run_command(words).code == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["raises"] == 1.5 and "failed_metrics" not in results
 
 
 def test_rows_are_those_of_the_source_and_answers_the_last_column(

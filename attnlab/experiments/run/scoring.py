@@ -133,7 +133,8 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                     draw_all(task, best_params(config, task, workdir)[0], workdir, pictures)
                 else:
                     updates = Updates.for_reading(config)
-                    report(updates, task, workdir, code, pictures=pictures)
+                    scored = report(updates, task, workdir, code, pictures=pictures)
+                    codes.append(int(not scored))
             if not drawn(workdir):  # the disk is full: not even the reason can be written
                 codes.append(1)
         except Held:

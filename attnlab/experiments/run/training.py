@@ -34,6 +34,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.records.measures import RECORDED, as_record, counted, declared
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Scored, State, best_record, read_records
+from attnlab.tasks.metrics import failures
 from attnlab.training.pruning import prune
 from attnlab.training.session import Interrupt, Outcome, Session
 
@@ -245,7 +246,7 @@ def write_validation(run: Run, metric: str) -> None:
     with the parameters of that step.
 
     Raises:
-      UserError: the task has no such metric.
+      UserError: the task has no such metric, or it is the user's and fails.
     """
     workdir = run.workdir
     by = run.config.checkpoint.by
@@ -257,8 +258,10 @@ def write_validation(run: Run, metric: str) -> None:
         texts, _ = run.task.score(params, "valid")
         scores = {**scores, **texts, "step": step}
     if metric not in scores:
+        names = ", ".join(scores)
         raise UserError(
-            f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}"
+            failures(scores)
+            or f"select: the validation scores have no {metric!r}; they have {names}"
         )
     counts = {RECORDED: as_record(counted(run.task, "valid", scores))}
     write_atomic(
