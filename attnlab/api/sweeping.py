@@ -71,8 +71,9 @@ def sweep(
     done = subprocess.run([*command, *changes, *flags], capture_output=True, text=True)
     path = folder / "report.json"
     if done.returncode or not path.exists():
-        said = (done.stderr if done.returncode else done.stdout).strip()
-        said = said or f"exit code {done.returncode}"
-        raise UserError(re.sub(r"^(-c[\w ]*: )?error: ", "", said.splitlines()[-1]))
+        printed = (done.stderr if done.returncode else done.stdout).strip()
+        lines = printed.splitlines() or [f"exit code {done.returncode}"]
+        line = re.sub(r"^(-c[\w ]*: )?error: ", "", lines[-1])
+        raise UserError(line if done.returncode else f"no report was written; the command: {line}")
     report = json.loads(path.read_text(encoding="utf-8"))
     return Sweep(folder, report["verdict"], report["rows"], report["trials"])

@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab import processes
+from attnlab.config.schema import Node
 from attnlab.errors import UserError, reason
 from attnlab.experiments.define import overridden
 from attnlab.progress import Progress
@@ -113,7 +114,7 @@ class Training:
             file = configs.find_file(config.partition(":")[0], "config file")
             settings = configs.load(config, overrides)
         else:
-            if not isinstance(config, (Mapping, ConfigDict)):
+            if not isinstance(config, (Mapping, ConfigDict, Node)):
                 raise UserError(f"config: {config!r} is neither FILE.py:ARGUMENT nor settings")
             settings = configs.prepare(configs.from_dict(configs.to_dict(config)), overrides)
         workdir = Path(workdir or default_workdir(str(file or settings.task), settings))
@@ -245,7 +246,7 @@ def begin(
       UserError: as the command `train`.
     """
     changes = overridden(overrides)
-    if paths := tuple(map(path_of, [metrics] if callable(metrics) else metrics)):
+    if paths := tuple(map(path_of, metrics if isinstance(metrics, list | tuple) else [metrics])):
         if any(change.startswith("training.metrics=") for change in changes):
             raise UserError(
                 "metrics: training.metrics is in overrides too; name all in one of them"

@@ -49,6 +49,6 @@ def test_rows_and_verdict_are_records(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_refusal_is_the_line_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^(?!.*error: ).*none\.py"):
         attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep")
-    with pytest.raises(UserError, match="."):  # nothing has run
+    with pytest.raises(UserError, match="no report was written; the command: A"):
         attnlab.sweep(tmp_path / "none.py", directory=tmp_path / "sweep", flags="--help")
     assert not (tmp_path / "sweep").exists()

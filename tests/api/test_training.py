@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import attnlab
+from attnlab import config as configs
 from attnlab.api.training import Training
 from attnlab.errors import UserError
 from attnlab.records.stream import read_records
@@ -96,19 +97,25 @@ def score(answers: Any, rows: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("config", "overrides", "words"),
+    ("config", "overrides", "metrics", "words"),
     [
-        (None, {}, "config: None is neither FILE.py:ARGUMENT nor settings"),
-        (CONFIG, {"training.metrics": ["a:b"]}, "metrics: training.metrics is in overrides too"),
-        (CONFIG, {"training.stesp": 3}, "training.stesp: no such key; did you mean"),
-        ({"task": "translaton"}, {}, "unknown task 'translaton'"),
+        (None, {}, score, "config: None is neither FILE.py:ARGUMENT nor settings"),
+        (CONFIG, {}, 3, "metrics: 3 is no function with a name of its own"),
+        (
+            CONFIG,
+            {"training.metrics": ["a:b"]},
+            score,
+            "metrics: training.metrics is in overrides too",
+        ),
+        (CONFIG, {"training.stesp": 3}, (), "training.stesp: no such key; did you mean"),
+        ({"task": "translaton"}, {}, [score], "unknown task 'translaton'"),
     ],
 )
 def test_bad_input_is_one_line(
-    config: Any, overrides: dict[str, Any], words: str, tmp_path: Path
+    config: Any, overrides: dict[str, Any], metrics: Any, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=words):
-        attnlab.begin(config, overrides, metrics=score, workdir=tmp_path / "run")
+        attnlab.begin(config, overrides, metrics=metrics, workdir=tmp_path / "run")
     with pytest.raises(UserError, match="is not empty and holds no run"):
-        attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path)
+        attnlab.begin(configs.load(CONFIG, []), OVERRIDES, workdir=tmp_path)
