@@ -48,7 +48,7 @@ def with_classes(columns: dict[str, list[Any]], features: dict[str, Any]) -> Any
 
 WRITTEN: dict[str, bytes] = {
     "a.csv": CSV.encode("utf-8-sig"),
-    "a.csv.gz": gzip.compress(CSV.encode()),
+    "a.csv.gz": gzip.compress(CSV.encode(), mtime=0),
     "a.tsv": b'text\tn\nso, so\t1\nsay "no"\t2\n\xc3\x9c\t3\n',
     "a.jsonl": b"\xef\xbb\xbf" + LINES.encode(),
     "a.ndjson.zst": zstd(LINES.encode()),
@@ -145,7 +145,11 @@ def test_a_stream_that_is_cut_between_batches(tmp_path: Path) -> None:
         ("a.csv", b'text\n"a', "a.csv, line 2: unexpected end of data; mend its quotes"),
         ("a.csv", b"text,text\na,b\n", "has 2 columns 'text'; name them apart"),
         ("a.csv", b"text,n\na\n", "a.csv, line 2: 1 cell.s., the first line has 2"),
-        ("a.csv.gz", gzip.compress(CSV.encode() * 99)[:-9], "a.csv.gz is damaged or no .gz file"),
+        (
+            "a.csv.gz",
+            gzip.compress(CSV.encode() * 99, mtime=0)[:-9],
+            "a.csv.gz is damaged or no .gz file",
+        ),
         ("a.jsonl", '{"text": "\u00e9"}'.encode("latin-1"), "a.jsonl: not UTF-8 .byte 0xe9."),
         ("a.tsv", "text\n".encode("utf-16"), "a.tsv: not UTF-8 .byte 0xff."),
         ("a.csv", b"text\n\xff\n", "a.csv: not UTF-8 .byte 0xff.; convert the file"),
