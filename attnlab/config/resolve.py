@@ -2,9 +2,9 @@
 and checked object of the class that describes the config.
 
 They say everything a run depends on: what file and overrides leave out is filled in with the
-defaults of the nodes (`attnlab.config.schema`) and of the components, the nodes with a `name` (see
-`attnlab.config.registry`). A string assigned to a component's node, or to its name, puts another
-component in its place; any other text of an override is read by the type of its setting.
+defaults of the nodes (`attnlab.config.schema`) and of components, nodes with a `name` (`registry`).
+A string assigned to a component's node, or to its name, puts another component in its place; any
+other text of an override is read by the type of its setting.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def load(
     try:
         return prepare(config, overrides, schema) if schema else prepare(config, overrides)
     except RequiredValueError as error:
-        path = path_and_argument.partition(":")[0]
         raise UserError(
-            f"{path}: a required placeholder has no value; give it a default in the file"
+            f"{path_and_argument.partition(':')[0]}: a required placeholder has no value; give it a"
+            " default in the file"
         ) from error
 
 
@@ -86,8 +86,7 @@ def prepare(
 
     Args:
       config: as a file has it, as it was stored (`tree.to_dict`), or settings.
-      overrides: see `load`.
-      schema: see `load`.
+      overrides, schema: see `load`.
 
     Returns:
       An object of the schema; the config given stays as it is.

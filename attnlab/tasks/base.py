@@ -62,8 +62,7 @@ class Task(Shown, Generic[Config, Data, Model]):
       evaluated: the names of the measures that `evaluate` gives, during training too.
       ratios: of each score that is one sum over another, the names of the two.
       target_column: the column whose numbers above 0 are the targets, for `weight`.
-      units: the units of other scores in tables, and of measures that do not say their own; without
-        one, "<measure>_signature" of scores.
+      units: those of other scores in tables, else "<measure>_signature" of scores.
       examples: the word for the examples of a split in tables ("sentences").
       outputs: the file of what `score` gives besides numbers, one line an example.
       item: the unit of the sum "tokens" of a batch, for the progress of a run.
@@ -71,8 +70,7 @@ class Task(Shown, Generic[Config, Data, Model]):
       at_once: rows of a batch that is not trained on.
       jit: makes a program of a function of parameters and rows, which go where these lie.
       longer: a line for each split about its examples longer than `batch.max_length`.
-      config, data: settings of the run; data of the splits that were loaded.
-      system, auxiliary: the model, and the terms added to the loss or None.
+      config, data, system, auxiliary: settings, loaded splits, model, terms added to the loss or None.
     """
 
     systems: ClassVar[type[System]]
@@ -104,8 +102,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
     ) -> None:
         """Stores its arguments, checks the class's `ratios`, and makes the scoring programs."""
-        self.config, self.data = config, data
-        self.system, self.auxiliary = system, auxiliary
+        self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
         models.check_ratios(type(self))
         score = functools.partial(self.sums, smoothing=0.0)
         self._score, self._score_all = self.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
