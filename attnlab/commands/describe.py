@@ -75,7 +75,7 @@ def settable_fields(component: Callable[..., object]) -> list[Field]:
 def field_meanings(component: object) -> dict[str, str]:
     """Returns the meaning of each field, by name, from the "Attributes:" sections in the docstrings
     of a class and its bases (the class itself first), or the "Args:" of those of a function and its
-    module; {} for neither.
+    module; {} without such a section.
     """
     meanings: dict[str, str] = {}
     function = (component, inspect.getmodule(component))

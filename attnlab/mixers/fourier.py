@@ -41,7 +41,7 @@ class Fourier(WholeText):
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
     ) -> tuple[jax.Array, None]:
         """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
-        with padding, over the real tokens alone (`whole`). See `WholeText.mix`.
+        with padding, over the real tokens alone (by `whole`). See `WholeText.mix`.
         """
         if view.valid is not None:
             return super().mix(x, view, state)

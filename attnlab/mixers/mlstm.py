@@ -89,9 +89,9 @@ class Mlstm(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: scaled queries, keys times the
-        exponential input gate (stabilised by m), values with a 1 appended, and the log forget gate.
-        See `Stateful.steps`.
+        """Computes the arrays of the recurrence from x [B,T,d] and the stabiliser m so far
+        (`recent`): scaled queries, keys times the exponential input gate (stabilised by m), values
+        with a 1 appended, and the log forget gate. See `Stateful.steps`.
         """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)

@@ -195,8 +195,8 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Returns examples (shapes and dtypes) of the arguments that an elementwise alignment gets for
-    one block: scores, mask and view.
+    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores and mask
+    of the shape `size`, and the view of the field `query` and of `valid` at the positions i and j.
     """
     seen = of_shape((*size[:3], 1), jnp.int32)
 

@@ -84,8 +84,8 @@ class Score(nn.Module):
 
 
 def same_width(name: str, query: int, key: int) -> None:
-    """Checks that query and key are equally wide, as an inner product or a distance needs; raises
-    UserError if not.
+    """Checks that the widths of query and key are equal, as an inner product or a distance needs;
+    raises UserError, with the name of the score, if not.
     """
     if query != key:
         raise UserError(
