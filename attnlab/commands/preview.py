@@ -112,7 +112,10 @@ def _place(data: str) -> list[str]:
 
 
 def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:
-    """Returns the cells that describe a column; of lengths the least, a histogram and the most."""
+    """Returns the six cells that describe a column: its name, the types of its values, the share of
+    blanks, the number of different values, their lengths (least, histogram, greatest), and the most
+    frequent values.
+    """
     import numpy as np
 
     from attnlab.data.rows import is_blank

@@ -139,8 +139,9 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return {"questions": self.data.questions(split)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes the accuracies of guesses, and accuracy by group where the source has groups,
-        and a line "text TAB answers TAB what the system said" for every text.
+        """Returns the accuracies of trivial guesses as the data has them, the system's accuracy by
+        group where the source has groups, and a line "text TAB answers TAB what the system said"
+        for every text.
         """
         rows, lines = self.data.rows[split], list[str]()
         right, every = collections.Counter[int](), collections.Counter[int]()

@@ -136,8 +136,8 @@ class Layout:
         )
 
     def check_rules(self, state: Tree) -> None:
-        """Raises `UserError` for a rule that matches no path of the state, or whose arrays it
-        cannot divide.
+        """Raises `UserError` for a rule that matches no path of the state, or that can divide none
+        of the arrays that it matches.
         """
         leaves = jax.tree_util.tree_leaves_with_path(state)
         for text, rule in self.rules:

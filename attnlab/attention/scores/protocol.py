@@ -83,13 +83,13 @@ class Score(nn.Module):
         raise NotImplementedError
 
 
-def same_width(name: str, query: int, key: int) -> None:
-    """Checks that the widths of query and key are equal, as an inner product or a distance needs;
-    raises UserError, with the name of the score, if not.
+def same_width(name: str, query_width: int, key_width: int) -> None:
+    """Raises `UserError`, with the name of the score, unless the widths of query and key are equal, as
+    an inner product or a distance needs.
     """
-    if query != key:
+    if query_width != key_width:
         raise UserError(
-            f"score {name}: the query is {query} wide, the key {key}; they must agree, or choose"
+            f"score {name}: the query is {query_width} wide, the key {key_width}; they must agree, or choose"
             " 'general' or 'additive'"
         )
 
