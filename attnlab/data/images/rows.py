@@ -26,23 +26,9 @@ from attnlab.errors import UserError
 class ImageRows(Rows):
     """Images in the columns of tables: names of PNG or JPEG files, from the folder of the table on, or
     their bytes, as `datasets` keeps them. Which columns a task takes stands in
-    `attnlab.data.rows.TAKES`.
+    `attnlab.data.rows.TAKES`, and what the other settings mean at `Rows`.
 
     Attributes:
-      directory: where the files lie; "" for the current folder.
-      files: files that have all splits, as `train` names them: training gets 80 %, validation and
-        test 10 %; or "all[fold]", by a column that has the names of the splits; "" where each split
-        has files of its own.
-      train: the files of training: a name, with or without its ending (.csv, .tsv, .jsonl, .json,
-        .parquet, .arrow; .gz, .xz or .zst behind it), a pattern such as "part-*.csv", or a folder,
-        also one that `datasets` has saved. Of these files a share, "all[:90%]", or the rows with
-        some values in a column, "all[fold=1,2]". "" for `files`, or the name of the split.
-      valid, test: the same; the name of valid is also validation or dev.
-      seed: of shares. Rows that are equal in the first column that is read are of one split.
-      separator: between the cells of CSV and TSV, such as ";"; "" for a comma and a tab.
-      columns: what the columns are called in the files: `text` and `label`, and `second` where
-        pairs of texts are labelled; `source` and `target`; `words` and `tags`, lists or texts with
-        blanks; `passage`, `question` and `answers`; `image`, and `label` or `caption`.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
       grey: one channel instead of three.
