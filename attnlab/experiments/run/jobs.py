@@ -148,11 +148,12 @@ def training(plan: Plan, choice: Choice | None, directory: Path, part: Part = WH
 
 def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
     """Regroups the trials of training jobs so that those that fit train as one program, in as few
-    jobs as keep all slots busy.
+    jobs as keep all slots busy; evaluations stay as they are.
     """
-    trials = [trial for job in jobs for trial in job.trials]
+    trials = [trial for job in jobs if job.kind == "train" for trial in job.trials]
     most = min(MOST, math.ceil(len(trials) / max(1, slots)))
-    return [Job("train", tuple(members)) for members in group(trials, max(1, most))]
+    together = [Job("train", tuple(members)) for members in group(trials, max(1, most))]
+    return together + [job for job in jobs if job.kind != "train"]
 
 
 def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.run.jobs import finals, stacked, training
+from attnlab.experiments.run.jobs import Job, finals, stacked, training
 from attnlab.experiments.run.selection import freeze
 from tests.experiments import stub
 
@@ -57,3 +57,5 @@ def test_trials_that_fit_one_program_train_together(tmp_path: Path) -> None:
         )
     assert stacked(jobs_, 1)[0].name == f"{plan.trials()[0].name} and 2 more"
     assert stacked([], 2) == []
+    evaluation = Job("final", tuple(plan.trials()[:3]))
+    assert stacked([evaluation, *jobs_[:3]], 1) == [*stacked(jobs_[:3], 1), evaluation]
