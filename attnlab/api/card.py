@@ -63,11 +63,13 @@ def write_card(workdir: Path, folder: Path) -> Path:
     program, verb = (*manifest.command, "", "")[:2]
     ours = Path(program).stem in ("launch", "attnlab") and verb in ("train", "continue")
     command = manifest.command if ours else ["launch.py", "verify", str(workdir)]
+    cores = manifest.devices.get("cores")  # which decide how sums round
     text = _TEXT.format(
         **{"name": name, "system": system, "task": task.replace("_", " "), "data": data},
         **{"split": split, "step": results["step"], "seed": config["seed"], "resamples": RESAMPLES},
         rows="\n".join(_rows(scores, Items.read(workdir) if split == "test" else None)),
-        command=shlex.join([*["python"] * command[0].endswith(".py"), *command]),
+        command=f"NPROC={cores} " * (not ours and cores is not None)
+        + shlex.join([*["python"] * command[0].endswith(".py"), *command]),
         trains="has trained it, and `verify` trains" if ours else "trains",
         version=manifest.packages.get("attnlab", ""),
         hash=manifest.config_hash,

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         and all(source.called(c).partition(".")[0] in ("", *rows[0]) for c in TAKES[method])
     ]
     if not fitting:
-        tasks = "; ".join(", ".join(TAKES[method]) for method in CONFIGS)
+        tasks = "; ".join(f"{Path(x).stem} {', '.join(TAKES[m])}" for m, x in CONFIGS.items())
         print(f"\nno task finds its columns; --config.data.columns.text=COLUMN and so on: {tasks}")
         return 0
     config, first = arguments.config or CONFIGS[fitting[0]], TAKES[fitting[0]][0]

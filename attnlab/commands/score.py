@@ -42,7 +42,8 @@ _OF_RUNS = ("ensemble", "config", "accept_changed_code")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags: what is scored, how long texts are read, where the scores go."""
     add = parser.add_argument
-    add("--text", metavar="TEXT", help="one text; with --target what stands before that")
+    help = "a text (several: each with the flag); with --target what stands before that"
+    add("--text", metavar="TEXT", action="append", help=help)
     add("--target", metavar="TEXT", help="the text that follows: log P(target | text)")
     form = "with text, with source and target, or with source, choices and answer"
     help = f"texts or 'source TAB target', one a line; .jsonl: objects {form} (from 0)"
@@ -123,7 +124,7 @@ def _opened(arguments: argparse.Namespace) -> Run:
 
 def _records(arguments: argparse.Namespace) -> Iterator[Record]:
     """Yields every text to be scored, with what stands before it; candidates are numbered."""
-    lines = [arguments.text] if arguments.file is None else read_lines(arguments.file)
+    lines = arguments.text if arguments.file is None else read_lines(arguments.file)
     if not lines:
         raise UserError(f"{arguments.file} holds no texts")
     for number, line in enumerate(lines, start=1):
@@ -236,14 +237,16 @@ def _written(results: Sequence[Record], form: str) -> bytes:
 
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:
-    """Yields a line on all results, and two on the questions among them."""
-    tokens, nats = sum(len(x["tokens"]) for x in results), -sum(x["log_prob"] for x in results)
-    line = f"{len(results):,} texts, {tokens:,} tokens: {nats / tokens:.4f} nats per token"
-    line += f", perplexity {math.exp(min(nats / tokens, 700)):.4g} per token"
-    if all(record["bits_per_byte"] is not None for record in results):
-        bits = nats / math.log(2) / sum(record["bytes"] for record in results)
-        line += f", {bits:.4f} bits per byte"
-    yield line
+    """Yields a line on all texts that are no candidates, and two on the questions that have some."""
+    if texts := [record for record in results if "choice" not in record]:
+        tokens, nats = sum(len(x["tokens"]) for x in texts), -sum(x["log_prob"] for x in texts)
+        line = f"{len(texts):,} text{'s' * (len(texts) > 1)}, {tokens:,} tokens:"
+        line += f" {nats / tokens:.4f} nats per token"
+        line += f", perplexity {math.exp(min(nats / tokens, 700)):.4g} per token"
+        if all(record["bits_per_byte"] is not None for record in texts):
+            bits = nats / math.log(2) / sum(record["bytes"] for record in texts)
+            line += f", {bits:.4f} bits per byte"
+        yield line
     asked = [record for record in results if record.get("answer") is not None]
     groups = [list(group) for _, group in itertools.groupby(asked, key=lambda x: x["line"])]
     for power, name in enumerate(("likeliest", "likeliest per byte")):

@@ -31,8 +31,9 @@ def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], afte
         waited += 1
         over = over or waited == stop.patience
         if over and step > after:
+            by = f" by more than {stop.min_delta:g}" if stop.min_delta else ""
             return (
                 f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"
-                f" of step {best_step} in {stop.patience} evaluations"
+                f" of step {best_step}{by} in {stop.patience} evaluations"
             )
     return ""

@@ -58,5 +58,6 @@ def test_a_trial_has_its_name_and_a_command_that_is_its_own(
     ours = command[1:2] in (["train"], ["continue"])
     again = ["launch.py", "verify", str(trial)]
     python = "" if command[:1] == ["/bin/attnlab"] else "python "
+    python = python if ours else f"NPROC={manifest['devices']['cores']} python "
     assert text.endswith(f"    {python}{shlex.join(command if ours else again)}\n")
     assert ("This command\nhas trained it, and `verify`" in text) == ours

@@ -199,7 +199,7 @@ def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> 
         turn = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
         both = ((x.astype(np.float64) @ turn).astype(np.float32) for x in (raised, kept))
         turned = np.abs(np.asarray(bound.pairs(*both, J)) - scores).max() < 1e-5
-    assert turned == score.rotary
+    assert turned == score.rotary, f"declare `rotary = {turned}` in the class"
 
 
 @every
