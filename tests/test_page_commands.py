@@ -105,6 +105,7 @@ def given(folder: Path) -> None:
         f"a {one} dog sees the {two} cat" for one in ("big", "old", "wise") for two in "abcdef"
     ]
     files = {f"TEXTS/{split}.txt": texts for split in ("train", "valid", "test")}
+    files["MINE.txt"] = texts * 10
     for split in ("train", "valid", "test"):
         files |= {f"FOLDER/{split}.{side}": texts for side in ("de", "en")}
         rows = [f"{one},{number % 2}" for number, one in enumerate(texts)]
