@@ -126,7 +126,7 @@ class Progress:
             self._print()
 
     def compiled(self, shape: str, seconds: float, peak: str = "") -> None:
-        """Note that compiling `shape` ("16x16") took `seconds` (0: its first step compiles it), and
+        """Notes that compiling `shape` ("16x16") took `seconds` (0: its first step compiles it), and
         add them to the compile time, which is shown separately; and its peak in memory, if known.
         """
         self.compile_seconds += seconds

@@ -53,12 +53,12 @@ class AnswersHarness:
 
     @property
     def eot_token_id(self) -> int:
-        """What ends a text."""
+        """The id of what ends a text."""
         return self.task.special.eos
 
     @property
     def prefix_token_id(self) -> int:
-        """What is read before a text."""
+        """The id of what is read before a text."""
         return self.task.first_id
 
     def tok_encode(

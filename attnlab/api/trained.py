@@ -291,7 +291,7 @@ class Run:
         return scored_texts(self.task, self.params, texts, **options)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """`score` of many pairs of source and target, in batches."""
+        """Scores many pairs of source and target, in batches."""
         return [text.log_prob for text in self.score(pairs)]
 
     def maps(self, source: str, target: str | None = None) -> dict[str, Map]:
@@ -327,7 +327,7 @@ class Run:
         return list(self.task.examples_from_text(self.params, typed))
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
-        """The scores of a split, by name, as `evaluate --json` prints them. `task.measures` says
+        """Returns the scores of a split, by name, as `evaluate --json` prints them. `task.measures` says
         for which of them larger is better.
 
         Raises:

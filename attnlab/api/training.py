@@ -47,7 +47,7 @@ def default_workdir(path: str, config: Settings) -> str:
     """
     lasting = configs.to_dict(config)
     del lasting["parallel"]  # which may change on resume
-    return f"runs/{configs.called(path.partition(':')[0])}-{config.system.name}-{configs.config_hash(lasting)}"
+    return f"runs/{configs.config_name(path.partition(':')[0])}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
 def existing_run(workdir: Path) -> Manifest | None:

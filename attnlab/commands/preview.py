@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         method
         for method in CONFIGS
         if {*named} <= {*TAKES[method]}
-        and all(source.called(c).partition(".")[0] in ("", *rows[0]) for c in TAKES[method])
+        and all(source.name_in_files(c).partition(".")[0] in ("", *rows[0]) for c in TAKES[method])
     ]
     if not fitting:
         tasks = "; ".join(f"{Path(x).stem} {', '.join(TAKES[m])}" for m, x in CONFIGS.items())
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     batch = configs.load(config, flags).batch
     if (longest := getattr(batch, "max_length", None)) and first != "image":
         texts = {*TAKES[fitting[0]]} - {"label", "tags", "answers"}
-        columns = [name for column in texts if (name := source.called(column))]
+        columns = [name for column in texts if (name := source.name_in_files(column))]
         cells = (c for _, c in itertools.islice(records(path, columns, source.separator), ROWS))
         over = sum(max(map(_length, row.values())) >= longest for row in cells)
         print(
@@ -132,5 +132,5 @@ def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, 
 
 
 def _length(value: Any) -> int:
-    """The words of a cell."""
+    """Returns the number of words of a cell."""
     return len(value if isinstance(value, list) else str(value).split())

@@ -186,8 +186,8 @@ def find_file(path: str, kind: str) -> pathlib.Path:
     raise UserError(f"no {kind} {path!r}; {nearest(path, names)}")
 
 
-def called(path: str) -> str:
-    """Returns what a config is called: by its file or, made from a run, by the run's folder."""
+def config_name(path: str) -> str:
+    """Returns the name of a config: that of its file or, made from a run, of the run's folder."""
     file = pathlib.Path(os.path.abspath(path))
     file = file.parent if file.name == MANIFEST else file
     return file.name if file.is_dir() else file.stem

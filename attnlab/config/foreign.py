@@ -53,7 +53,7 @@ for row in _MEANINGS.split("\n")[1:-1]:
 
 
 def meant(name: str, settings: Iterable[str]) -> list[str]:
-    """The settings among these full names that another framework's word stands for, [] where it is
+    """Returns the settings among these full names that another framework's word stands for, [] where it is
     no such word.
 
     >>> meant("optimizer.lr", ["schedule.peak", "optimizer.b2"])

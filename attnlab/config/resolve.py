@@ -214,7 +214,7 @@ def _slot(keys: Sequence[str]) -> tuple[str, ...]:
 def _replace_all(
     root: ConfigNode, overrides: Iterable[tuple[list[str], str]]
 ) -> set[tuple[str, ...]]:
-    """Put the components that overrides name in their places, outermost first; returns these."""
+    """Puts the components that overrides name in their places, outermost first; returns these."""
     replaced = set()
     last = {_slot(keys): text for keys, text in overrides}
     for *path, key in sorted(last, key=len):

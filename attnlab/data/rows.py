@@ -95,7 +95,7 @@ class Rows:
         if len(self.separator) > 1 or self.separator in ("\n", "\r", '"'):
             raise UserError(f"config.data.separator={self.separator!r} must be one sign")
 
-    def called(self, column: str) -> str:
+    def name_in_files(self, column: str) -> str:
         """Returns what a column is called in the files; "" for one that is not read."""
         return self.columns.get(column, NAMES[column])
 
@@ -128,7 +128,9 @@ class Rows:
           UserError: no such file, column or split, no row, a cell that is blank or no text, or a
             damaged file.
         """
-        called = {c: name for c in TAKES[method] if (name := self.called(c)) or c != "second"}
+        called = {
+            c: name for c in TAKES[method] if (name := self.name_in_files(c)) or c != "second"
+        }
         _, by, values, begin, end = self.part(split)
         rows, blank, seen = list[Record](), 0, Counter[str]()
         read = list(dict.fromkeys([*called.values(), *filter(None, [by])]))
@@ -192,8 +194,8 @@ class Rows:
 
     @property
     def sentences(self) -> int:
-        """How many texts a labelled example has."""
-        return 2 if self.called("second") else 1
+        """Returns how many texts a labelled example has."""
+        return 2 if self.name_in_files("second") else 1
 
     def texts(self, split: str) -> list[str]:
         """Returns the texts of a split as they stand there; rows without one are left out."""
@@ -215,7 +217,9 @@ class Rows:
         """Returns the words of each row with their tags."""
         sentences = []
         for where, row in self.rows(split, "tagged"):
-            words, tags = (_words(row[name], self.called(name), where) for name in TAKES["tagged"])
+            words, tags = (
+                _words(row[name], self.name_in_files(name), where) for name in TAKES["tagged"]
+            )
             if len(words) != len(tags) or any(len(each.split()) != 1 for each in words + tags):
                 raise UserError(
                     f"{where}: {len(words)} words and {len(tags)} tags; each word needs one, and"

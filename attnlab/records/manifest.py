@@ -236,7 +236,7 @@ class Manifest:
     def check_same_data(
         self, config: Mapping[str, Any] | Node, prints: Mapping[str, str], workdir: str | Path
     ) -> None:
-        """As `check_data` where a config names this manifest's data; other data is not checked."""
+        """Checks data as `check_data` does, if a config names that of this manifest, else nothing."""
         if not any(line.startswith("data.") for line in changed(self.config, config)):
             self.check_data(prints, workdir)
 

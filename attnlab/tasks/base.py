@@ -387,7 +387,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return {}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Scores beyond `evaluate`, a table as row to (column to number), and for each example a
+        """Returns scores beyond `evaluate`, a table as row to (column to number), and for each example a
         line of `outputs`.
         """
         return {}, []

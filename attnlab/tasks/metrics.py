@@ -85,7 +85,9 @@ class _WithMetrics:
         return {**super().measures, **ways}  # type: ignore[misc]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Those of the task, the means of its metrics, and why others gave none (`FAILED`)."""
+        """Returns the scores of the task, the means of the metrics, and why others gave none (`FAILED`);
+        raises `UserError` where a metric has the name of a score.
+        """
         scores, outputs = super().score(params, split)  # type: ignore[misc]
         values, failed = self._values(split, outputs)
         if both := sorted(scores.keys() & self.own_metrics.keys()):
@@ -94,7 +96,7 @@ class _WithMetrics:
         return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
-        """Those of the task, and the numbers of its metrics."""
+        """Returns the items of the task with the numbers of the metrics."""
         import numpy as np
 
         items = super().items(params, split, outputs) or Items({}, {})  # type: ignore[misc]

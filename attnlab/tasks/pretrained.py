@@ -89,7 +89,7 @@ class InitialWeights:
             )
         return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
 
-    def as_before(self, prints: dict[str, str], saved: Mapping[str, Any]) -> dict[str, str]:
+    def in_saved_form(self, prints: dict[str, str], saved: Mapping[str, Any]) -> dict[str, str]:
         """Returns the fingerprints of `check`, or what is saved of them if that is of the same run in
         an earlier form, of all files.
         """

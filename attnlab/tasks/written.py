@@ -82,7 +82,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
     def _judged(
         self, outputs: jax.Array, batch: Batch, smoothing: Smoothing
     ) -> tuple[jax.Array, jax.Array]:
-        """The loss of every target token, and whether the likeliest was right, [B,T]; 0 at padding."""
+        """Returns the loss of every target token, and whether the likeliest was right, [B,T]; 0 at padding."""
         target = jnp.asarray(batch["target"])
         real = self.real(target)
         losses = cross_entropy(outputs.astype(jnp.float32), target, smoothing)
@@ -90,7 +90,7 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
 
     @functools.cached_property
     def token_scores(self) -> Callable[[Params, Batch], tuple[jax.Array, jax.Array]]:
-        """The program of nats and of whether the likeliest was right, [B,T], of a batch."""
+        """Returns the program of nats and of whether the likeliest was right, [B,T], of a batch."""
         return self.jit(lambda params, batch: self._judged(self.apply(params, batch), batch, 0.0))
 
     def encoded(self, pairs: Sequence[tuple[str, str]]) -> Examples:

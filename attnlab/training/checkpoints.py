@@ -356,7 +356,7 @@ class Single(Checkpoints):
     """A folder of one step, which is only written to make room for others."""
 
     def check_space(self, size: int) -> None:
-        """That the disk is full is seen when it is."""
+        """Does nothing: a full disk is seen when it is written to."""
 
 
 class Followed(Checkpoints):

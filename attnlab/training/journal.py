@@ -116,7 +116,7 @@ class Journal:
             self.attempt.at(step)
 
     def compiled(self, step: int, seconds: float, shapes: Shapes = (), peak: str = "") -> None:
-        """Record how long the program of a step took to compile, and report the shapes of its
+        """Records how long the program of a step took to compile, and reports the shapes of its
         batches, if given, with its peak in memory.
         """
         self.metrics.time(step, {"compile_seconds": seconds, **programs.take()})

@@ -242,7 +242,7 @@ def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | 
 
 
 def agreed(signal: int | None, improved: bool, ended: str) -> tuple[int | None, bool, bool]:
-    """The values shared by all processes: a signal to any of them, and whether by the evaluation of
+    """Returns the values shared by all processes: a signal to any of them, and whether by the evaluation of
     process 0 the score is the best so far and training has `ended`.
     """
     number, best, over = largest((signal or 0, int(improved), int(bool(ended))))

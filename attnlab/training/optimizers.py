@@ -106,7 +106,7 @@ def build_optimizer(
 
 
 def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
-    """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
+    """Tries a schedule and an optimizer that a config names by dotted path on two small arrays, by
     shapes alone, their `numbers` as the step gives them; raises `UserError` unless the rate is a
     number and the updates are shaped as the parameters are.
     """

@@ -151,7 +151,7 @@ class LaterBatches:
     first: int
 
     def __call__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of a step of the run."""
+        """Returns the batch of a step of the run."""
         return self.batches(step - self.first)
 
     def __getattr__(self, name: str) -> Any:

@@ -79,7 +79,7 @@ def check_scores(task: AnyTask) -> None:
 
 
 def _deciding(config: Settings) -> dict[str, str]:
-    """The measures that training goes by, by the setting that names them."""
+    """Returns the measures that training goes by, by the setting that names them."""
     by, stop = config.checkpoint.by, config.training.stop.measure
     return {"checkpoint.by": by, "training.stop.measure": stop or by}
 
@@ -283,7 +283,7 @@ class Run:
             )
         weights = self.task.check_pretrained()
         if previous is not None and self.task.beginning is not None:
-            weights = self.task.beginning.as_before(weights, previous.data)
+            weights = self.task.beginning.in_saved_form(weights, previous.data)
         manifest = Manifest.build(
             self.config,
             devices=devices.describe(self.devices, self.config.training.precision),

@@ -193,7 +193,7 @@ class Names:
         }
 
     def newer(self, name: str) -> str:
-        """The name of a tensor as files have it today."""
+        """Returns the name of a tensor as files have it today."""
         for old, new in self.older.items():
             name = name.replace(old, new)
         return name

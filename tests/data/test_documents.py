@@ -75,8 +75,9 @@ def test_json_lines(tmp_path: Path, size: int) -> None:
 
 
 def test_parquet(tmp_path: Path, size: int) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [*LINES, None], "n": range(6)}), path)
     assert texts(Corpus((path,))) == ([line for line in LINES if line], 2)

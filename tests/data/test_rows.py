@@ -88,8 +88,9 @@ def test_values_that_are_read_as_texts(tmp_path: Path) -> None:
 
 def test_a_number_that_is_none_is_blank(tmp_path: Path) -> None:
     """NaN, which pandas writes for nothing, is no class."""
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     rows = pyarrow.table({"text": ["a", "b"], "label": [1.0, float("nan")]})
     parquet.write_table(rows, tmp_path / "train.parquet")
     with pytest.raises(UserError, match=r"train.parquet, row 2: column 'label' is blank"):

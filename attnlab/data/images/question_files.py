@@ -204,7 +204,7 @@ def _is_box(value: Any) -> bool:
 
 
 def _read(files: Sequence[Path], side: int, grey: bool) -> np.ndarray:
-    """Image files as uint8 [N,H,W,C], see `decoded`."""
+    """Returns image files as uint8 [N,H,W,C], see `decoded`."""
     return decoded(files, lambda path: read_image(path, side, grey), (side, grey))
 
 

@@ -26,7 +26,7 @@ from attnlab.errors import UserError
 class ImageRows(Rows):
     """Images in the columns of tables: names of PNG or JPEG files, from the folder of the table on, or
     their bytes, as `datasets` keeps them. Which columns a task takes stands in
-    `attnlab.data.rows.TAKES`, and what the other settings mean at `Rows`.
+    `attnlab.data.rows.TAKES`; the other settings are those of `Rows`.
 
     Attributes:
       side: height and width to which every image is resized, in pixels; 0 leaves images as they

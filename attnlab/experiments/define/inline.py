@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attnlab.config import called, is_below, off_value, read_config_file
+from attnlab.config import config_name, is_below, off_value, read_config_file
 from attnlab.config.patterns import is_dotted_name
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid, short_names
@@ -70,9 +70,9 @@ class InlineExperiment:
 
     @property
     def name(self) -> str:
-        """A name for the experiment: the config's argument, or what the config is called."""
+        """A name for the experiment: the config's argument, or the name of the config."""
         path, _, argument = self.config.partition(":")
-        return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or called(path)
+        return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or config_name(path)
 
     def file(self) -> str:
         """Returns the source text of an experiment file that defines the same experiment as the

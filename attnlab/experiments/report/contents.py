@@ -90,7 +90,7 @@ class Contents:
 
     @functools.cached_property
     def effects(self) -> tuple[Effect, ...]:
-        """The effects of settings, where the variants are a design; see `effects.effects`."""
+        """Returns the effects of settings, where the variants are a design; see `effects.effects`."""
         return effects(self.records, self.comparison)
 
     @functools.cached_property

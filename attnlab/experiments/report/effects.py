@@ -80,14 +80,16 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
     sums = {effect.name: effect.weights for effect in summed if effect in computable}
     gaps, joint, made = family.against(baseline), family.effects(sums, len(summed)), []
     wholes = [effect for effect in computable if effect.kind == ALL]
-    totals = [effect.weights for effect in wholes if _is_told(gaps[effect.name], comparison.alpha)]
+    totals = [
+        effect.weights for effect in wholes if _is_significant(gaps[effect.name], comparison.alpha)
+    ]
     for effect in design:
         rows = [row for row in map(comparison.row, effect.weights) if row is not None]
         gap = (gaps if effect.kind in (PART, ALL) else joint).get(effect.name)
         part = totals and gap and effect.kind == PART
         share = family.share(effect.weights, totals[0]) if part else None
         lost = "; ".join(f"{row.name}: {', '.join(row.missing)}" for row in rows if row.missing)
-        decided = _is_told(gap, comparison.alpha) and not lost
+        decided = _is_significant(gap, comparison.alpha) and not lost
         n = min((len(row.values) for row in rows), default=0)
         effect = dataclasses.replace(
             effect, n=n, difference=gap, share=share, lacking=lost, decided=decided
@@ -96,7 +98,7 @@ def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
     return tuple(sorted(made, key=lambda it: -it.share[0] if it.share else math.inf))
 
 
-def _is_told(gap: Difference | None, alpha: float) -> bool:
+def _is_significant(gap: Difference | None, alpha: float) -> bool:
     return gap is not None and gap.p is not None and gap.p < alpha
 
 

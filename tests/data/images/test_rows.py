@@ -39,8 +39,9 @@ def test_every_task_of_images(rows: list[dict[str, Any]], tmp_path: Path) -> Non
     assert [*labels] == [*COLOURS] and images.shape == (3, 2, 2, 3) and source.shape == (2, 2, 3)
     assert images[:, 0, 0].tolist() == [[255, 0, 0], [0, 0, 255], [255, 0, 0]]
     assert source.captions("train").captions == ["a red", "a blue", "a red"]
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     packed = [row | {"image": {"bytes": png(row["label"]), "path": None}} for row in rows]
     (tmp_path / "packed").mkdir()
     parquet.write_table(pyarrow.Table.from_pylist(packed), tmp_path / "packed" / "train.parquet")

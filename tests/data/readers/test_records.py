@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from attnlab.data.documents import BadSource, Corpus, find, pieces
 from attnlab.data.readers.records import FORMS, form_of, records
 from attnlab.data.rows import find_tables
 from attnlab.errors import UserError
 
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 ROWS = [{"text": "so, so", "n": 1}, {"text": 'say "no"', "n": 2}, {"text": "Ü", "n": 3}]
 CSV = 'text,n\n"so, so",1\r\n"say ""no""",2\n\nÜ,3\n'
 LINES = "\n".join(map(json.dumps, ROWS))
