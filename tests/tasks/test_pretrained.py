@@ -57,8 +57,10 @@ def test_a_run_that_is_pruned_has_the_same_weights(
     run = Path(shutil.copytree(searched, tmp_path / "run"))
     taken, now, before = beginning(str(run), {}), _fingerprint(run), _of_files(run)
     mine = {"pretrained": now}
-    assert taken.as_before(mine, {"pretrained": before}) == {"pretrained": before} != mine
-    assert taken.as_before(mine, {}) == taken.as_before(mine, {"pretrained": "other"}) == mine
+    assert taken.in_saved_form(mine, {"pretrained": before}) == {"pretrained": before} != mine
+    assert (
+        taken.in_saved_form(mine, {}) == taken.in_saved_form(mine, {"pretrained": "other"}) == mine
+    )
     prune(run, keep)
     assert _fingerprint(run) == now != _of_files(run) != before
     for file in run.rglob("metadata"):
