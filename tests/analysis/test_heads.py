@@ -27,23 +27,17 @@ def by_loops(maps: Any, readers: list[str], allowed: Any, itself: bool) -> dict[
     for i, reader in enumerate(readers):
         if not (p := {j: maps[i, j] / sum(maps[i]) for j in range(T) if allowed[i, j]}):
             continue
-        top, here = max(p, key=lambda j: p[j]), {i} if itself else set()
+        top, at = max(p, key=lambda j: p[j]), {i} if itself else set()
         rows["confidence"].append(p[top])
         rows["distance"].append(sum(p[j] * abs(i - j) for j in p) if itself else math.nan)
         if len(p) > 1:
             rows["entropy"].append(-sum(x * math.log(x) for x in p.values() if x))
             rows["normalised_entropy"].append(rows["entropy"][-1] / math.log(len(p)))
             tops[top - i] += 1
-        equal = {j for at in here for j in range(at) if TOKENS[j] == TOKENS[at]}
+        equal = {j for j in range(i if itself else 0) if TOKENS[j] == TOKENS[i]}
         words = {j: SEEN.get(TOKENS[j], 0) for j in p.keys() - MARKS}
         rare = {j for j in words if words[j] == min(words.values())}
-        fits = (
-            {0} - here,
-            {j - 1 for j in here},
-            {j + 1 for j in here},
-            equal,
-            {j + 1 for j in equal},
-        )
+        fits = {0} - at, {j - 1 for j in at}, {j + 1 for j in at}, equal, {j + 1 for j in equal}
         marks = set() if is_delimiter(reader) else MARKS
         for name, targets in zip(PATTERNS.split(), (*fits, marks, rare), strict=True):
             if keys := p.keys() & targets:
@@ -74,10 +68,9 @@ def test_every_column_is_what_a_loop_over_its_definition_gives(case: str) -> Non
 
 
 def test_heads_built_by_hand() -> None:
-    statistics, previous = HeadStatistics(frequencies=SEEN), np.eye(T, k=-1)
-    previous[0, 0] = 1
-    statistics.add("0", previous[None], TOKENS)
-    statistics.add("1", np.full((1, T, T), 1 / T), TOKENS)
+    statistics = HeadStatistics(frequencies=SEEN)
+    statistics.add("previous", np.eye(T)[None, [0, *range(T - 1)]], TOKENS)
+    statistics.add("uniform", np.full((1, T, T), 1 / T), TOKENS)
     head, uniform = statistics.records()
     assert head["previous_mass"] == head["previous_argmax"] == head["best_offset_share"] == 1
     assert (head["best_offset"], head["entropy"], head["confidence"]) == (-1, 0, 1)
@@ -91,21 +84,20 @@ def test_texts_are_pooled_by_their_queries_and_written(tmp_path: Path) -> None:
     for name, length in (("long", 10), ("short", 7), ("both", 10), ("both", 7)):
         statistics.add(name, RANDOM[None, :length, :length], TOKENS[:length])
     long, short, both = records = statistics.records()
-    distance = (10 * long["distance"] + 7 * short["distance"]) / 17
-    assert both["distance"] == pytest.approx(distance) and math.isnan(both["rare_mass"])
     assert both["queries"] == statistics.offsets["both"][0].total() == 17
+    total = 10 * long["distance"] + 7 * short["distance"]
+    assert both["distance"] == pytest.approx(total / 17) and math.isnan(both["rare_mass"])
     assert summary(records, "queries") == {"queries_mean": 34 / 3, "queries_max": 17}
     save_records(tmp_path / "heads.csv", records)
-    rows = [line.split(",") for line in (tmp_path / "heads.csv").read_text().splitlines()]
-    assert rows == [[*both], *([*map(str, record.values())] for record in records)]
+    rows = [both, *(record.values() for record in records)]
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    assert (tmp_path / "heads.csv").read_text() == text
     with pytest.raises(ValueError, match="9 keys"):
         statistics.add("0", RANDOM[None], TOKENS[:9])
 
 
 def test_the_share_of_an_image_within_a_box_or_a_mask() -> None:
     maps = np.stack([np.full((2, 4), 1 / 8), np.zeros((2, 4)), -np.eye(2, 4)])
-    shares = mass_within(
-        maps, (0.125, 0.5, 0.5, 1)
-    )  # half a cell and a whole one of the second row
-    np.testing.assert_allclose(shares, [1.5 / 8, math.nan, 0.5])
+    # half a cell and a whole one of the second row
+    np.testing.assert_allclose(mass_within(maps, (0.125, 0.5, 0.5, 1)), [1.5 / 8, math.nan, 0.5])
     np.testing.assert_allclose(mass_within(maps[2], np.eye(2, 4)), 1)

@@ -41,9 +41,6 @@ def test_what_they_are_not_for_is_refused() -> None:
 
 def test_relevance_adds_what_the_gradient_asks_for() -> None:
     gradients = [RNG.normal(size=layer.shape) for layer in MAPS]
-    below, above = (
-        sum(np.maximum(a * g, 0) / len(layer) for a, g in zip(layer, gradient, strict=True))
-        for layer, gradient in zip(MAPS, gradients, strict=True)
-    )
+    below, above = (np.clip(a * g, 0, None).mean(0) for a, g in zip(MAPS, gradients, strict=True))
     expected = np.eye(3) + below + above + above @ below
     np.testing.assert_allclose(gradient_relevance(MAPS, gradients), expected, rtol=1e-13)
