@@ -24,7 +24,8 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.quick
 def test_a_head_that_knows_the_tree_and_its_transpose() -> None:
-    maps = [{"0": np.stack([KNOWS[s], -KNOWS[s].T]), "1": 0 * KNOWS[s][None]} for s in (CAT, DOG)]
+    itself = {s: KNOWS[s] + 2 * np.eye(len(s.words)) for s in (CAT, DOG)}  # not asked for
+    maps = [{"0": np.stack([m, -m.T]), "1": 0 * m[None]} for m in itself.values()]
     scores = pointing.syntax_scores([CAT, DOG], maps)
     table = {cell: row.tolist() for cell, row in zip(scores.cells, scores.accuracy(), strict=True)}
     assert scores.heads == [("0", 0), ("0", 1), ("1", 0)] and scores.counts[:, 0].tolist() == [3, 2]
@@ -47,8 +48,10 @@ def test_the_spanning_tree_takes_the_heaviest_pair_that_joins_what_was_apart() -
 
 def test_the_best_head_is_chosen_on_half_of_the_texts_and_scored_on_the_other() -> None:
     wrong = np.eye(4)[[3, 3, 3, 0]]
-    other = [KNOWS[CAT] if n % 2 == 0 or n < 10 else wrong for n in range(40)]
-    maps = [{"0": np.stack([wrong, head])} for head in other]
+    even, odd = (
+        [KNOWS[CAT] if n % 2 == k or n < 10 + 2 * k else wrong for n in range(40)] for k in (0, 1)
+    )
+    maps = [{"0": np.stack(pair)} for pair in zip(odd, even, strict=True)]  # odd knows one more
     record, *_ = (scores := pointing.syntax_scores([CAT] * 40, maps)).best()
     assert [record[n] for n in ("relation", "head", "count", "accuracy")] == ["all", 1, 60, 5 / 20]
     assert record["baseline"] == "offset +1" and record["baseline_accuracy"] == 2 / 3
@@ -69,7 +72,7 @@ def test_maps_of_pieces_become_maps_of_words() -> None:
 
 
 TEXT = "Ann met Bo. She saw him; she left. "
-CLUSTERS = [[[0, 3], [12, 15], [25, 28]], [[8, 10], [20, 23]], [[0, 10]]]
+CLUSTERS = [[[0, 3], [12, 15], [25, 28]], [[8, 10], [20, 23]], [[0, 10], [4, 10]]]
 
 
 def test_a_mention_points_at_an_antecedent(tmp_path: Path) -> None:
