@@ -109,6 +109,19 @@ def links(weights: np.ndarray) -> set[Link]:
     return {(int(row.argmax()), j) for j, row in enumerate(weights) if row.any()}
 
 
+def head_error_rates(maps: Iterable[np.ndarray], golds: Sequence[Gold]) -> list[float]:
+    """Computes the alignment error rate of each head over a corpus, by the links of its largest
+    weights.
+
+    Args:
+      maps: [H,T,S] between words, of each sentence pair; see `word_weights`.
+      golds: of the sentence pairs.
+    """
+    sure, possible = pooled(gold.sure for gold in golds), pooled(gold.possible for gold in golds)
+    by_head = zip(*([links(head) for head in weights] for weights in maps), strict=True)
+    return [error_rate(pooled(sentences), sure, possible) for sentences in by_head]
+
+
 def diagonal(target: int, source: int) -> set[Link]:
     """Returns the links of a baseline that uses only the lengths: target word j is linked to source
     word floor((j + 1/2) source / target).
@@ -143,11 +156,11 @@ def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) ->
     may sum to less than 1.
 
     Args:
-      weights: [T,S] between pieces.
+      weights: [T,S] between pieces, or [H,T,S] of several heads.
       source, target: `membership` of both sides, [S,W] and [T,W'].
 
     Returns:
-      [W',W].
+      [W',W], or [H,W',W].
     """
     averaging = target / np.maximum(target.sum(axis=0), 1e-9)
     return averaging.T @ weights @ source

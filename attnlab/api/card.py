@@ -81,15 +81,10 @@ def write_card(workdir: Path, folder: Path) -> Path:
 
 def _rows(scores: dict[str, float], items: Items | None) -> list[str]:
     """Returns a row of the table for each score, with its bootstrap interval if examples have it."""
-    import numpy as np
-
     rows = []
     for name, value in scores.items():
         interval = "-"
         if items is not None and name in items.rules:
-            rng, equal = np.random.default_rng(0), np.full(len(items), 1 / len(items))
-            draws = (rng.multinomial(len(items), equal, size=1) for _ in range(RESAMPLES))
-            drawn = [items.scores(name, times)[0] for times in draws]
-            interval = " to ".join(f"{x:.4g}" for x in np.nanquantile(drawn, [0.025, 0.975]))
+            interval = " to ".join(f"{x:.4g}" for x in items.interval(name, RESAMPLES))
         rows.append(f"| {name} | {value:.4g} | {interval} |")
     return rows

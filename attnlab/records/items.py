@@ -115,6 +115,17 @@ class Items:
         sums = np.asarray(times, np.float64) @ self.rows[measure].astype(np.float64)
         return [score_of(self.rules[measure], row) for row in sums.tolist()]
 
+    def interval(self, measure: str, resamples: int = 1000) -> tuple[float, ...]:
+        """Returns the two ends of the 95 % bootstrap interval of a score over examples: percentiles
+        over test sets drawn from them, always the same ones; sets without a score are left out.
+        """
+        import numpy as np
+
+        rng, equal = np.random.default_rng(0), np.full(len(self), 1 / len(self))
+        draws = (rng.multinomial(len(self), equal, size=1) for _ in range(resamples))
+        drawn = [self.scores(measure, times)[0] for times in draws]
+        return tuple(np.nanquantile(drawn, [0.025, 0.975]).tolist())
+
     def without(self, measures: Sequence[str]) -> Items:
         """Returns the items of all measures but these."""
         names = [name for name in self.rules if name not in measures]

@@ -186,3 +186,10 @@ def test_what_is_no_link_is_named_with_its_line(tmp_path: pathlib.Path, line: st
     (tmp_path / "bad.align").write_text(f"0-0\n{line}\n")
     with pytest.raises(UserError, match="bad.align, line 2: .*no link"):
         alignment.read_gold(tmp_path / "bad.align")
+
+
+def test_each_head_has_its_own_error_rate_over_the_corpus() -> None:
+    gold = Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))
+    right, wrong = np.eye(2), np.eye(2)[::-1]
+    maps = [np.stack([right, wrong, right]), np.stack([right, wrong, wrong])]
+    assert alignment.head_error_rates(maps, [gold] * 2) == [0.0, 1.0, 0.5]

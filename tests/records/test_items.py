@@ -122,3 +122,13 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
 def test_rows_that_make_no_score_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         Items.of(given)
+
+
+def test_an_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:
+    rows = np.stack([np.random.default_rng(0).normal(size=400), np.ones(400)], axis=1)
+    error, interval = (
+        rows[:, 0].std() / 20,
+        Items.of({"mean": ("ratio", rows)}).interval("mean", 9999),
+    )
+    expected = rows[:, 0].mean() + 1.96 * error * np.array([-1, 1])
+    np.testing.assert_allclose(interval, expected, atol=0.11 * error)  # 4 errors of the quantiles

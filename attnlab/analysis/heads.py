@@ -1,0 +1,217 @@
+"""What attention heads do, in numbers: one record with named columns for each head of each map.
+
+Every statistic is taken of the shares p_ij = |w_ij| / sum_k |w_ik| of a query's weights, which are
+the weights themselves where these are a distribution. So maps that are none (rows with another
+sum, weights below 0, effective maps, sensitivities) are read by the sizes of their weights, and
+"largest weight" means the largest size, the first of equals. For query i and key j:
+
+    entropy             -sum_j p_ij ln p_ij, in nats, over queries with two allowed keys or more (so without row 0 of a causal map)
+    normalised_entropy  the same divided by ln(number of allowed keys)
+    confidence          max_j p_ij
+    distance            sum_j p_ij |i - j|, in tokens
+
+and for each of these patterns three columns, means over the queries that have such a key:
+`<pattern>_mass`, the share of the weights on these keys; `<pattern>_argmax`, the share of queries
+whose largest weight is on one; `<pattern>_chance`, what uniform attention over the allowed keys
+gives for both.
+
+    sink       the first key, for later queries
+    previous   the token before the query's
+    next       the token after the query's
+    duplicate  an earlier token equal to the query's
+    induction  a token behind an earlier one that equals the query's
+    delimiter  a delimiter, for queries that are none
+    rare       the least frequent of the tokens that are no delimiters
+
+What only a distribution has, entropy and confidence, is refused, NaN, for a head with any weight
+below 0. A query without weights or allowed keys counts in no mean, so padding does not. A mean over
+no query is NaN.
+
+Axis letters: H heads, Tq queries, Tk keys, T tokens of a text that attends to itself. Sources:
+E. Voita et al., "Analyzing Multi-Head Self-Attention", ACL 2019 (confidence, positional and
+rare-word heads); K. Clark et al., "What Does BERT Look At?", BlackboxNLP 2019 (delimiters); C.
+Olsson et al., "In-context Learning and Induction Heads", 2022.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from attnlab.records import csv_text
+from attnlab.records.files import write_atomic
+
+Record = dict[str, Any]
+"""A row of a table: column to text or number; NaN where nothing can be said."""
+
+DUST = 1e-6  # a weight less than this below 0, relative to the largest of its head, is rounding
+
+_SPECIAL = re.compile(r"<.+>|\[[A-Z]+\]")  # </s>, <|end|>, [SEP]
+
+
+def is_delimiter(token: str) -> bool:
+    """Returns whether a token is punctuation or looks like a special one (`</s>`, `[SEP]`)."""
+    text = token.strip("\u2581\u2423\u0120 ")  # signs for blanks in pieces
+    marks = all(unicodedata.category(sign)[0] == "P" for sign in text)
+    return bool(text) and (marks or _SPECIAL.fullmatch(text) is not None)
+
+
+@dataclasses.dataclass
+class HeadStatistics:
+    """The statistics of heads over many texts: `add` each map of each text, then read `records`.
+
+    Attributes:
+      delimiters: tokens that count as delimiters; None for those of `is_delimiter`.
+      frequencies: how often each token occurs in training, 0 if it is missing; None to leave out
+        the pattern "rare".
+      offsets: for each map, for each head, how many queries have their largest weight at each
+        offset (key minus query; -1 is the previous token): the histogram of positional heads.
+    """
+
+    delimiters: Collection[str] | None = None
+    frequencies: Mapping[str, int] | None = None
+    offsets: dict[str, list[Counter[float]]] = dataclasses.field(default_factory=dict, init=False)
+    _sums: dict[tuple[str, str], dict[str, Any]] = dataclasses.field(
+        default_factory=dict, init=False
+    )
+
+    def add(
+        self,
+        name: str,
+        weights: np.ndarray,
+        keys: Sequence[str],
+        queries: Sequence[str] | None = None,
+        allowed: np.ndarray | None = None,
+        kind: str = "exact",
+    ) -> None:
+        """Adds a map of one text.
+
+        Args:
+          name: of the map, such as "decoder/0/self"; it has one kind.
+          weights: [H,Tq,Tk].
+          keys: Tk tokens.
+          queries: Tq tokens of another text; None if the text attends to itself. Between two texts
+            there are no offsets and distances, nor the patterns previous, next, duplicate and
+            induction.
+          allowed: [Tq,Tk] bool, the keys that each query may see, without padding on either side;
+            None for all, or where every weight on a later key is exactly 0, for all that are not
+            later.
+          kind: what the map is, "exact", "effective" or "sensitivity"; it becomes a column.
+
+        Raises:
+          ValueError: shapes and numbers of tokens do not agree, or there is no key.
+        """
+        readers, shape = keys if queries is None else queries, np.shape(weights)[1:]
+        if shape != (len(readers), len(keys)) or not len(keys):
+            raise ValueError(f"{np.shape(weights)}: {len(readers)} queries and {len(keys)} keys")
+        if allowed is None:
+            causal = queries is None and not np.triu(weights, 1).any()
+            allowed = np.tri(*shape) > 0 if causal else np.full(shape, True)
+        size = np.abs(used := np.where(allowed, weights, 0.0).astype(np.float64))
+        signed = (used < -DUST * size.max((1, 2), keepdims=True)).any((1, 2))[:, None]
+        shares = size / np.maximum(size.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
+        counted, visible = size.any(-1), np.maximum(allowed.sum(-1), 1)
+        several, best, place = counted & (visible > 1), size.argmax(-1), np.arange(shape[0])
+        offset = np.arange(shape[1]) - place[:, None] + (0.0 if queries is None else np.nan)
+        entropy = np.where(signed, np.nan, special.entr(shares).sum(-1))
+        rows = {
+            "entropy": (entropy, several),
+            "normalised_entropy": (entropy / np.log(np.maximum(visible, 2)), several),
+            "confidence": (np.where(signed, np.nan, shares.max(-1)), counted),
+            "distance": ((shares * np.abs(offset)).sum(-1), counted),
+        }
+        for pattern, fits in self._fitting(keys, readers, offset, allowed).items():
+            able = counted & fits.any(-1)
+            rows[f"{pattern}_mass"] = (shares * fits).sum(-1), able
+            rows[f"{pattern}_argmax"] = fits[place, best], able
+            rows[f"{pattern}_chance"] = fits.sum(-1) / visible, able
+        sums = self._sums.setdefault((name, kind), {})
+        for column, (values, able) in rows.items():
+            pair = np.stack([np.where(able, values, 0.0).sum(-1), able.sum(-1)])
+            sums[column] = sums.get(column, 0.0) + pair
+        counters = self.offsets.setdefault(name, [Counter() for _ in size])
+        for counter, offsets, able in zip(counters, offset[place, best], several, strict=True):
+            counter.update(offsets[able & (queries is None)].astype(int).tolist())
+
+    def _fitting(
+        self, keys: Sequence[str], queries: Sequence[str], offset: np.ndarray, allowed: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Returns by pattern which allowed keys fit it for each query, [Tq,Tk] bool; `offset`
+        [Tq,Tk] is NaN between two texts, where nothing fits a pattern that needs it.
+        """
+        equal = np.array(queries, object)[:, None] == np.array(keys, object)
+        followed = np.pad(equal, ((0, 0), (1, 0)))[:, :-1]  # the key before this equals the query
+        test = is_delimiter if self.delimiters is None else self.delimiters.__contains__
+        marks, readers = (np.array([*map(test, side)], bool) for side in (keys, queries))
+        counts = [(self.frequencies or {}).get(token, 0) for token in keys]
+        rarity = np.where(allowed & ~marks & (self.frequencies is not None), counts, np.inf)
+        fits = {
+            "sink": (np.arange(len(keys)) == allowed.any(0).argmax()) & ~(offset >= 0),
+            "previous": offset == -1,
+            "next": offset == 1,
+            "duplicate": equal & (offset < 0),
+            "induction": followed & (offset <= 0),
+            "delimiter": marks & ~readers[:, None],
+            "rare": np.isfinite(rarity) & (rarity == rarity.min(-1, keepdims=True)),
+        }
+        return {pattern: of_pattern & allowed for pattern, of_pattern in fits.items()}
+
+    def records(self) -> list[Record]:
+        """Returns a record for each head: "map", "kind", "head", "queries" (how many have weights),
+        the columns named at the top, "best_offset" and "best_offset_share", the share of queries
+        with two allowed keys or more whose largest weight is there.
+        """
+        table: list[Record] = []
+        for (name, kind), sums in self._sums.items():
+            for head, offsets in enumerate(self.offsets[name]):
+                table.append({"map": name, "kind": kind, "head": head})
+                table[-1]["queries"] = int(sums["confidence"][1, head])
+                for column, (total, count) in sums.items():
+                    table[-1][column] = float(total[head] / (count[head] or math.nan))
+                best = max(offsets, key=offsets.__getitem__, default=math.nan)
+                share = offsets[best] / (offsets.total() or math.nan)
+                table[-1] |= {"best_offset": best, "best_offset_share": share}
+        return table
+
+
+def save_records(path: str | Path, records: Sequence[Record]) -> None:
+    """Writes records, at least one, as a CSV file whose first line has the names of the columns."""
+    rows = [records[0], *(record.values() for record in records)]
+    write_atomic(path, csv_text.as_csv(rows, end="\n"))
+
+
+def summary(records: Iterable[Record], column: str) -> dict[str, float]:
+    """Returns the mean of a column over heads and its largest value, as `<column>_mean` and
+    `<column>_max`, without heads that have NaN there; NaN if all have.
+    """
+    values = [record[column] for record in records if not np.isnan(record[column])] or [np.nan]
+    return {f"{column}_mean": float(np.mean(values)), f"{column}_max": float(max(values))}
+
+
+def mass_within(weights: np.ndarray, region: np.ndarray | tuple[float, ...]) -> np.ndarray:
+    """Computes the share of each map over an image that lies within a region: sum(|w| m) / sum |w|.
+
+    Args:
+      weights: [...,h,w], each map laid out on the grid of the image.
+      region: a mask m [h,w] of values from 0 to 1, or a box (left, top, right, bottom) in fractions
+        of the image's width and height; a cell that a box covers in part counts in part.
+
+    Returns:
+      [...]; NaN for a map without weight.
+    """
+    size = np.abs(np.asarray(weights, np.float64))
+    if not isinstance(region, np.ndarray):
+        ends = zip(size.shape[-2:], (region[1::2], region[::2]), strict=True)
+        down, across = (np.diff(np.clip(np.arange(n + 1), a * n, b * n)) for n, (a, b) in ends)
+        region = np.outer(down, across)
+    total = size.sum((-2, -1))
+    return (size * region).sum((-2, -1)) / np.where(total > 0, total, np.nan)
