@@ -67,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.directory = folder_of(arguments)
     if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
         raise UserError(
-            f"{arguments.directory} is a sweep, and --to={arguments.to} takes a run; name one of its"
-            f" trials: {arguments.directory}/trials/CANDIDATE/seed0"
+            f"{arguments.directory} is a sweep; name a trial in it, as trials/CANDIDATE/seed0"
         )
     if arguments.to == MODELS:
         return _model(arguments)

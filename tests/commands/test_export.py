@@ -33,5 +33,5 @@ def test_a_card_of_a_sweep_names_a_trial(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
     for kind in ("card", "npz"):
         line = refused("export", str(directory), f"--to={kind}")
-        assert f"{directory} is a sweep" in line and "/trials/" in line
+        assert f"{directory} is a sweep" in line and "trials/CANDIDATE" in line
     assert not (directory / "exports").exists()

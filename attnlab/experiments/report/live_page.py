@@ -44,7 +44,5 @@ def _at_work(seen: Seen, directory: Path) -> bool:
     """Returns whether a process of this machine works on a trial, or one of another machine has
     taken it and written something lately.
     """
-    silent = seen.age(time.time())
-    lately = silent is not None and silent < SILENT_AT_FIRST
-    elsewhere = lately and is_elsewhere(seen.trial.workdir(directory))
-    return seen.state == "running" or elsewhere
+    lately = (seen.age(time.time()) or 0.0) < SILENT_AT_FIRST
+    return seen.state == "running" or (lately and is_elsewhere(seen.trial.workdir(directory)))
