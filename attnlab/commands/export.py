@@ -66,9 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     arguments.directory = folder_of(arguments)
     if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
-        raise UserError(
-            f"{arguments.directory} is a sweep; name a trial in it, as trials/CANDIDATE/seed0"
-        )
+        raise UserError(f"{arguments.directory} is a sweep; name a trial: trials/CANDIDATE/seed0")
     if arguments.to == MODELS:
         return _model(arguments)
     if arguments.dtype or arguments.model_type:

@@ -62,7 +62,8 @@ def load(
             " default in the file"
         ) from error
     if find_file(path_and_argument.partition(":")[0], "config file").suffix == ".json":
-        note_kept_warmup(path_and_argument, flat(config), flat(from_dict(to_dict(settings))), overrides)
+        now = flat(from_dict(to_dict(settings)))
+        note_kept_warmup(path_and_argument, flat(config), now, overrides)
     return settings
 
 

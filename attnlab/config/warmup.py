@@ -44,8 +44,8 @@ def note_kept_warmup(
     """
     warmup, steps, most = now.get(WARMUP), now[STEPS], before[STEPS]
     chosen = any(covers(text.partition("=")[0], WARMUP) for text in overrides)
-    kept = not chosen and warmup and warmup == before.get(WARMUP)
-    if kept and now["schedule.name"] in DECAYING and steps > most:
+    same = warmup and warmup == before.get(WARMUP) and now["schedule.name"] in DECAYING
+    if same and not chosen and steps > most:
         note(f"{STEPS}={steps}: {WARMUP}={warmup} is that of {run}, which had {most} steps")
 
 

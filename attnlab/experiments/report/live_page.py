@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.page import page
-from attnlab.experiments.run.state import SILENT_AT_FIRST, Seen
+from attnlab.experiments.run import SILENT_AT_FIRST, Seen
 from attnlab.records.files import write_atomic
 from attnlab.records.locks import is_elsewhere, is_held
 
