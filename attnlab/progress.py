@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 PATIENCE, BETWEEN = 2.0, 10.0  # seconds before the first word on long work, and between two
 TOLD_AT, WORTH_TELLING = 3, 10.0  # timed steps after which seconds left are told, if so many
+LONG = 60.0  # seconds left from which a run is long
 _SMOOTHING = 0.3  # weight of the newest step time in the estimate of the time left
 _NUMBER = re.compile(
     r"[<+-]? ?[\d,]*\.?\d+(e[+-]?\d+)?("
@@ -43,6 +44,9 @@ class Progress:
       stream: the stream to write to; stderr by default.
       unit: the word for a step.
       item: the unit of the throughput, counted per second.
+
+    Attributes:
+      when_long: is called once, as the time left is told, if that is `LONG` or more.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Progress:
         self.unit, self.item = unit, item
         self.stream = sys.stderr if stream is None else stream
         self.compile_seconds = 0.0
+        self.when_long: Callable[[], object] = lambda: None
         self._printed = start
         self._pace: float | None = None
         self._timed: list[float] = []
@@ -120,6 +125,8 @@ class Progress:
                 if len(self._timed) == TOLD_AT and left >= WORTH_TELLING:
                     words = f"left: {self.total - step:,} {self.unit}s, about {clock(left)}"
                     self.note(f"{words} (h:mm:ss), without compiling and evaluation")
+                    if left >= LONG:
+                        self.when_long()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())
         elif step - self._printed >= self.every or step >= self.total > self._printed:

@@ -43,6 +43,7 @@ def save_curve(
         if bars and len(x):
             low, high = np.array(bars[name], dtype=float).T
             axes.vlines(x, low, high, colors=line.get_color(), alpha=0.5)
+    axes.locator_params(axis="x", integer=True)  # there is no step 2.5
     if doubling:
         ticks = sorted({point[0] for points in series.values() for point in points})
         axes.set_xscale("log", base=2)

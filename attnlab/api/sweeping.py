@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Sweep:
     def _repr_html_(self) -> str:
         """What a notebook shows: the page of the report."""
         page = html.escape((self.directory / "report.html").read_text(encoding="utf-8"))
-        return f'<iframe srcdoc="{page}" width="100%" height="600"></iframe>'
+        return f'<iframe srcdoc="{page}" width="100%" height="600" style="border:0"></iframe>'
 
 
 def sweep(
@@ -52,7 +53,8 @@ def sweep(
     directory: Folder | None = None,
     flags: Sequence[str] | str = (),
 ) -> Sweep:
-    """Runs an experiment file, or goes on with it, and reads its report.
+    """Runs an experiment file, or goes on with it, and reads its report; shows on `sys.stderr` what
+    the command says on its way.
 
     Args:
       experiment: "experiments/quickstart.py", with ":ARGUMENT" if it takes one.
@@ -65,15 +67,24 @@ def sweep(
         as `--dry-run` makes no report.
     """
     folder = Path(directory or default_directory(str(experiment)))
-    changes = [f"--config.{change}" for change in overridden(overrides)]
     command = [sys.executable, "-c", _COMMAND, "sweep", str(experiment), f"--dir={folder}"]
     flags = shlex.split(flags) if isinstance(flags, str) else flags
-    done = subprocess.run([*command, *changes, *flags], capture_output=True, text=True)
+    command += [*(f"--config.{change}" for change in overridden(overrides)), *flags]
+    line, out = "", tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by the next line
+    with out, subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stderr or ():
+                print(line, end="", file=sys.stderr, flush=True)
+        except BaseException:  # a person's interruption: the same call goes on later
+            process.terminate()
+            raise
+        if not (code := process.wait()):
+            out.seek(0)
+            line = out.read()
     path = folder / "report.json"
-    if done.returncode or not path.exists():
-        printed = (done.stderr if done.returncode else done.stdout).strip()
-        lines = printed.splitlines() or [f"exit code {done.returncode}"]
+    if code or not path.exists():
+        lines = [f"exit code {code}", *line.strip().splitlines()]
         line = re.sub(r"^(-c[\w ]*: )?error: ", "", lines[-1])
-        raise UserError(line if done.returncode else f"no report was written; the command: {line}")
+        raise UserError(line if code else f"no report was written; the command: {line}")
     report = json.loads(path.read_text(encoding="utf-8"))
     return Sweep(folder, report["verdict"], report["rows"], report["trials"])

@@ -73,6 +73,24 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
+def _tell_flops(run: Run, progress: Progress) -> None:
+    """Counts the FLOPs of a step, for the batch of the last one, in a thread beside the steps, and
+    notes them.
+    """
+    from attnlab.analysis.work import flops
+    from attnlab.pages.tables import scaled
+    from attnlab.training.journal import format_shapes, shapes_of
+
+    batch = dict(run.batches(progress.step - 1))
+    shapes = format_shapes(shapes_of(batch))
+
+    def count() -> None:
+        number = flops(run.updates.step(run.task), run.updates.state_like(run.task), batch)
+        progress.note(f"FLOPs of a step with batches of {shapes}: {scaled(number)}")
+
+    threading.Thread(target=count, name="flops").start()
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Training:
     """A run that is ready to begin, or to go on from its folder.
@@ -165,6 +183,7 @@ class Training:
             ):
                 if self.tracked is not None:
                     readers.enter_context(self.tracked.beside(run.workdir))
+                    progress.when_long = lambda: _tell_flops(run, progress)
                 outcome = run.fit(Session(progress, interrupt, began, until, (), call))
             for step, error in raised:
                 if not isinstance(error, Exception):

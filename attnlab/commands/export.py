@@ -59,11 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
       UserError: the folder holds no sweep, a damaged record; the tracker's package is not
-        installed; no run, or one that no model of transformers is.
+        installed; no run, or one that no model of transformers is; a
+        sweep where a run is wanted.
     """
     from attnlab.commands.session import folder_of
 
     arguments.directory = folder_of(arguments)
+    if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
+        raise UserError(f"{arguments.directory} is a sweep; name a trial: trials/CANDIDATE/seed0")
     if arguments.to == MODELS:
         return _model(arguments)
     if arguments.dtype or arguments.model_type:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import functools
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
@@ -24,12 +22,13 @@ from ml_collections.config_dict import RequiredValueError
 from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
-from attnlab.config.files import read_config_file
+from attnlab.config.files import find_file, read_config_file
 from attnlab.config.foreign import near
 from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
 from attnlab.config.tree import ConfigNode, complete, copy_tree, flat, from_dict, is_plain, to_dict
+from attnlab.config.warmup import fitting_warmup, note, note_kept_warmup
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,12 +55,16 @@ def load(
     """
     config = read_config_file(path_and_argument)
     try:
-        return prepare(config, overrides, schema) if schema else prepare(config, overrides)
+        settings = prepare(config, overrides, schema) if schema else prepare(config, overrides)
     except RequiredValueError as error:
         raise UserError(
             f"{path_and_argument.partition(':')[0]}: a required placeholder has no value; give it a"
             " default in the file"
         ) from error
+    if find_file(path_and_argument.partition(":")[0], "config file").suffix == ".json":
+        now = flat(from_dict(to_dict(settings)))
+        note_kept_warmup(path_and_argument, flat(config), now, overrides)
+    return settings
 
 
 @overload
@@ -114,37 +117,6 @@ def prepare(
         if names != [text]:
             note(f"{text} sets {', '.join(name.partition('=')[0] for name in names)}")
     return settings
-
-
-def fitting_warmup(
-    before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
-) -> int | None:
-    """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
-    than the steps that a user gives and the schedule decays; else None.
-
-    Args:
-      before: settings by full names, as the file has them.
-      now: the same with those of the user.
-      given: the names of the user's, or patterns of names.
-    """
-    names = ("schedule.warmup", "training.steps")
-    numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
-    warmup, steps, most = numbers
-    decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
-    chosen = any(covers(name, "schedule.warmup") for name in given)
-    if chosen or not decays or {*map(type, numbers)} != {int}:
-        return None
-    if not 0 < steps < warmup <= most:
-        return None
-    shorter: int = warmup * steps // most
-    note(f"training.steps={steps}: the file's schedule.warmup={warmup} gives way, it is {shorter}")
-    return shorter
-
-
-@functools.cache
-def note(text: str) -> None:
-    """Prints a line to stderr, once for a process."""
-    print(f"note: {text}", file=sys.stderr)
 
 
 def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list[str]]:

@@ -43,6 +43,7 @@ class Lineage(TypedDict):
       step: of the state that was taken.
       data_from: the step at which the data begins with the 0th step of its plan.
       joined: whether the parent's records up to `step` are the child's own.
+      before: the steps, below `step`, at which the runs before it have gone on from another one.
       trial: the sweep's trial that the parent is, or goes on from; its test split may be closed.
     """
 
@@ -51,6 +52,7 @@ class Lineage(TypedDict):
     step: Natural
     data_from: Natural
     joined: bool
+    before: NotRequired[list[Natural]]
     trial: NotRequired[str | None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class Journal:
       measures: see `protocol.Task`; they give the direction of `checkpoint.by`.
       label: the prefix of its notes.
       attempt: this process's at the run; one of its own unless given.
-      after: the step of the run that it goes on from; 0 for none.
+      after: the steps at which it, and the runs before it, have gone on from another run.
 
     Attributes:
       last: the last step of the run.
@@ -61,7 +61,7 @@ class Journal:
         measures: Mapping[str, Measure],
         label: str = "",
         attempt: Attempt | None = None,
-        after: int = 0,
+        after: Collection[int] = (),
     ) -> None:
         """Stores config, schedule, progress and the measure that ranks checkpoints, begins an
         attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.

@@ -232,7 +232,9 @@ def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -
     attempt = session.attempts[number] if session.attempts else None
     progress, measures = session.progress, declared(run.task)
     given = run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt
-    return kind(*given, run.lineage["step"] if run.lineage else 0)
+    return kind(
+        *given, [*run.lineage.get("before", ()), run.lineage["step"]] if run.lineage else ()
+    )
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:

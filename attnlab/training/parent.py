@@ -82,13 +82,16 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
     names = [line.partition(":")[0] for line in changed(manifest.config, config, [])]
     own_plan = any(is_below(name, OWN_PLAN) for name in names)
     alike = not own_plan and "training.evaluate_rows" not in names
-    begun_at = manifest.parent["data_from"] if manifest.parent else 0
+    older = manifest.parent
+    begun_at = older["data_from"] if older else 0
+    before = [*older.get("before", ()), older["step"]] if older else []
     best = _best_at(folder, step) if alike else None
     return {
         "workdir": str(folder),
         "config_hash": config_hash(manifest.config),
         "step": step,
         "data_from": step if own_plan else begun_at,
+        "before": [number for number in before if number < step],
         "joined": alike and best in (None, *steps),  # else its best parameters are gone
         "trial": str(folder.absolute()) if sweep_of(folder) else trial_behind(folder),
     }

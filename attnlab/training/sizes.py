@@ -15,8 +15,8 @@ def count(tree: Any) -> int:
 
 
 def megabytes(size: float) -> str:
-    """Writes a number of bytes: "1,059.0 MB"."""
-    return f"{size / 1e6:,.1f} MB"
+    """Writes a number of bytes: "1,059.0 MB", "0.025 MB"."""
+    return f"{size / 1e6:,.{1 if size >= 1e6 else 3}f} MB"
 
 
 def of_state(state: TrainState) -> dict[str, str]:

@@ -6,31 +6,36 @@ uninterrupted one does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from attnlab.training.settings import Stop
 
 
-def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: int = 0) -> str:
+def why_ended(
+    stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: Collection[int] = ()
+) -> str:
     """Returns why training ends with the last of some evaluations; "" while it goes on.
 
     Args:
       stop: of the config.
       better: which way its measure is better, "min" or "max".
       scores: step and value of each evaluation; NaN is no improvement.
-      after: the step of a parent, up to which nothing ends; if training would have ended by then,
-        patience begins anew behind it, else the parent's evaluations count as in one long run.
+      after: the steps at which a run has gone on from another, up to the last of which nothing
+        ends; if training would have ended by one of them, patience begins anew behind it, else the
+        evaluations before it count as in one long run.
     """
     best, best_step, waited, sign, over = math.inf, 0, 0, 1 if better == "min" else -1, False
+    previous, begin = 0, max(after, default=0)
     for step, value in scores:
-        if over and step > after:
+        if over and any(previous <= parent < step for parent in after):
             waited, over = 0, False
+        previous = step
         if sign * value < best - stop.min_delta:
             best, best_step, waited = sign * value, step, 0
             continue
         waited += 1
         over = over or waited == stop.patience
-        if over and step > after:
+        if over and step > begin:
             by = f" by more than {stop.min_delta:g}" if stop.min_delta else ""
             return (
                 f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import types
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import attnlab
+from attnlab.api import sweeping
 from attnlab.errors import UserError
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.export import as_json
 from tests.experiments.synthetic import sweep
 
 
-def test_rows_and_verdict_are_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_verdict_are_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the command reports on its way is shown, also where stderr is not that of the process."""
     directory = sweep(tmp_path)
     (directory / "report.json").write_text(as_json(gather(directory)))
-    words: list[str] = []
-
-    def run(command: list[str], **how: Any) -> Any:
-        words.extend(command[3:])
-        return types.SimpleNamespace(returncode=0, stderr="")
-
-    monkeypatch.setattr(subprocess, "run", run)
+    wide = "x" * 100_000  # more than a pipe holds
+    program = f"import sys; print({wide!r}); print(*sys.argv[1:], sep='\\n', file=sys.stderr)"
+    monkeypatch.setattr(sweeping, "_COMMAND", program)
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
     found = attnlab.sweep(
         "e.py", {"training.steps": 3}, directory=directory, flags="--slots=1 '--seeds=2'"
     )
-    assert words == [
+    assert capfd.readouterr().err == ""
+    assert shown.getvalue().splitlines() == [
         "sweep",
         "e.py",
         f"--dir={directory}",

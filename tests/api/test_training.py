@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 
 import attnlab
 from attnlab import config as configs
+from attnlab import progress
+from attnlab.analysis.work import flops
 from attnlab.api.training import Training
 from attnlab.errors import UserError
+from attnlab.pages.tables import scaled
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from tests.commands.tiny import SHARED, SMALL
@@ -61,6 +65,28 @@ def test_a_loop_that_is_left_and_functions_that_fail_lose_nothing(tmp_path: Path
     for _ in attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path / "whole").steps():
         pass
     assert records(tmp_path / "whole") == seen
+
+
+def test_a_long_run_counts_the_flops_of_a_step_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the batch of step 3, beside the steps, whose records stay as they were."""
+    attnlab.train(CONFIG, OVERRIDES, workdir=tmp_path / "short")
+    assert "FLOPs" not in capsys.readouterr().err
+    for name in ("LONG", "WORTH_TELLING"):
+        monkeypatch.setattr(progress, name, 0)
+    run = attnlab.begin(CONFIG, OVERRIDES, workdir=tmp_path / "long")
+    for _ in run.steps():
+        pass
+    for thread in threading.enumerate():
+        if thread.name == "flops":
+            thread.join()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "FLOPs" in line]
+    batch, updates = dict(run.run.batches(2)), run.run.updates
+    number = flops(updates.step(run.run.task), updates.state_like(run.run.task), batch)
+    shape = "x".join(map(str, batch["source"].shape))
+    assert number > 1e6 and line == f"FLOPs of a step with batches of {shape}: {scaled(number)}"
+    assert records(tmp_path / "long") == records(tmp_path / "short")
 
 
 def test_a_loop_ends_with_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ def test_a_finished_run_goes_on_with_another_batch(runs: Runs, tmp_path: Path) -
         "config_hash": old.config_hash,
         "step": 12,
         "data_from": 12,
+        "before": [],
         "joined": False,
         "trial": None,
     }

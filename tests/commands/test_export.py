@@ -9,6 +9,7 @@ import pytest
 from attnlab.commands import main
 from attnlab.commands.export import TRACKERS as CHOICES
 from attnlab.experiments.report import TRACKERS
+from tests.commands.tiny import refused
 from tests.experiments.synthetic import sweep
 
 
@@ -26,3 +27,11 @@ def test_export_writes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_every_tracker_has_its_word() -> None:
     assert set(CHOICES) == set(TRACKERS)
+
+
+def test_a_card_of_a_sweep_names_a_trial(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    for kind in ("card", "npz"):
+        line = refused("export", str(directory), f"--to={kind}")
+        assert f"{directory} is a sweep" in line and "trials/CANDIDATE" in line
+    assert not (directory / "exports").exists()

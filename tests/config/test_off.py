@@ -7,7 +7,7 @@ import re
 import pytest
 
 from attnlab.config import off_value
-from attnlab.config.resolve import note
+from attnlab.config.warmup import note
 from attnlab.errors import UserError
 
 CONFIG = "configs/translation.py:transformer"

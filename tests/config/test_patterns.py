@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attnlab import config as configs
 from attnlab.config.patterns import covers, is_dotted_name
-from attnlab.config.resolve import note
+from attnlab.config.warmup import note
 from attnlab.errors import UserError
 
 TRANSFORMER = "configs/translation.py:transformer"
@@ -111,6 +113,29 @@ def test_the_warmup_of_a_file_gives_way(
     assert config.schedule.warmup == warmup
     said = capsys.readouterr().err
     assert ("gives way" in said) is (warmup == 6 or overrides == ("training.steps=1",))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kept"),
+    [
+        ((), False),
+        (("training.steps=60", "schedule.peak=1.0"), False),
+        (("training.steps=90",), True),
+        (("training.steps=90", "schedule.warmup=6"), False),
+        (("training.steps=90", "schedule=constant"), False),
+    ],
+)
+def test_a_longer_run_by_the_config_of_a_run_keeps_its_warmup_and_says_so(
+    overrides: tuple[str, ...], kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = configs.load("configs/translation.py:rnnsearch", ["training.steps=60"])
+    content = {"config": configs.to_dict(short)}
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    note.cache_clear()
+    capsys.readouterr()
+    configs.load(str(tmp_path), overrides)
+    line = f"note: training.steps=90: schedule.warmup=6 is that of {tmp_path}, which had 60 steps\n"
+    assert capsys.readouterr().err == (line if kept else "")
 
 
 @pytest.mark.parametrize(

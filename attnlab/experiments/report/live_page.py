@@ -8,8 +8,9 @@ from pathlib import Path
 
 from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.page import page
+from attnlab.experiments.run import SILENT_AT_FIRST, Seen
 from attnlab.records.files import write_atomic
-from attnlab.records.locks import is_held
+from attnlab.records.locks import is_elsewhere, is_held
 
 EVERY = 10
 """Seconds between two pages, and between two readings of a browser."""
@@ -28,7 +29,7 @@ def keep_page(directory: Path) -> Iterator[str]:
         contents = gather(directory)
         settled = all(record.seen.settled for record in contents.records.wanted)
         held = is_held(directory)
-        if held or any(record.seen.state == "running" for record in contents.records.trials):
+        if held or any(_at_work(record.seen, directory) for record in contents.records.trials):
             busy = began
         left = settled or began - busy > ALONE
         over = contents.records.complete or (left and not held)
@@ -37,3 +38,11 @@ def keep_page(directory: Path) -> Iterator[str]:
         write_atomic(directory / "status.html", text)
         yield contents.extent
         time.sleep(0 if over else max(EVERY, _SHARE * (time.monotonic() - began)))
+
+
+def _at_work(seen: Seen, directory: Path) -> bool:
+    """Returns whether a process of this machine works on a trial, or one of another machine has
+    taken it and written something lately.
+    """
+    lately = (seen.age(time.time()) or 0.0) < SILENT_AT_FIRST
+    return seen.state == "running" or (lately and is_elsewhere(seen.trial.workdir(directory)))

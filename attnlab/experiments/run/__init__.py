@@ -23,12 +23,13 @@ from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.planning import draft, ensure
 from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.slots import local_slots
-from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
+from attnlab.experiments.run.state import SILENT_AT_FIRST, Seen, counts, look, look_at_all, recorded
 from attnlab.experiments.run.stop import Stop
 from attnlab.experiments.run.sweeping import Ended, SweepOptions, devices_wanted, outlook, run_sweep
 from attnlab.experiments.run.worker import work
 
 __all__ = [
+    "SILENT_AT_FIRST",
     "Board",
     "Choice",
     "Ended",

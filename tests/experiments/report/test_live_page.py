@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from attnlab.commands import main
 from attnlab.experiments.report import live_page
+from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
 from tests.experiments.synthetic import sweep, workdir
 
@@ -55,3 +57,22 @@ def test_status_writes_it_and_says_where(
     assert main(["status", str(directory), "--page"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{directory}/status.html: ")
+
+
+def test_a_worker_of_another_machine_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as its trial has written something lately: it may have died with its machine."""
+    for name in ("EVERY", "_SHARE", "ALONE"):
+        monkeypatch.setattr(live_page, name, 0)
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    (directory / "choice.json").unlink()
+    folder = workdir(directory, "additive", 0)
+    (folder / "events.jsonl").write_text("")
+    Attempt.start(folder)
+    held = {"pid": 1, "host": "far", "start": "2026-01-01T00:00:00Z", "machine": "x", "nonce": "1"}
+    (folder / ".lock").write_text(json.dumps(held))
+    pages = live_page.keep_page(directory)
+    assert len([next(pages) for _ in range(3)]) == 3
+    monkeypatch.setattr(live_page, "SILENT_AT_FIRST", 0)
+    assert len(list(pages)) == 1
