@@ -9,7 +9,7 @@ import itertools
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from attnlab.progress import table
 
 ROWS = 5_000
 CONFIGS: Mapping[str, str] = {
+    "visual_questions": "configs/visual_questions.py",
+    "objects": "configs/detection.py:detr",
+    "masks": "configs/segmentation.py",
     "questions": "configs/question_answering.py",
     "pairs": "configs/translation.py:transformer",
     "tagged": "configs/tagging.py",
@@ -49,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     flags = [*_place(arguments.data), *arguments.overrides]
     of_data = [flag for flag in flags if flag.startswith("data.")]
-    source = build(SOURCES, configs.load(CONFIGS["texts"], ["data=rows", *of_data]).data, "data")()
+    node = configs.load(CONFIGS["texts"], ["data=image_rows", *of_data]).data
+    source = build(SOURCES, node, "data")()
     path = source.paths("train")[0]
     named = {column: name for column, name in source.columns.items() if name != NAMES[column]}
     next(records(path, [*named.values()], source.separator), None)  # they are there
@@ -58,13 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path} has no row")
     title = f"{path}: {'the first ' * (len(rows) == ROWS)}{len(rows):,} rows"
     heads = "column", "kind", "blank", "different", "words", "the most frequent"
-    table(title, heads, [_column(name, [row.get(name) for row in rows]) for name in rows[0]])
-    fitting = [
-        method
-        for method in CONFIGS
-        if {*named} <= {*TAKES[method]}
-        and all(source.name_in_files(c).partition(".")[0] in ("", *rows[0]) for c in TAKES[method])
-    ]
+    shown = [*map(_flat, rows)]
+    names = dict.fromkeys(name for row in shown for name in row)
+    table(title, heads, [_column(name, [row.get(name) for row in shown]) for name in names])
+    fitting = _fitting(source, named, ["", *rows[0], *names])
     if not fitting:
         tasks = "; ".join(f"{Path(x).stem} {', '.join(TAKES[m])}" for m, x in CONFIGS.items())
         print(f"\nno task finds its columns; --config.data.columns.text=COLUMN and so on: {tasks}")
@@ -83,6 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     words = [f"--config={config}", *(f"--config.{flag}" for flag in flags)]
     words.append(f"--workdir=runs/{Path(arguments.data).stem}")
+    try:
+        source.check_settings(fitting[0])
+    except UserError as error:
+        print(f"\nbefore training, {error}")
     print(f"\ntrain on it by\n  python launch.py train {shlex.join(words)}")
     return 0
 
@@ -111,6 +116,33 @@ def _place(data: str) -> list[str]:
     return [f"data.directory={data}", *shares] if lacks else [f"data.directory={data}"]
 
 
+def _fitting(source: Any, named: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Returns the methods of `TAKES` that take all columns that the user has `named`, and whose
+    columns are all among the `names` of a table.
+    """
+    from attnlab.data.rows import TAKES
+
+    return [
+        method
+        for method in CONFIGS
+        if {*named} <= {*TAKES[method]}
+        and all(source.name_in_files(column) in names for column in TAKES[method])
+    ]
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row with the columns within others by their dotted names; an image stays whole."""
+    from attnlab.data.json_lines import field_of
+
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        inner = value[0] if isinstance(value, list) and value else value
+        nested = isinstance(inner, dict) and "bytes" not in inner
+        keys = [f"{name}.{key}" for key in inner] if nested else [name]
+        flat |= {key: field_of(row, key, name) for key in keys}
+    return flat
+
+
 def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:
     """Returns the six cells that describe a column: its name, the types of its values, the share of
     blanks, the number of different values, their lengths (least, histogram, greatest), and the most
@@ -122,7 +154,7 @@ def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, 
 
     kinds = " or ".join(sorted({type(value).__name__ for value in values if not is_blank(value)}))
     filled = ["..." if isinstance(v, (dict, bytes)) else v for v in values if not is_blank(v)]
-    counts = Counter(map(str, filled))
+    counts = Counter(str(part) for v in filled for part in (v if isinstance(v, list) else [v]))
     lengths = [*map(_length, filled)] or [0]
     bins = np.histogram(lengths, 8)[0]
     bars = "".join("▁▂▃▄▅▆▇█"[7 * count // bins.max()] for count in bins)

@@ -169,9 +169,13 @@ def complete(node: ConfigNode) -> None:
 OLDER: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("optimizer", "adamw"): {"decayed": "rank"},
     ("data", "columns"): {"separator": "any"},
+    ("data", "image_rows"): {"drawn_by": "name"},
+    ("of", "image_rows"): {"drawn_by": "name"},
+    ("columns", ""): {"boxes": "objects.bbox", "categories": "objects.category"}
+    | {"mask": "mask", "answer": "answer"},
 }
-"""Values that stored configs mean if they lack a setting whose default has changed since: by node
-and name of the component, setting to value."""
+"""Values that stored configs mean if they lack a setting whose default has changed since, or a key of
+a node that no class describes: by node and name of the component, setting to value."""
 
 
 NEWER: Mapping[str, object] = {
@@ -187,6 +191,7 @@ NEWER: Mapping[str, object] = {
     "parallel.sequence": 1,
     "parallel.rules": (),
     "decoding.compute": "float32",
+    **{f"columns.{name}": value for name, value in OLDER["columns", ""].items()},
 }
 """Settings that are newer than the hashes of configs and the ids of candidates that users have:
 "NODE.SETTING", or "COMPONENT.SETTING" by the component's name, to its default; a node in a node
@@ -205,7 +210,7 @@ def from_dict(tree: Mapping[str, object]) -> ConfigDict:
     """
     return ConfigDict(
         {
-            key: from_dict({**OLDER.get((key, str(value.get("name"))), {}), **value})
+            key: from_dict({**OLDER.get((key, str(value.get("name", ""))), {}), **value})
             if isinstance(value, Mapping)
             else frozen(value)
             for key, value in tree.items()

@@ -77,12 +77,14 @@ def text_of(record: dict[str, Any], field: str, where: str) -> str:
 
 
 def field_of(record: Mapping[str, Any], field: str, where: str, kind: str = "field") -> Any:
-    """Returns the value of a field of a record, "a.b" for b within a, None if a is; raises
-    `UserError`, with near names, if there is none, which calls it a `kind`.
+    """Returns the value of a field of a record, "a.b" for b within a, None if a is, the list of
+    those of a list; raises `UserError`, with near names, if there is none, which calls it a `kind`.
     """
     value: Any = record
     for part in [field] if field in record else field.split("."):
-        if value is not None:
+        if isinstance(value, list) and all(isinstance(inner, Mapping) for inner in value):
+            value = [field_of(inner, part, where, kind) for inner in value]
+        elif value is not None:
             if not isinstance(value, Mapping) or part not in value:
                 raise UserError(f"{where}: no {kind} {field!r}; {nearest(field, record)}")
             value = value[part]

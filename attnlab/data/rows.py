@@ -32,17 +32,21 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "questions": ("passage", "question", "answers"),
     "images": ("image", "label"),
     "captions": ("image", "caption"),
+    "objects": ("image", "boxes", "categories"),
+    "masks": ("image", "mask"),
+    "visual_questions": ("image", "question", "answer"),
 }
-"""The columns that each kind of task takes, by the method of a source that the task asks for. Boxes,
-masks and questions about images are no columns, see the sources `coco_boxes`, `mask_folder` and
-`image_questions`."""
+"""The columns that each kind of task takes, by the method of a source that the task asks for."""
 NAMES: Mapping[str, str] = {
     **{column: column for columns in TAKES.values() for column in columns},
     **{"second": "", "words": "tokens", "passage": "context"},
+    **{"boxes": "objects.bbox", "categories": "objects.category"},
 }
 """What each column is called in the files, unless `columns` says otherwise; "" for none."""
-NO_TEXTS = ("words", "tags", "answers", "image")
+NO_TEXTS = ("words", "tags", "answers", "image", "caption", "boxes", "categories", "mask")
 """The columns whose cells may be something else than a text, a number, true or false."""
+NONE: tuple[tuple[str, Any], ...] = ("boxes", []), ("categories", [])
+"""What says that an image has no objects, and so is not blank."""
 NAMED = {"train": ("train",), "valid": ("valid", "validation", "dev"), "test": ("test",)}
 SHARES = {"train": "[:80%]", "valid": "[80%:90%]", "test": "[90%:]"}
 """What each split may be called, and its share of `files`."""
@@ -68,7 +72,8 @@ class Rows:
       separator: between the cells of CSV and TSV, such as ";"; "" for a comma and a tab.
       columns: what the columns are called in the files: `text` and `label`, and `second` where
         pairs of texts are labelled; `source` and `target`; `words` and `tags`, lists or texts with
-        blanks; `passage`, `question` and `answers`; `image`, and `label` or `caption`.
+        blanks; `passage`, `question` and `answers`; `image`, and what stands with it, see
+        `attnlab.data.images.rows.ImageRows`.
 
     Raises:
       UserError: settings that do not go together.
@@ -119,6 +124,7 @@ class Rows:
     def rows(self, split: str, method: str) -> list[Record]:
         """Returns the rows of a split with what stands in the columns of a task, by our names for
         them; leaves out and counts those with nothing in any, but for `answers` none may be blank.
+        A list of no boxes, or of their categories, is not blank.
 
         Args:
           split: which.
@@ -132,30 +138,32 @@ class Rows:
             c: name for c in TAKES[method] if (name := self.name_in_files(c)) or c != "second"
         }
         _, by, values, begin, end = self.part(split)
-        rows, blank, seen = list[Record](), 0, Counter[str]()
+        rows, read_rows, blank, seen = list[Record](), list[Record](), 0, Counter[str]()
         read = list(dict.fromkeys([*called.values(), *filter(None, [by])]))
         for path in self.paths(split):
             for where, cells in records(path, read, self.separator):
                 if by:
-                    seen[value := _plain(_text(cells[by], by, where))] += 1
+                    seen[value := _plain(as_text(cells[by], by, where))] += 1
                     if value not in values:
                         continue
                 row = {
-                    column: cells[name] if column in NO_TEXTS else _text(cells[name], name, where)
+                    column: cells[name] if column in NO_TEXTS else as_text(cells[name], name, where)
                     for column, name in called.items()
                 }
-                lacking = [called[column] for column, value in row.items() if is_blank(value)]
-                if not begin <= self._place(next(iter(row.values()))) < end:
-                    continue
-                if len(lacking) == len(row):
-                    blank += 1
-                elif lacking and lacking != [called.get("answers")]:
-                    name = lacking[0]
-                    raise UserError(
-                        f"{where}: column {name!r} is blank; fill it in or leave it out"
-                    )
-                else:
-                    rows.append((where, row))
+                read_rows.append((where, row))
+        places = self._places(read_rows) if (begin, end) != (0, 100) else [0.0] * len(read_rows)
+        for (where, row), place in zip(read_rows, places, strict=True):
+            if not begin <= place < end:
+                continue
+            lacking = [called[c] for c, v in row.items() if is_blank(v) and (c, v) not in NONE]
+            if len(lacking) == len(row):
+                blank += 1
+            elif lacking and lacking != [called.get("answers")]:
+                raise UserError(
+                    f"{where}: column {lacking[0]!r} is blank; fill it in or leave it out"
+                )
+            else:
+                rows.append((where, row))
         if not rows:
             missing = f"no row of the {split} split has anything in {', '.join(called.values())}"
             if by:
@@ -183,6 +191,10 @@ class Rows:
         if split == "train" and (left := {v: n for v, n in seen.items() if v not in taken}):
             several = ", ".join(map(repr, [*left][:5]))
             _log.warning("%d rows are of no split: %s has %s", sum(left.values()), by, several)
+
+    def _places(self, rows: Sequence[Record]) -> list[float]:
+        """Returns where each row is drawn, in percent, by its first column."""
+        return [self._place(next(iter(row.values()))) for _, row in rows]
 
     def _place(self, value: Any) -> float:
         """Returns where a row is drawn, in percent, by the value of its first column, of a text
@@ -300,7 +312,7 @@ def _unpacked(file: Path) -> Path:
     return file.with_suffix("") if file.suffix in PACKED else file
 
 
-def _text(value: Any, name: str, where: str) -> str:
+def as_text(value: Any, name: str, where: str) -> str:
     """Returns a value of a cell as a text: a number, true or false as JSON has it, 1.0 as 1, "" for
     nothing and for NaN; raises `UserError` for any other kind.
     """
@@ -317,8 +329,8 @@ def _text(value: Any, name: str, where: str) -> str:
 def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
     """Returns the words of a list, or of a text with blanks between them."""
     if isinstance(value, list):
-        return tuple(_text(word, name, where).strip() for word in value)
-    return tuple(_text(value, name, where).split())
+        return tuple(as_text(word, name, where).strip() for word in value)
+    return tuple(as_text(value, name, where).split())
 
 
 def _plain(value: str) -> str:

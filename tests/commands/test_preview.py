@@ -23,10 +23,14 @@ def test_the_command_of_every_kind_is_a_config(
     method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = {"n": 0} | {NAMES[column]: VALUES.get(column, "so so") for column in TAKES[method]}
+    if method == "objects":
+        row = {"n": 0, "image": "a", "objects": {"bbox": [[0] * 4], "category": ["cat", "cat"]}}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row))
     assert main(["preview", str(tmp_path / "mine.jsonl")]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"\nn +int +0% +1 .*'0' 1\n", shown)
+    of_boxes = re.search(r"objects.category +list .*'cat' 2[^*]*config.data.boxes must", shown)
+    assert (of_boxes is not None) == (method == "objects")
     line = shlex.split(shown.strip().splitlines()[-1])
     assert line[:4] == ["python", "launch.py", "train", f"--config={CONFIGS[method]}"]
     flags = [word.removeprefix("--config.") for word in line[4:-1]]

@@ -89,17 +89,13 @@ class CocoBoxes(_Coco):
         """
         path, folder = self._paths(split)
         names, sizes, truth, classes = _annotated(path)
-        images, labels, boxes, unlearned = [], [], [], []
+        images, parts = [], []
         for key in self._ids(split, names):
             image = self._sized(folder / names[key], sizes[key], str(path))
-            mine = _fitted(truth[key], image.shape[:2], self.side, f"{path}: {names[key]}")
-            crowd = np.array([crowd for _, _, crowd in truth[key]], bool)
-            learned = (mine[:, 2:].min(axis=1) > 0) & ~crowd
+            where = f"{path}: {names[key]}"
+            parts.append(fit_objects(truth[key], image.shape[:2], self.side, where))
             images.append(resized(image, self.side))
-            labels.append([truth[key][row][0] for row in np.flatnonzero(learned)])
-            boxes.append(mine[learned])
-            others = np.flatnonzero(~learned)
-            unlearned.append([(truth[key][row][0], mine[row], bool(crowd[row])) for row in others])
+        labels, boxes, unlearned = map(list, zip(*parts, strict=True))
         return Boxed(np.stack(images), labels, boxes, classes, unlearned)
 
     def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
@@ -176,7 +172,7 @@ def _annotated(
             raise UserError(f"{where}: iscrowd is {crowd!r}; expected 0 or 1")
         image = _id_of(entry, "image", names, where)
         label = _id_of(entry, "category", labels, where)
-        objects[image].append((labels[label], _numbers(entry, where), crowd == 1))
+        objects[image].append((labels[label], check_box(entry.get("bbox"), where), crowd == 1))
     sizes = {entry["id"]: (entry.get("height"), entry.get("width")) for entry in images}
     return names, sizes, objects, tuple(labels[key] for key in sorted(labels))
 
@@ -259,35 +255,59 @@ def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
     return entry[name]
 
 
-def _numbers(entry: Mapping[str, Any], where: str) -> list[float]:
-    """Returns the "bbox" of an annotation as four floats (column, row, width, height); raises
-    `UserError` if it is something else.
+def check_box(
+    box: Any, where: str, form: str = "[column, row, width, height] in pixels"
+) -> list[float]:
+    """Returns a box as four floats; raises `UserError`, which names the `form`, if it is something
+    else.
     """
-    box = entry.get("bbox")
     whole = isinstance(box, list) and len(box) == 4
     if not whole or not all(type(side) in (int, float) for side in box or ()):
-        raise UserError(
-            f"{where}: bbox is {box!r}; expected [column, row, width, height] in pixels"
-        )
+        raise UserError(f"{where}: bbox is {box!r}; expected {form}")
     return [float(side) for side in box or ()]
 
 
+def fit_objects(
+    objects: Objects, size: tuple[int, int], side: int, where: str
+) -> tuple[list[str], np.ndarray, list[tuple[str, np.ndarray, bool]]]:
+    """Returns the labels and boxes of the objects of an image, and what of them nobody learns, each
+    as `Boxed` has them.
+
+    Args:
+      objects: label, box (first column, first row, width, height in pixels) and whether a crowd.
+      size: height and width of the image.
+      side: height and width to which it is resized; 0 leaves it.
+      where: the file and the image, for messages.
+
+    Raises:
+      UserError: a box that lies outside by more than a pixel, or has a negative extent.
+    """
+    boxes = _fitted(objects, size, side, where)
+    crowd = np.array([crowd for _, _, crowd in objects], bool)
+    learned = (boxes[:, 2:].min(axis=1) > 0) & ~crowd
+    labels = [objects[row][0] for row in np.flatnonzero(learned)]
+    others = np.flatnonzero(~learned)
+    unlearned = [(objects[row][0], boxes[row], bool(crowd[row])) for row in others]
+    return labels, boxes[learned], unlearned
+
+
 def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> np.ndarray:
-    """Converts boxes from an image of `size` (height, width) to one of side x side pixels and
-    returns them [K,4] as first row, first column, height, width; raises `UserError` for one outside
+    """Converts boxes from an image of `size` (height, width) to one of side x side pixels (0: of
+    that size) and returns them [K,4] as first row, first column, height, width; raises `UserError` for one outside
     the image.
     """
     height, width = size
     fitted = np.zeros((len(objects), 4))
     for row, (label, (left, top, wide, high), _) in enumerate(objects):
         right, bottom = left + wide, top + high
-        beyond = max(-left, -top, right - width, bottom - height)
+        beyond = np.max([-left, -top, right - width, bottom - height])  # NaN if any is
         if not beyond <= _SLACK or min(wide, high) < 0:
             raise UserError(
                 f"{where}: the box of {label!r} (column {left:g}, row {top:g}, {wide:g} wide,"
                 f" {high:g} high) is not within {height} x {width} pixels"
             )
         ends = np.clip([top, left, bottom, right], 0, [height, width, height, width])
-        ends = ends / np.array([height, width, height, width]) * side
+        if side:
+            ends = ends / np.array([height, width, height, width]) * side
         fitted[row] = *ends[:2], *(ends[2:] - ends[:2])
     return fitted

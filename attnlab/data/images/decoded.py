@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,10 @@ from attnlab.records.files import cache_folder
 
 VERSION = 1
 """Of what `attnlab.data.readers.images` makes of a file: one more when that changes."""
+MOST, IDLE = 64 << 30, 86_400
+"""How many bytes of arrays may lie in the cache, but for those used within so many seconds."""
 
-Cell = TypeVar("Cell", bound=Path | bytes)
+Cell = TypeVar("Cell", bound=Path | bytes | tuple[Path | bytes, ...])
 Read = TypeVar("Read")
 
 
@@ -38,7 +41,7 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
     """Returns images as one array, uint8 [N,H,W,C], from the cache if they are there.
 
     Args:
-      cells: the files, paths or bytes.
+      cells: the files, paths or bytes; or tuples of several from which one array is made.
       read: makes an image of one.
       by: all that decides what `read` makes of a file, by its `repr`.
 
@@ -50,6 +53,8 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
             with contextlib.suppress(Exception):  # none is there, or damaged
                 content = np.memmap(path, mode="r")
                 if content[-4:].tobytes() == _checksum(content[:-4]):
+                    with contextlib.suppress(OSError):  # it is somebody else's
+                        os.utime(path)
                     return np.load(path, mmap_mode="r").view(np.ndarray)
         names = [
             cell if isinstance(cell, Path) else f"image {n}" for n, cell in enumerate(cells, 1)
@@ -64,12 +69,13 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(temporary, path)
+                _make_room(path.parent)
             temporary.unlink(missing_ok=True)
     return images
 
 
 @contextlib.contextmanager
-def _place(by: object, cells: Sequence[Path | bytes]) -> Iterator[Path | None]:
+def _place(by: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
     """Yields the path in the cache of what is made of some files, while no other process has it; None
     without a cache that can be written, or if a file is missing.
     """
@@ -87,10 +93,24 @@ def _place(by: object, cells: Sequence[Path | bytes]) -> Iterator[Path | None]:
         yield path
 
 
-def _mark(cell: Path | bytes) -> object:
+def _make_room(folder: Path) -> None:
+    """Removes the arrays of a folder that were used the longest ago, until the others have at most
+    `MOST` bytes, but none that was used in the last `IDLE` seconds; whoever has one mapped keeps it.
+    """
+    states = [(path, path.stat()) for path in folder.glob("*.npy")]
+    total = 0
+    for path, state in sorted(states, key=lambda pair: -pair[1].st_mtime_ns):
+        total += state.st_size
+        if total > MOST and state.st_mtime < time.time() - IDLE:
+            path.unlink(missing_ok=True)
+
+
+def _mark(cell: Path | bytes | tuple[Path | bytes, ...]) -> object:
     """Returns what tells whether an image is that of before: of a file where it lies, its number on
     the disk, its bytes and the times of its last changes in ns, of bytes their SHA-256.
     """
+    if isinstance(cell, tuple):
+        return [*map(_mark, cell)]
     if isinstance(cell, bytes):
         return hashlib.sha256(cell).hexdigest()
     state = os.stat(cell)

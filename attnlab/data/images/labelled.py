@@ -202,7 +202,7 @@ def classes_of(labels: Iterable[str]) -> list[str]:
     """Returns the distinct labels of the training split, numbers by value before names by alphabet;
     raises `UserError` if there is only one.
     """
-    classes = sorted({*labels}, key=_in_order)
+    classes = sorted({*labels}, key=in_order)
     if len(classes) < 2:
         raise UserError(
             f"config.data: the training split has no label but {classes[0]!r}; there is nothing"
@@ -211,7 +211,7 @@ def classes_of(labels: Iterable[str]) -> list[str]:
     return classes
 
 
-def _in_order(label: str) -> tuple[bool, int, str]:
+def in_order(label: str) -> tuple[bool, int, str]:
     """Returns the sort key of a label, by which numbers are sorted by value, and before names,
     which are sorted by alphabet.
     """

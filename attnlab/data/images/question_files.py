@@ -19,7 +19,7 @@ from attnlab.data.images.questions import Asked, Box, Question
 from attnlab.data.json_lines import objects_of, text_of
 from attnlab.data.learned import Shape
 from attnlab.data.readers import tables
-from attnlab.data.readers.images import check_upright, opened, read_image, resized
+from attnlab.data.readers.images import read_image, resized, upright_size
 from attnlab.data.readers.json_text import parse_json
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import expanded
@@ -156,21 +156,13 @@ class ImageQuestions(SplitFiles):
             )
             group = text_of(record, self.group, where) if self.group else ""
             if self.boxes and name not in at:
-                sides.append(self._sides(name, where))
+                path = expanded(self.directory) / name
+                sides.append(upright_size(path, f"{path} ({where})"))
             row = at.setdefault(name, len(at))
             boxes = self._boxes(record, sides[row], where) if self.boxes else ()
             questions.append(Question(row, text, answer, group, boxes=boxes))
         files = [expanded(self.directory) / name for name in at]
         return Asked(questions, lambda: _read(files, self.side, self.grey))
-
-    def _sides(self, name: str, where: str) -> tuple[int, int]:
-        """Returns the height and width of an image file; raises `UserError` if its EXIF orientation
-        turns it.
-        """
-        path = expanded(self.directory) / name
-        with opened(path, f"{path} ({where})") as image:
-            check_upright(image, str(path))
-            return image.height, image.width
 
     def _boxes(
         self, record: Mapping[str, Any], sides: tuple[int, int], where: str

@@ -1,25 +1,35 @@
-"""Images in the named columns of tables, as names of files or as their bytes, with labels or
-captions.
+"""Images in the named columns of tables, as names of files or as their bytes, with labels, captions,
+boxes, masks or questions.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from attnlab.data.files import contents
 from attnlab.data.generated import within
-from attnlab.data.images.annotated import Captioned
+from attnlab.data.images.annotated import Boxed, Captioned, Segmented
+from attnlab.data.images.coco import Objects, check_box, fit_objects
 from attnlab.data.images.decoded import decoded
-from attnlab.data.images.labelled import Labelled
+from attnlab.data.images.labelled import Labelled, in_order
+from attnlab.data.images.questions import Asked, Question
+from attnlab.data.images.segmented import check_classes, read_mask
 from attnlab.data.learned import Shape
-from attnlab.data.readers.images import opened, pixels, resized
+from attnlab.data.readers.images import opened, pixels, resized, upright_size
 from attnlab.data.readers.records import Record
-from attnlab.data.rows import Rows, in_line
+from attnlab.data.rows import Rows, as_text, in_line, is_blank
 from attnlab.errors import UserError
+
+Named = tuple[Path | io.BytesIO, str]
+"""Where an image is, or its bytes, and what an error calls it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +39,19 @@ class ImageRows(Rows):
     `attnlab.data.rows.TAKES`; the other settings are those of `Rows`.
 
     Attributes:
+      columns: what the columns are called in the files: `image`, and `label`; or `caption`, a text or
+        a list of texts; or `boxes` and `categories`, a list each; or `mask`, another image; or
+        `question` and `answer`.
       side: height and width to which every image is resized, in pixels; 0 leaves images as they
         are, which must then have one size.
       grey: one channel instead of three.
+      boxes: the four numbers of a box, in pixels: xywh (first column, first row, width, height, as
+        COCO has them) or xyxy (first column, first row, last column, last row); must be said where
+        there are boxes.
+      classes: names of classes: of masks those of the numbers 1, 2, ...; of boxes all that there
+        can be, or () for those of training.
+      drawn_by: what tells which split an image is in where shares are drawn: its content, so that
+        the same file under another name is in the same one, or its name, as in runs of before.
 
     Raises:
       UserError: settings that do not go together, or a number out of range.
@@ -39,6 +59,9 @@ class ImageRows(Rows):
 
     side: int = 64
     grey: bool = False
+    boxes: Literal["", "xywh", "xyxy"] = ""
+    classes: tuple[str, ...] = ()
+    drawn_by: Literal["content", "name"] = "content"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,39 +72,160 @@ class ImageRows(Rows):
         """H, W, C of every image; None where that is not known before they are read."""
         return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
+    def check_settings(self, method: str) -> None:
+        """Raises `UserError` where a method, "objects" or "masks", needs a setting that is not
+        there.
+        """
+        if method == "objects" and not self.boxes:
+            raise UserError(
+                "config.data.boxes must say what the numbers of a box are, in pixels: xywh (column,"
+                " row, width, height) or xyxy (first column, first row, last column, last row)"
+            )
+        if method == "masks" or self.classes:
+            check_classes(self.classes)
+
     def images(self, split: str) -> Labelled:
         """Returns the images of a split, each with its label."""
         rows = self.rows(split, "images")
         return Labelled(self._images(rows), [in_line(row["label"]) for _, row in rows])
 
     def captions(self, split: str) -> Captioned:
-        """Returns the images of a split, each with its caption."""
+        """Returns the images of a split, each with its caption; one with several once for each."""
         rows = self.rows(split, "captions")
-        return Captioned(self._images(rows), [in_line(row["caption"]) for _, row in rows])
+        texts = [self._texts(where, "caption", row["caption"]) for where, row in rows]
+        several = [row for row, of_row in zip(rows, texts, strict=True) for _ in of_row]
+        return Captioned(self._images(several), [text for of_row in texts for text in of_row])
+
+    def objects(self, split: str) -> Boxed:
+        """Returns the images of a split, each with the labels and boxes of its objects; boxes
+        without an extent stand apart, as those of COCO do.
+
+        Raises:
+          UserError: as `rows` does; no convention of boxes, boxes that do not fit it or their image
+            or are shares of that, not as many categories, an image with an EXIF orientation.
+        """
+        self.check_settings("objects")
+        rows = self.rows(split, "objects")
+        objects = [self._objects(*row) for row in rows]
+        if max((max(box) for mine in objects for _, box, _ in mine), default=2) <= 1:
+            what = f"no box of the {split} split has a number above 1"
+            raise UserError(f"{rows[0][0]}: {what}; write pixels, not shares of the image")
+        sides, index = self._read_once(rows, lambda image: np.array(upright_size(*image)), "sides")
+        parts = [
+            fit_objects(mine, size, self.side, f"{where}, boxes as {self.boxes}")
+            for mine, size, (where, _) in zip(objects, sides()[index].tolist(), rows, strict=True)
+        ]
+        training = rows if split == "train" or self.classes else self.rows("train", "objects")
+        labels = {label for row in training for label, _, _ in self._objects(*row)}
+        classes = self.classes or sorted(labels, key=in_order)
+        names, fitted, unlearned = map(list, zip(*parts, strict=True))
+        return Boxed(self._images(rows), names, fitted, classes, unlearned)
+
+    def masks(self, split: str) -> Segmented:
+        """Returns the images of a split, each with the class of every pixel as the masks of
+        `attnlab.data.images.segmented.MaskFolder` tell it.
+
+        Raises:
+          UserError: as `rows` does; no classes, a mask that is none or not one of its image.
+        """
+        self.check_settings("masks")
+        rows, count = self.rows(split, "masks"), len(self.classes)
+        read = functools.partial(read_mask, classes=count, side=self.side)
+        masks, index = self._read_once(rows, read, ("mask", count, self.side), ("image", "mask"))
+        return Segmented(self._images(rows), masks()[index], self.classes)
+
+    def visual_questions(self, split: str) -> Asked:
+        """Returns the questions of a split about its images, of which each is read once."""
+        rows = self.rows(split, "visual_questions")
+        images, index = self._read_once(rows, self._pixels, (self.side, self.grey))
+        texts = [(in_line(row["question"]), in_line(row["answer"])) for _, row in rows]
+        return Asked([Question(n, *each) for n, each in zip(index, texts, strict=True)], images)
+
+    def _places(self, rows: Sequence[Record]) -> list[float]:
+        """Returns where each row is drawn, by the content of its image; see `drawn_by`."""
+        if self.drawn_by == "name" or not rows:
+            return super()._places(rows)
+        digests, index = self._read_once(rows, _digest, "digest")
+        return [self._place(digest.tobytes()) for digest in digests()[index]]
+
+    def _texts(self, where: str, column: str, cell: Any) -> list[str]:
+        """Returns the texts of a list, or of a cell with one; raises `UserError` for a blank one."""
+        name, several = self.name_in_files(column), cell if isinstance(cell, list) else [cell]
+        texts = [in_line(as_text(text, name, where)) for text in several]
+        if not all(texts):
+            raise UserError(f"{where}: column {name!r} has a blank text in its list; leave it out")
+        return texts
+
+    def _objects(self, where: str, row: Mapping[str, Any]) -> Objects:
+        """Returns the objects of a row with their boxes as COCO has them, see `fit_objects`; raises
+        `UserError` for what are no boxes or not as many categories.
+        """
+        boxes, categories = row["boxes"], row["categories"]
+        if (type(boxes), type(categories)) != (list, list) or len(boxes) != len(categories):
+            has = f"boxes {str(boxes)[:30]} and categories {str(categories)[:30]}"
+            raise UserError(f"{where} has {has}; expected two lists, a category for each box")
+        numbers = [check_box(box, where, f"4 numbers, {self.boxes}") for box in boxes]
+        if self.boxes == "xyxy":
+            numbers = [[left, top, right - left, end - top] for left, top, right, end in numbers]
+        labels = self._texts(where, "categories", categories)
+        return [(label, box, False) for label, box in zip(labels, numbers, strict=True)]
 
     def _images(self, rows: Sequence[Record]) -> np.ndarray:
         """Returns the images of rows, uint8 [N,H,W,C]; one that several rows have is read once."""
-        cells = [_file(*row) for row in rows]
+        images, index = self._read_once(rows, self._pixels, (self.side, self.grey))
+        return images()[index]
+
+    def _pixels(self, image: Named) -> np.ndarray:
+        """Reads an image, uint8 [H,W,C], upright and resized."""
+        with opened(*image) as picture:
+            return resized(pixels(picture, image[1], self.grey), self.side)
+
+    def _read_once(
+        self,
+        rows: Sequence[Record],
+        read: Callable[..., np.ndarray],
+        by: object,
+        columns: Sequence[str] = ("image",),
+    ) -> tuple[Callable[[], np.ndarray], list[int]]:
+        """Returns a function that gives arrays made of the images of rows, by the cache and once for
+        all rows that have the same, and the number of the array of each row.
+
+        Args:
+          rows: of `columns`.
+          read: makes an array of what each of the columns has, given as `Named`.
+          by: all that decides what `read` makes, see `decoded`.
+          columns: whose images are read.
+        """
+        cells = [tuple(_file(where, row[name]) for name in columns) for where, row in rows]
         first = dict(zip(reversed(cells), (where for where, _ in reversed(rows)), strict=True))
         at = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
 
-        def read(cell: Path | bytes) -> np.ndarray:
-            """Reads an image; errors say where it stands first."""
-            file = cell if isinstance(cell, Path) else io.BytesIO(cell)
-            name = f"{first[cell]}: {cell if file is cell else 'the image'}"
-            with opened(file, name) as image:
-                return resized(pixels(image, name, self.grey), self.side)
+        def read_named(cell: tuple[Path | bytes, ...]) -> np.ndarray:
+            """Reads a cell; errors say where it stands first."""
+            named: list[Named] = []
+            for file, column in zip(cell, columns, strict=True):
+                name = f"{first[cell]}: {file if isinstance(file, Path) else 'the ' + column}"
+                named.append((file if isinstance(file, Path) else io.BytesIO(file), name))
+            return read(*named)
 
-        return decoded(list(at), read, (self.side, self.grey))[[at[cell] for cell in cells]]
+        return lambda: decoded(list(at), read_named, by), [at[cell] for cell in cells]
 
 
-def _file(where: str, values: dict[str, object]) -> Path | bytes:
-    """Returns the path or the bytes of the image of a row; raises `UserError` if it has none."""
-    cell = values["image"]
+def _file(where: str, cell: object) -> Path | bytes:
+    """Returns the path or the bytes of the image in a cell, no bytes of a blank one; raises
+    `UserError` if it has something else.
+    """
     if isinstance(cell, dict):  # as `datasets` has it
         cell = cell.get("bytes") or cell.get("path")
+    if isinstance(cell, bytes) or is_blank(cell):
+        return cell if isinstance(cell, bytes) else b""
     if isinstance(cell, str) and "\0" not in cell:
         return Path(where.rpartition(", ")[0]).parent / cell
-    if isinstance(cell, bytes):
-        return cell
     raise UserError(f"{where}: an image is the name of a file or bytes, not {str(cell)[:40]}")
+
+
+def _digest(image: Named) -> np.ndarray:
+    """Returns the SHA-256 of the bytes of an image as uint8 [32]."""
+    file = image[0]
+    content = contents(file) if isinstance(file, Path) else file.getvalue()
+    return np.frombuffer(hashlib.sha256(content).digest(), np.uint8)

@@ -10,16 +10,17 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Split
 from attnlab.data.images.annotated import AnnotatedData, Segmented
-from attnlab.data.images.decoded import in_parallel
+from attnlab.data.images.decoded import decoded
 from attnlab.data.images.folder import ENDINGS, ImageFiles, image_files
 from attnlab.data.images.labelled import check_images, fingerprint
-from attnlab.data.readers.images import check_upright, opened
+from attnlab.data.readers.images import check_upright, opened, upright_size
 from attnlab.errors import UserError
 
 GROUND = "ground"
@@ -54,14 +55,7 @@ class MaskFolder(ImageFiles):
         besides the checks of `ImageFiles`.
         """
         super().__post_init__()
-        if not self.classes:
-            raise UserError(
-                "config.data.classes is empty; name what the numbers 1, 2, ... of the masks mean"
-            )
-        if len({GROUND, *self.classes}) <= len(self.classes):
-            raise UserError(
-                f"config.data.classes={self.classes}: names must differ, also from {GROUND!r}"
-            )
+        check_classes(self.classes)
 
     def masks(self, split: str) -> Segmented:
         """Reads the images of `split` and their masks, the class of every pixel (0 for the ground,
@@ -73,36 +67,60 @@ class MaskFolder(ImageFiles):
         """
         folder, own = self.place(split)
         files = self.part(split, _images(folder / "images"), own)
-        masks = in_parallel(
-            lambda path: self._mask(path, folder / "masks" / f"{path.stem}.png"), files
-        )
-        return Segmented(self.read_all(files), np.stack(masks), self.classes)
+        pairs = [(path, folder / "masks" / f"{path.stem}.png") for path in files]
 
-    def _mask(self, image: Path, path: Path) -> np.ndarray:
-        """Reads the mask of an image, resized, as int32 [side,side] with -1 at unlabelled pixels;
-        raises `UserError` unless it has the image's size, one channel and only known classes.
-        """
-        with opened(image, str(image)) as picture:
-            check_upright(picture, str(image))
-            size = picture.size
-        with opened(path, str(path)) as other:
-            check_upright(other, str(path))
-            if other.size != size:
-                mine, theirs = (f"{height} x {width}" for width, height in (other.size, size))
-                raise UserError(f"{path} is {mine} pixels, its image {theirs}")
-            if other.mode not in ("L", "P", "1", "I", "I;16"):
-                raise UserError(
-                    f"{path} has the mode {other.mode}; expected one channel or a palette"
-                )
-            # 0: the nearest, Pillow's Resampling.NEAREST.
-            numbers = np.asarray(other.resize((self.side, self.side), 0), np.int32)
-        if ((numbers > len(self.classes)) & (numbers != OPEN)).any() or (numbers < 0).any():
-            largest = int(numbers[numbers != OPEN].max())
-            raise UserError(
-                f"{path} has the number {largest}; config.data.classes names 1 ... "
-                f"{len(self.classes)}"
-            )
-        return np.where(numbers == OPEN, -1, numbers)
+        def read(pair: tuple[Path, Path]) -> np.ndarray:
+            """Reads the mask of an image."""
+            image, mask = ((path, str(path)) for path in pair)
+            return read_mask(image, mask, len(self.classes), self.side)
+
+        masks = decoded(pairs, read, ("mask", len(self.classes), self.side))
+        return Segmented(self.read_all(files), masks, self.classes)
+
+
+def check_classes(classes: tuple[str, ...]) -> None:
+    """Raises `UserError` if there are no names of classes, one twice, or one "ground"."""
+    if not classes:
+        raise UserError(
+            "config.data.classes is empty; name what the numbers 1, 2, ... of the masks mean"
+        )
+    if len({GROUND, *classes}) <= len(classes):
+        raise UserError(f"config.data.classes={classes}: names must differ, also from {GROUND!r}")
+
+
+def read_mask(
+    image: tuple[Path | BinaryIO, str], mask: tuple[Path | BinaryIO, str], classes: int, side: int
+) -> np.ndarray:
+    """Reads the mask of an image and returns it as int32 [side,side], with -1 at pixels that are
+    left open.
+
+    Args:
+      image: where it is, or its bytes, and what an error calls it.
+      mask: the same of its mask.
+      classes: how many there are beside the ground.
+      side: height and width to which the mask is resized; 0 leaves it.
+
+    Raises:
+      UserError: a file that cannot be read or has an EXIF orientation, a mask of another size than
+        its image, of several channels, or with a number that no class has.
+    """
+    height, width = upright_size(*image)
+    name = mask[1]
+    with opened(*mask) as other:
+        check_upright(other, name)
+        if other.size != (width, height):
+            mine = f"{other.height} x {other.width}"
+            raise UserError(f"{name} is {mine} pixels, its image {height} x {width}")
+        if other.mode not in ("L", "P", "1", "I", "I;16"):
+            raise UserError(f"{name} has the mode {other.mode}; expected one channel or a palette")
+        # 0: the nearest, Pillow's Resampling.NEAREST.
+        numbers = np.asarray(other.resize((side, side), 0) if side else other, np.int32)
+    if ((numbers > classes) & (numbers != OPEN)).any() or (numbers < 0).any():
+        largest = int(numbers[numbers != OPEN].max())
+        raise UserError(
+            f"{name} has the number {largest}; config.data.classes names 1 ... {classes}"
+        )
+    return np.where(numbers == OPEN, -1, numbers)
 
 
 class SegmentedData(AnnotatedData[int]):

@@ -151,6 +151,15 @@ def check_upright(image: Image, name: str) -> None:
         )
 
 
+def upright_size(file: Path | BinaryIO, name: str) -> tuple[int, int]:
+    """Returns the height and width of an image file; raises `UserError` if its EXIF orientation
+    turns it, see `opened` and `check_upright`.
+    """
+    with opened(file, name) as image:
+        check_upright(image, name)
+        return image.height, image.width
+
+
 def resized(
     image: np.ndarray, side: int | tuple[int, int], resample: str = "bilinear"
 ) -> np.ndarray:

@@ -154,10 +154,8 @@ def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]
             schema, batches = table.schema, table.select(roots).to_batches(_AT_ONCE)
         classes = _classes(schema, str(path))
         for number, row in enumerate((row for part in batches for row in part.to_pylist()), 1):
-            for name in classes.keys() & row.keys():
-                row[name] = _named(row[name], classes[name])
             where = f"{path}, row {number}"
-            yield where, _chosen(row, columns, where)
+            yield where, _chosen(_named(row, classes), columns, where)
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
         raise UserError(f"cannot read {path} as {form}: {error}") from error
 
@@ -169,26 +167,34 @@ def _chosen(row: Mapping[str, Any], columns: Sequence[str], where: str) -> dict[
     return {name: field_of(row, name, where, "column") for name in columns or row}
 
 
-def _classes(schema: Any, where: str) -> dict[str, list[str]]:
-    """Returns the names of classes by column, as `datasets` notes them in a schema: of a
-    `ClassLabel`, or of a list of such.
-    """
+def _classes(schema: Any, where: str) -> Any:
+    """Returns the names of classes by column, as `datasets` notes them in a schema, see `_labels`."""
     noted = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), where)
-    named = {}
     try:
-        for column, feature in noted.get("info", {}).get("features", {}).items():
-            inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
-            if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-                named[column] = inner["names"]
+        return _labels(noted.get("info", {}).get("features", {}))
     except (AttributeError, LookupError) as error:
         raise UserError(f"{where}: the notes of `datasets` in it are damaged") from error
-    return named
 
 
-def _named(value: Any, names: Sequence[str]) -> Any:
+def _labels(feature: Any) -> Any:
+    """Returns the names of a `ClassLabel`, or of a list of such; of columns within a column a
+    dictionary of those that have any; None of another kind.
+    """
+    while isinstance(feature, list) or isinstance(kind := feature.get("_type"), str):
+        if not isinstance(feature, list) and "feature" not in feature:
+            return feature["names"] if kind == "ClassLabel" else None
+        feature = feature[0] if isinstance(feature, list) else feature["feature"]
+    labels = {name: _labels(inner) for name, inner in feature.items()}
+    return {name: names for name, names in labels.items() if names not in (None, {})}
+
+
+def _named(value: Any, names: Any) -> Any:
     """Returns the name of a number of a class, "" for -1 and others of none; of a list the name of
-    each.
+    each, and of columns within a column those of each that has `names`.
     """
     if isinstance(value, list):
         return [_named(inner, names) for inner in value]
+    if isinstance(names, dict):
+        inside = names.keys() & (value or {}).keys()
+        return value and value | {name: _named(value[name], names[name]) for name in inside}
     return names[value] if value is not None and 0 <= value < len(names) else ""

@@ -63,6 +63,18 @@ def test_a_second_trial_decodes_nothing(folder: Path, monkeypatch: pytest.Monkey
         source.images("test")
 
 
+def test_what_was_used_the_longest_ago_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more lies there than may, what is read today stays, and what was is gone."""
+    monkeypatch.setattr(module, "MOST", 1)
+    for sides in ((2, 3), (2, 4)):
+        for side in sides:
+            ImageFolder(directory=str(folder), side=side).images("test")
+        sizes = {path.stat().st_size - 132 for path in folder.glob("cache/images/*.npy")}
+        for path in folder.glob("cache/images/*.npy"):
+            os.utime(path, (0, 0))
+    assert sizes == {6 * 2 * 2 * 3, 6 * 4 * 4 * 3}
+
+
 class Own(ImageFolder):
     """A user's class."""
 

@@ -188,7 +188,7 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
         check_refused(wanted, "train", words)
     write([[1, 3, 2, 3]])
     turned(tmp_path / "0.png", 8)
-    check_refused(wanted, "train", "0.png has the EXIF orientation 8")
+    check_refused(wanted, "train", "0.png .*, line 1. has the EXIF orientation 8")
     (tmp_path / "0.png").unlink()
     Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")
     check_refused(wanted, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")

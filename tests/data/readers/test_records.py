@@ -81,11 +81,16 @@ def test_every_form_has_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
-    """A number of a class is its name in a cell or a list, -1 none; another is refused."""
+    """A number of a class is its name in a cell, a list or a column within another one, -1 none."""
     feature = {"names": ["O", "B"], "_type": "ClassLabel"}
     features = {"label": feature, "tags": {"feature": feature, "_type": "Sequence"}}
     columns = {"label": [1, -1], "tags": [[0, 1], []], "pair": [{"de": "ja"}, None]}
+    objects = {"box": {"_type": "Value"}, "kind": feature}
+    features |= {"all": {"feature": objects, "_type": "Sequence"}, "each": [objects]}
+    columns |= {"all": [{"box": [2], "kind": [1]}, None], "each": [[{"box": 2, "kind": 0}], []]}
     path = arrow(tmp_path / "a.arrow", with_classes(columns, features))
+    inner = [[*row.values()] for _, row in records(path, ["all.kind", "each.kind", "each.box"])]
+    assert inner == [[["B"], ["O"], [2]], [None, [], []]]
     rows = [row for _, row in records(path, ["label", "tags", "pair.de"])]
     assert rows == [
         {"label": "B", "tags": ["O", "B"], "pair.de": "ja"},
