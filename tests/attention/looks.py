@@ -109,7 +109,7 @@ class Looks:
             reading, collected = self.look(*given, view, valid, **how, mutable=[MAPS])
             numbers = (reading.context, reading.weights) if how else (reading.context,)
             sums = ((one * drawn(one.shape) * who[:, None]).sum() for one in numbers)
-            return sum(sums), (reading.context, collected[MAPS]["weights"][0])
+            return sum(sums), (reading.context, *collected[MAPS].popitem()[1])
 
         @jax.jit
         def program(params: Any, query: Any, source: Any, valid: Any, who: Any) -> Found:

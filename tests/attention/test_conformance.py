@@ -261,7 +261,7 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     plain, (reading, collected), (handed, left) = found.plain, found.recorded, found.asked
     assert plain.weights is None  # off unless asked for
     np.testing.assert_array_equal(reading.context, plain.context)
-    (weights,) = collected[MAPS]["weights"]
+    ((weights,),) = collected[MAPS].values()
     np.testing.assert_array_equal(weights, reading.weights)
     np.testing.assert_array_equal(handed.context, plain.context)
     assert jax.tree.leaves(left) == []

@@ -317,7 +317,7 @@ def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> No
 
     def look(x: Any, memory: Any) -> Any:
         reading, collected = call(x, memory, CAUSAL, method="read", mutable=[MAPS])
-        (recorded,) = collected[MAPS]["weights"]
+        ((recorded,),) = collected[MAPS].values()
         assert recorded.shape == reading.weights.shape
         return reading.weights
 

@@ -1,0 +1,162 @@
+"""Every mixer has a map: the matrix that its values are summed with, or what central differences say
+of its outputs and inputs; and recording it changes no output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.mixer import MAPS
+from attnlab.attention.view import CAUSAL
+from attnlab.mixers import MIXERS
+from tests.attention.cases import causally, inputs, make, parameters
+from tests.attention.test_mixer import OTHERS
+from tests.layers.test_sensitivity import differences
+from tests.mixers.test_whole import CASES
+
+LENGTH = 6
+NO_MAP = {"none": "it moves nothing", "by_layer": "it is one of two others"}
+SETTINGS = [*OTHERS, *CASES, ("linear", {"heads": 3})]
+SETTINGS += [("linear", {"heads": 3, "features": "identity", "normalise": "norm", "chunk": 1})]
+SENSITIVE = ("recurrent", "convolution", "ttt_linear", "ttt_mlp")
+OF_MEANS = ("average", "fourier")  # there are no values: their equations have the matrix
+
+
+def over(chosen: list[tuple[str, dict[str, Any]]], first_alone: bool = True) -> Any:
+    """Cases; the second and later settings of a mixer only in the full mode."""
+    first = {name: config for name, config in reversed(chosen)}
+    return pytest.mark.parametrize(
+        ("name", "config"),
+        [
+            pytest.param(
+                *case,
+                id=f"{case[0]}-{json.dumps(case[1])}",
+                marks=[] if first[case[0]] == case[1] or not first_alone else [pytest.mark.full],
+            )
+            for case in chosen
+        ],
+    )
+
+
+def test_every_mixer_is_here_or_among_the_mechanisms() -> None:
+    assert {name for name, _ in SETTINGS} | {*MECHANISMS.names(), *NO_MAP} == set(MIXERS.names())
+
+
+def expected_sums(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A v [B,H,Tq,D] of maps [B,H m,Tq,T] and m values for each token [B,H,m T,D], in float64."""
+    rows, heads, _, tokens = matrix.shape
+    of_heads = matrix.reshape(rows, values.shape[1], -1, *matrix.shape[2:])
+    steps = values.astype(np.float64).reshape(*values.shape[:2], tokens, of_heads.shape[2], -1)
+    sums: np.ndarray = np.einsum("bhmij,bhjmd->bhid", of_heads, steps)
+    return sums
+
+
+@over([case for case in SETTINGS if case[0] not in (*SENSITIVE, *OF_MEANS)])
+def test_outputs_are_sums_of_values_by_the_map(name: str, config: dict[str, Any]) -> None:
+    """For the values of the layer and for others, of a text and of a piece that goes on, whose state
+    is left out; a padded token gives nothing to a real one.
+    """
+    module = make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    valid = np.random.default_rng(2).random(x.shape[:2]) < 0.7
+    valid[:, 0] = True
+    rule = causally(module)
+
+    @jax.jit
+    def program(params: Any, x: Any) -> Any:
+        sums: list[Any] = []
+
+        def noted(call: Any, given: Any, named: Any, context: Any) -> Any:
+            result = call(*given, **named)
+            if context.method_name == "sum_values":
+                context_of, v, state = (*given, None)[:3]
+                contexts = [context_of(other, state)[0] for other in (0 * v, v[::-1] ** 2)]
+                sums.append((v, result[0], *contexts))
+            return result
+
+        def run(*given: Any, **named: Any) -> Any:
+            return module.apply({"params": params}, *given, method="mix", **named)
+
+        view = dataclasses.replace(rule, valid=valid)
+        plain, _ = run(x, view)
+        with nn.intercept_methods(noted):
+            (y, _), collected = run(x, view, mutable=[MAPS])
+            maps = [collected]
+            if rule is CAUSAL:
+                state = module.apply(
+                    {"params": params}, len(x), 2 * LENGTH, x.dtype, method="begin"
+                )
+                sums_before = len(sums)
+                _, state = run(x, view, state)
+                del sums[sums_before:]
+                maps.append(run(x, rule, state, mutable=[MAPS])[1])
+        return plain, y, [collected[MAPS].popitem()[1][0] for collected in maps], sums
+
+    plain, y, maps, sums = jax.device_get(program(parameters(module), x))
+    np.testing.assert_array_equal(y, plain)
+    for matrix, (v, context, nothing, other), real in zip(
+        maps, sums, (valid, np.ones_like(valid)), strict=False
+    ):
+        for values, found in ((v, context), (v[::-1] ** 2, other)):
+            near, *own = np.split(values, max(values.shape[1] // matrix.shape[1], 1), axis=1)
+            expected = expected_sums(matrix, near)
+            for of_globals in own:  # of Longformer
+                expected[:, :, [0, 5]] = expected_sums(matrix, of_globals)[:, :, [0, 5]]
+            off = np.abs(expected - (found - nothing)).max(axis=(1, 3))[real]
+            assert off.max() < 1e-5 * np.abs(found).max()
+    padding = valid[:, None, :, None] & ~valid[:, None, None]
+    assert (maps[0][np.broadcast_to(padding, maps[0].shape)] == 0).all()
+
+
+@over([case for case in SETTINGS if case[0] in OF_MEANS])
+def test_means_and_transforms_have_the_matrix_of_their_equations(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Average: that of the mean over the real tokens so far. Fourier: y = cos a + sin b."""
+    module = make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    valid = np.random.default_rng(2).random(x.shape[:2]) < 0.7
+    valid[:, 0] = True
+    view = dataclasses.replace(causally(module), valid=valid)
+    run = jax.jit(
+        lambda params: module.apply({"params": params}, x, view, method="mix", mutable=[MAPS])
+    )
+    (y, _), collected = jax.device_get(run(parameters(module)))
+    (matrix,) = collected[MAPS]["weights"]
+    for b, real in enumerate(valid):
+        among = matrix[b][:, real][:, :, real]
+        if name == "average":
+            count = np.arange(1, real.sum() + 1)
+            np.testing.assert_allclose(among[0], np.tri(real.sum()) / count[:, None], rtol=1e-6)
+        else:
+            parts = np.fft.fft(x[b, real], axis=-1)
+            expected = among[0] @ parts.real + among[1] @ parts.imag
+            np.testing.assert_allclose(y[b, real], expected, atol=1e-4)
+        assert not matrix[b][:, real][:, :, ~real].any()
+
+
+@over([case for case in OTHERS if case[0] in SENSITIVE])
+def test_sensitivities_are_what_central_differences_give(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
+    module = make(name, config)
+    params = jax.tree.map(np.float64, parameters(module))
+    x = inputs(batch=1, queries=5)[0].astype(np.float64)
+
+    def run(x: Any, **named: Any) -> Any:
+        return module.apply({"params": params}, x, method="mix", **named)
+
+    (y, _), collected = jax.jit(lambda x: run(x, mutable=[MAPS]))(x)
+    np.testing.assert_array_equal(y, jax.jit(run)(x)[0])
+    (found,) = collected[MAPS]["sensitivity"]
+    expected = differences(lambda x: run(x)[0], x)
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-5, atol=1e-7 * expected.max())
+    assert (np.triu(found[0, 0], 1) == 0).all()
