@@ -27,7 +27,7 @@ from attnlab.records.measures import RECORDED, as_record, counted, units
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import BEFORE, Scored, read_records
-from attnlab.tasks.maps import Chosen, attention_maps, overlays, sides_of, stored_labels
+from attnlab.tasks.maps import EVERY_MAP, Chosen, attention_maps, overlays, sides_of, stored_labels
 from attnlab.tasks.metrics import failures
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def draw(
     example: Example,
     stem: Path,
     pictures: bool = True,
-    chosen: Chosen = Chosen(),
+    chosen: Chosen = EVERY_MAP,
 ) -> dict[str, Path]:
     """Draws every chosen attention map of an example with at most `LEGIBLE` positions as
     `<stem>-<map>.png` (unless `pictures` is False), writes all as arrays to `<stem>.npz`, and

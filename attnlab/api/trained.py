@@ -25,7 +25,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import overridden
 from attnlab.tasks import TASKS
 from attnlab.tasks.base import Task
-from attnlab.tasks.maps import Chosen, attention_maps
+from attnlab.tasks.maps import EVERY_MAP, Chosen, attention_maps
 from attnlab.tasks.metrics import failures
 from attnlab.tasks.protocol import Example, Response, Typed
 from attnlab.tasks.schemas import Settings
@@ -300,7 +300,7 @@ class Run:
         return [text.log_prob for text in self.score(pairs)]
 
     def maps(
-        self, source: str, target: str | None = None, chosen: Chosen = Chosen()
+        self, source: str, target: str | None = None, chosen: Chosen = EVERY_MAP
     ) -> dict[str, Map]:
         """Returns every attention map of one example, by name, with labelled queries and keys. Of a
         system without attention they are sensitivities of its answers to what it reads.

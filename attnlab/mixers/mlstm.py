@@ -24,6 +24,7 @@ C tokens of a chunk.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -112,7 +113,7 @@ class Mlstm(Stateful):
         """See `Stateful.recurred`; sums ones beside the values, n, and divides by it."""
         ones = jnp.ones((*of.v.shape[:3], 1), inner_dtype(of.v))
         v = jnp.concatenate([widened(of.v), ones], axis=-1)
-        o, last = super().recurred(of.replace(v=v), before, valid, beginning)  # type: ignore[attr-defined]
+        o, last = super().recurred(dataclasses.replace(of, v=v), before, valid, beginning)
         return o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-of.beside)[..., None]), last
 
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:

@@ -28,7 +28,6 @@ from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
 
-
 LINEAR = dataclasses.replace(PASSING, maps="effective")
 """The capabilities of a mixer whose o is linear in its values, with one matrix for each head."""
 
@@ -142,7 +141,7 @@ class Stateful(Mixer):
         of = self.steps(x, at, view.valid, before.recent)
 
         def recurred(v: jax.Array, matrix: Any) -> tuple[jax.Array, Any]:
-            given = of.replace(v=v), before.replace(matrix=matrix)  # type: ignore[attr-defined]
+            given = dataclasses.replace(of, v=v), dataclasses.replace(before, matrix=matrix)
             return self.recurred(*given, view.valid, state is None)
 
         micro = max(of.v.shape[2] // max(x.shape[1], 1), 1)

@@ -144,7 +144,7 @@ class System(nn.Module, kw_only=True):
         on. Looks without a token, "hops", are rows, of all heads.
         """
         maps = {}
-        looks = {
+        looks: dict[Any, tuple[Any, Any]] = {
             tuple(path): ("exact" if kind == "weights" else kind, weights)
             for (*path, kind), weights in flax.traverse_util.flatten_dict(dict(collected)).items()
         }

@@ -127,8 +127,11 @@ class Chosen:
         return dataclasses.replace(map_, weights=weights)
 
 
+EVERY_MAP = Chosen()
+
+
 def attention_maps(
-    task: AnyTask, params: Params, example: Example, chosen: Chosen = Chosen()
+    task: AnyTask, params: Params, example: Example, chosen: Chosen = EVERY_MAP
 ) -> dict[str, AttentionMap]:
     """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
     columns; those of a side that the task does not label, and hops, are numbered.
@@ -156,7 +159,7 @@ def attention_maps(
 
 
 def maps_of(
-    system: System, params: Params, read: Sequence[Any], chosen: Chosen = Chosen()
+    system: System, params: Params, read: Sequence[Any], chosen: Chosen = EVERY_MAP
 ) -> dict[str, AttentionMap]:
     """Runs a system on one row of inputs and returns the chosen maps by name, on the host, [H,Tq,Tk]
     each, between the sides that the system names. Of a system without any, those of
@@ -226,19 +229,18 @@ def sensitivities(
 
     jax.eval_shape(largest, ({}, []))
     images = {at: jnp.zeros_like(x) for at, x in enumerate(read) if x.ndim > 2}
-    of_images, of_calls = sensitivity(
-        largest, (images, [jnp.zeros(x.shape, x.dtype) for x in shapes])
-    )
-    texts = [text[None] for norms in of_calls for text in norms]  # a call may embed two texts
-    ids = [at for at, x in enumerate(read) if x.ndim == 2]
+    embeddings = [jnp.zeros(out.shape, out.dtype) for out in shapes]
+    of_images, of_calls = sensitivity(largest, (images, embeddings))
+    texts = iter([text[None] for of_call in of_calls for text in of_call])  # one call may embed two
     second = "question" if isinstance(system, VisualAnswerer) else "target_in"
-    sides = {at: ("source", second)[at > 0] for at in ids}
-    found = {"image": norms.reshape(1, norms.shape[1], -1) for norms in of_images.values()}
-    for at, norms in zip(ids, texts, strict=False):
-        joined = system.map_sides[1] == "joined"
-        found["joined" if joined else sides[at]] = (
-            norms if joined else norms[..., : read[at].shape[1]]
-        )
+    joined = system.map_sides[1] == "joined"
+    found: dict[str, jax.Array] = {}
+    for at, x in enumerate(read):
+        if at in of_images:
+            found[IMAGE] = of_images[at].reshape(*of_images[at].shape[:2], -1)
+        elif (norms := next(texts, None)) is not None:
+            side = "joined" if joined else second if at else "source"
+            found[side] = norms if joined else norms[..., : x.shape[1]]
     rows = system.map_sides[0]
     return {
         f"{_OF_SYSTEM}{side}": AttentionMap(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import arguments, refused, run_command
+from tests.commands.tiny import arguments, run_command
 
 SLOTS = [f"{slot}_attention" for slot in ("decoder_0/cross", "decoder_0/self", "encoder_0/self")]
 PNG = b"\x89PNG\r\n\x1a\n"

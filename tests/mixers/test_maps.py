@@ -30,16 +30,16 @@ SENSITIVE = ("recurrent", "convolution", "ttt_linear", "ttt_mlp")
 OF_MEANS = ("average", "fourier")  # there are no values: their equations have the matrix
 
 
-def over(chosen: list[tuple[str, dict[str, Any]]], first_alone: bool = True) -> Any:
+def over(chosen: list[tuple[str, dict[str, Any]]]) -> Any:
     """Cases; the second and later settings of a mixer only in the full mode."""
-    first = {name: config for name, config in reversed(chosen)}
+    first = dict(reversed(chosen))
     return pytest.mark.parametrize(
         ("name", "config"),
         [
             pytest.param(
                 *case,
                 id=f"{case[0]}-{json.dumps(case[1])}",
-                marks=[] if first[case[0]] == case[1] or not first_alone else [pytest.mark.full],
+                marks=[] if first[case[0]] == case[1] else [pytest.mark.full],
             )
             for case in chosen
         ],
@@ -52,7 +52,7 @@ def test_every_mixer_is_here_or_among_the_mechanisms() -> None:
 
 def expected_sums(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
     """A v [B,H,Tq,D] of maps [B,H m,Tq,T] and m values for each token [B,H,m T,D], in float64."""
-    rows, heads, _, tokens = matrix.shape
+    rows, _, _, tokens = matrix.shape
     of_heads = matrix.reshape(rows, values.shape[1], -1, *matrix.shape[2:])
     steps = values.astype(np.float64).reshape(*values.shape[:2], tokens, of_heads.shape[2], -1)
     sums: np.ndarray = np.einsum("bhmij,bhjmd->bhid", of_heads, steps)

@@ -29,8 +29,8 @@ window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import flax.struct
