@@ -142,7 +142,7 @@ class Mixer(nn.Module):
     def record(self, weights: jax.Array) -> None:
         """Records a map [B,H,Tq,Tk] of the declared kind under the name of this module."""
         kind = self.capabilities.maps
-        self.sow(MAPS, "weights" if kind == "exact" else kind, weights)
+        self.sow(MAPS, "weights" if kind in ("exact", "none") else kind, weights)
 
     def sum_values(
         self,

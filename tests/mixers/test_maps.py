@@ -5,7 +5,7 @@ of its outputs and inputs; and recording it changes no output.
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -21,6 +21,7 @@ from tests.attention.cases import causally, inputs, make, parameters
 from tests.attention.test_mixer import OTHERS
 from tests.layers.test_sensitivity import differences
 from tests.mixers.test_whole import CASES
+from tests.systems.tiny import seldom
 
 LENGTH = 6
 NO_MAP = {"none": "it moves nothing", "by_layer": "it is one of two others"}
@@ -31,19 +32,17 @@ OF_MEANS = ("average", "fourier")  # there are no values: their equations have t
 
 
 def over(chosen: list[tuple[str, dict[str, Any]]]) -> Any:
-    """Cases; the second and later settings of a mixer only in the full mode."""
-    first = dict(reversed(chosen))
-    return pytest.mark.parametrize(
-        ("name", "config"),
-        [
-            pytest.param(
-                *case,
-                id=f"{case[0]}-{json.dumps(case[1])}",
-                marks=[] if first[case[0]] == case[1] else [pytest.mark.full],
-            )
-            for case in chosen
-        ],
-    )
+    """A test over some of `SETTINGS`; the second ones of a mixer only in the full mode."""
+    first = list(dict(reversed(chosen)).items())
+    return pytest.mark.parametrize(("name", "config"), seldom(chosen, *first))
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+    """Mixer, parameters, x [3,6,d], and a `valid` with holes."""
+    module, x = make(name, config), inputs(queries=LENGTH)[0]
+    valid = np.random.default_rng(2).random(x.shape[:2]) < 0.7
+    valid[:, 0] = True
+    return module, parameters(module), x, valid
 
 
 def test_every_mixer_is_here_or_among_the_mechanisms() -> None:
@@ -64,10 +63,7 @@ def test_outputs_are_sums_of_values_by_the_map(name: str, config: dict[str, Any]
     """For the values of the layer and for others, of a text and of a piece that goes on, whose state
     is left out; a padded token gives nothing to a real one.
     """
-    module = make(name, config)
-    x, _, _ = inputs(queries=LENGTH)
-    valid = np.random.default_rng(2).random(x.shape[:2]) < 0.7
-    valid[:, 0] = True
+    module, params, x, valid = prepared(name, config)
     rule = causally(module)
 
     @jax.jit
@@ -91,16 +87,15 @@ def test_outputs_are_sums_of_values_by_the_map(name: str, config: dict[str, Any]
             (y, _), collected = run(x, view, mutable=[MAPS])
             maps = [collected]
             if rule is CAUSAL:
-                state = module.apply(
+                begun = module.apply(
                     {"params": params}, len(x), 2 * LENGTH, x.dtype, method="begin"
                 )
-                sums_before = len(sums)
-                _, state = run(x, view, state)
-                del sums[sums_before:]
+                (_, state), _ = run(x, view, begun, mutable=[MAPS])
+                del sums[1:]
                 maps.append(run(x, rule, state, mutable=[MAPS])[1])
         return plain, y, [collected[MAPS].popitem()[1][0] for collected in maps], sums
 
-    plain, y, maps, sums = jax.device_get(program(parameters(module), x))
+    plain, y, maps, sums = jax.device_get(program(params, x))
     np.testing.assert_array_equal(y, plain)
     for matrix, (v, context, nothing, other), real in zip(
         maps, sums, (valid, np.ones_like(valid)), strict=False
@@ -121,26 +116,20 @@ def test_means_and_transforms_have_the_matrix_of_their_equations(
     name: str, config: dict[str, Any]
 ) -> None:
     """Average: that of the mean over the real tokens so far. Fourier: y = cos a + sin b."""
-    module = make(name, config)
-    x, _, _ = inputs(queries=LENGTH)
-    valid = np.random.default_rng(2).random(x.shape[:2]) < 0.7
-    valid[:, 0] = True
+    module, params, x, valid = prepared(name, config)
     view = dataclasses.replace(causally(module), valid=valid)
-    run = jax.jit(
-        lambda params: module.apply({"params": params}, x, view, method="mix", mutable=[MAPS])
-    )
-    (y, _), collected = jax.device_get(run(parameters(module)))
-    (matrix,) = collected[MAPS]["weights"]
-    for b, real in enumerate(valid):
-        among = matrix[b][:, real][:, :, real]
+    run = functools.partial(module.apply, method="mix", mutable=[MAPS])
+    (y, _), collected = jax.device_get(jax.jit(run)({"params": params}, x, view))
+    for matrix, out, given, real in zip(collected[MAPS]["weights"][0], y, x, valid, strict=True):
+        among = matrix[:, real][:, :, real]
         if name == "average":
-            count = np.arange(1, real.sum() + 1)
-            np.testing.assert_allclose(among[0], np.tri(real.sum()) / count[:, None], rtol=1e-6)
+            expected = np.tri(real.sum()) / np.arange(1, real.sum() + 1)[:, None]
+            np.testing.assert_allclose(among[0], expected, rtol=1e-6)
         else:
-            parts = np.fft.fft(x[b, real], axis=-1)
+            parts = np.fft.fft(given[real], axis=-1)
             expected = among[0] @ parts.real + among[1] @ parts.imag
-            np.testing.assert_allclose(y[b, real], expected, atol=1e-4)
-        assert not matrix[b][:, real][:, :, ~real].any()
+            np.testing.assert_allclose(out[real], expected, atol=1e-4)
+        assert not matrix[:, real][:, :, ~real].any()
 
 
 @over([case for case in OTHERS if case[0] in SENSITIVE])

@@ -9,6 +9,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,14 +19,13 @@ from attnlab.tasks.maps import maps_of, recorded
 from tests.layers.test_sensitivity import differences
 from tests.systems import (
     captioners,
-    checks,
     classifiers,
     image_systems,
     language_models,
-    token_classifiers,
     visual_answerers,
 )
-from tests.systems.tiny import make, seldom, wide
+from tests.systems.own import KINDS
+from tests.systems.tiny import by_rows, drawn, make, seldom, wide
 
 READERS = {
     "readers/encoder/attention": ("source", "source"),
@@ -125,34 +125,17 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
             np.testing.assert_allclose(weights.sum(axis=-1), sums, atol=1e-6)
 
 
-WITHOUT = {"cnn_lstm": ("image", "question"), "bilstm_pooling": ("source",), "lstm_lm": ("source",)}
-WITHOUT |= dict.fromkeys(("seq2seq", "rnn_encoder_decoder", "rctm"), ("source", "target_in"))
-WITHOUT |= dict.fromkeys(("ngram_rnn", "bilstm_tagger"), ("source",))
-WITHOUT |= dict.fromkeys(("cnn", "resnet", "perceptron", "glimpses", "segmenter"), ("image",))
-"""What systems without attention read: each side has a sensitivity."""
-
-
-def one_row(system: str) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
-    """The first setting of a system, tiny: the system, its parameters, and one row of what it reads."""
-    rooms = (captioners, checks, classifiers, image_systems, language_models)
-    for room in (*rooms, token_classifiers, visual_answerers):
-        spec: Any = next((spec for spec in room.SPECS.values() if spec["name"] == system), None)
-        if spec is None:
-            continue
-        made = make(spec)
-        if room is captioners:
-            read = (captioners.images(), captioners.words())
-            return made, captioners.parameters(made, read[0]), tuple(x[:1] for x in read)
-        if room is classifiers:
-            texts = next(n for name, n in room.TEXTS.items() if room.SPECS[name] is spec)[0]
-            return made, room.parameters(made, texts), tuple(x[1:2] for x in room.batch(texts))
-        if room is image_systems:
-            images = room.shown(spec)
-            return made, room.parameters(made, images), (images[:1],)
-        read = room.batch()
-        read = read if isinstance(read, tuple) else (read,)
-        return made, room.parameters(made), tuple(x[:1] for x in read)
-    raise AssertionError(f"{system} has no settings")
+def one_row(name: str) -> tuple[Any, Any, list[np.ndarray]]:
+    """The first setting of a system, tiny; its parameters; and one row of what it reads."""
+    rooms: set[Any] = set(KINDS.values())
+    room, spec = next((r, s) for r in rooms for s in r.SPECS.values() if s["name"] == name)
+    read: Any = [image_systems.shown(spec)] if room is image_systems else None
+    read = [captioners.images(), captioners.words()] if room is captioners else read
+    read = room.batch(max(SYSTEMS.resolve(name).texts)) if room is classifiers else read
+    read = room.batch() if read is None else read
+    rows = [x[1:2] for x in ([read] if isinstance(read, np.ndarray) else read)]
+    system = make(spec)
+    return system, drawn(system, *rows, rule=lambda _, noise: by_rows(noise)), rows
 
 
 @pytest.mark.parametrize("name", SYSTEMS.names())
@@ -160,54 +143,42 @@ def test_every_system_has_a_map(name: str) -> None:
     """Its own, or the sensitivity of its answers to each of its inputs."""
     system, params, read = one_row(name)
     maps = jax.eval_shape(functools.partial(recorded, system), params, read)
-    assert maps
-    lengths = {"image": int(np.prod(read[0].shape[1:3]))}
-    lengths |= dict(zip(("source", "target_in"), (x.shape[1] for x in read), strict=False))
-    lengths["question"] = lengths.get("target_in", 0)
-    if name in WITHOUT:
-        sides = {map_.columns: map_.weights.shape[3] for map_ in maps.values()}
-        assert sides == {side: lengths[side] for side in WITHOUT[name]}
+    assert maps and all(map_.weights.shape[0] == 1 for map_ in maps.values())
+    if any(name.startswith("sensitivity_to") for name in maps):
+        counts = [int(np.prod(x.shape[1:3] if x.ndim == 4 else x.shape)) for x in read]
+        assert [map_.weights.shape[3] for map_ in maps.values()] == counts
         assert {map_.kind for map_ in maps.values()} == {"sensitivity"}
-    assert all(map_.weights.shape[0] == 1 for map_ in maps.values())
+        assert ("image" in {map_.columns for map_ in maps.values()}) == (read[0].ndim == 4)
 
 
-@pytest.mark.parametrize("name", seldom(("lstm_lm", "seq2seq", "bilstm_pooling"), "lstm_lm"))
+@pytest.mark.parametrize(("name", "table"), [("lstm_lm", "embed"), ("seq2seq", "embed_source")])
 def test_sensitivities_of_systems_are_what_central_differences_give(
-    name: str, float64: None
+    name: str, table: str, float64: None
 ) -> None:
     """The embedding of a token that occurs once is moved in its table, in all directions."""
-    system, params, (source, *others) = one_row(name)
-    params, length = wide(params), 4
-    source = np.arange(4, 4 + length, dtype=np.int32)[None]  # no token occurs twice
-    maps = maps_of(system, params, (source, *others))
-    table = "embed" if "embed" in params else "embed_source"
-    holder = params if table in params else params["reader"]
-    original = holder[table]["embedding"]
+    system, params, (_, *others) = one_row(name)
+    params, source = wide(params), np.arange(4, 8, dtype=np.int32)[None]
+    embeddings = params[table]["embedding"]
 
-    def tops(x: Any) -> Any:
-        holder[table]["embedding"] = jax.numpy.asarray(original).at[source[0]].set(x[0])
-        logits: Any = system.apply({"params": params}, source, *others)
-        tops = logits.max(axis=-1).reshape(1, -1, 1)
-        holder[table]["embedding"] = original
-        return tops
+    def largest(x: Any) -> Any:
+        moved = {**params, table: {"embedding": jnp.asarray(embeddings).at[source[0]].set(x[0])}}
+        return system.apply({"params": moved}, source, *others).max(axis=-1)[..., None]
 
-    expected = differences(tops, original[source], by=1e-6)
-    found = maps["sensitivity_to/source"].weights[0]
+    expected = differences(largest, embeddings[source], by=1e-6)
+    found = maps_of(system, params, (source, *others))["sensitivity_to/source"].weights[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
 
 
 def test_a_stack_of_different_mixers_has_maps_of_all_kinds_and_the_same_logits() -> None:
-    state = {"name": "by_layer", "one": {"name": "mamba", "state": 3, "head_width": 4}}
-    state["other"] = {"name": "recurrent"}
-    spec = {**language_models.SPECS["decoder"], "layers": 2, "attention": state}
-    system, tokens = make(spec), language_models.batch()
-    params = language_models.parameters(system)
+    mixers = {"one": {"name": "mamba", "state": 3, "head_width": 4}, "other": "recurrent"}
+    spec = {**language_models.SPECS["decoder"], "layers": 2}
+    system, tokens = (
+        make({**spec, "attention": {"name": "by_layer", **mixers}}),
+        np.ones((2, 6), int),
+    )
+    params = {"params": language_models.parameters(system)}
     run = jax.jit(functools.partial(system.apply, mutable=[MAPS]))
-    logits, collected = run({"params": params}, tokens)
-    np.testing.assert_array_equal(logits, jax.jit(system.apply)({"params": params}, tokens))
-    maps = system.maps(collected[MAPS])
-    assert {name: map_.kind for name, map_ in maps.items()} == {
-        "layer_0/attention": "effective",
-        "layer_1/attention": "sensitivity",
-    }
-    assert all(map_.weights.shape[2:] == (6, 6) for map_ in maps.values())
+    logits, collected = run(params, tokens)
+    np.testing.assert_array_equal(logits, jax.jit(system.apply)(params, tokens))
+    kinds = {name: map_.kind for name, map_ in system.maps(collected[MAPS]).items()}
+    assert kinds == {"layer_0/attention": "effective", "layer_1/attention": "sensitivity"}
