@@ -234,19 +234,19 @@ def sensitivities(
     texts = iter([text[None] for of_call in of_calls for text in of_call])  # one call may embed two
     second = "question" if isinstance(system, VisualAnswerer) else "target_in"
     joined = system.map_sides[1] == "joined"
-    found: dict[str, jax.Array] = {}
+    by_side: dict[str, jax.Array] = {}
     for at, x in enumerate(read):
         if at in of_images:
-            found[IMAGE] = of_images[at].reshape(*of_images[at].shape[:2], -1)
+            by_side[IMAGE] = of_images[at].reshape(*of_images[at].shape[:2], -1)
         elif (norms := next(texts, None)) is not None:
             side = "joined" if joined else second if at else "source"
-            found[side] = norms if joined else norms[..., : x.shape[1]]
+            by_side[side] = norms if joined else norms[..., : x.shape[1]]
     rows = system.map_sides[0]
     return {
         f"{_OF_SYSTEM}{side}": AttentionMap(
             norms[:, None], "hops" if norms.shape[1] == 1 else rows, side, kind="sensitivity"
         )
-        for side, norms in found.items()
+        for side, norms in by_side.items()
     }
 
 
