@@ -57,6 +57,16 @@ def save_map(
     _write(path, lambda file: file.write(map_png(weights, columns, rows, title)))
 
 
+def as_shares(name: str, weights: np.ndarray, kind: str) -> tuple[np.ndarray, str]:
+    """Returns what is drawn of a map, and its title with the kind: exact weights as they are, other
+    numbers divided by the largest, which the title gives.
+    """
+    if kind == "exact":
+        return weights, f"{name}: {kind}"
+    largest = float(np.abs(weights).max(initial=0.0))
+    return weights / (largest or 1.0), f"{name}: {kind}, 1 is {largest:.2g}"
+
+
 def map_png(
     weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], title: str = ""
 ) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlab.analysis.curves import save_curve
-from attnlab.analysis.maps import save_arcs, save_arrays, save_map
+from attnlab.analysis.maps import as_shares, save_arcs, save_arrays, save_map
 from attnlab.analysis.overlays import save_overlay
 from attnlab.errors import UserError
 from attnlab.progress import table
@@ -27,7 +27,7 @@ from attnlab.records.measures import RECORDED, as_record, counted, units
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import BEFORE, Scored, read_records
-from attnlab.tasks.maps import attention_maps, overlays, stored_labels
+from attnlab.tasks.maps import EVERY_MAP, Chosen, attention_maps, overlays, sides_of, stored_labels
 from attnlab.tasks.metrics import failures
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
 KEPT = 8  # test examples that are kept as text with their answers
 EXAMPLES = "examples.json"
+CHEAP = Chosen(kinds=("exact", "effective"))  # what is drawn after training
 ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
@@ -83,7 +84,7 @@ def report(
     items = resampled(task, params, "test", outputs, results)
     if not first:
         for example in task.map_examples("test", PICTURED) if task.system.looks else ():
-            _to_draw(task, params, example)
+            _to_draw(task, params, example, CHEAP)
         return True
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     results |= _changed_code(code or provenance.of(config), workdir)
@@ -233,7 +234,8 @@ def pictures_of_test(
     task: AnyTask, params: Any, workdir: Path, pictures: bool = True
 ) -> list[Path]:
     """Draws the attention maps of the first test examples into `workdir`/maps, and returns the most
-    useful files; [] if the system has no attention.
+    useful files; [] if the system has no attention. A sensitivity, which may cost more than a
+    training run, is left to `inspect`.
 
     Returns:
       The most useful files: maps between two sequences, or self-attention maps if there are no
@@ -243,7 +245,7 @@ def pictures_of_test(
         return []
     paths = []
     for number, example in enumerate(task.map_examples("test", PICTURED)):
-        drawn = draw(task, params, example, workdir / "maps" / f"test{number}", pictures)
+        drawn = draw(task, params, example, workdir / "maps" / f"test{number}", pictures, CHEAP)
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
         }
@@ -253,9 +255,14 @@ def pictures_of_test(
 
 
 def draw(
-    task: AnyTask, params: Any, example: Example, stem: Path, pictures: bool = True
+    task: AnyTask,
+    params: Any,
+    example: Example,
+    stem: Path,
+    pictures: bool = True,
+    chosen: Chosen = EVERY_MAP,
 ) -> dict[str, Path]:
-    """Draws every attention map of an example with at most `LEGIBLE` positions as
+    """Draws every chosen attention map of an example with at most `LEGIBLE` positions as
     `<stem>-<map>.png` (unless `pictures` is False), writes all as arrays to `<stem>.npz`, and
     returns the paths by map, and "arrays".
 
@@ -265,22 +272,27 @@ def draw(
     file of arrays also has the labels of the task: for texts "source_tokens" and "target_tokens",
     the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
     these. A second text that is read is also the target.
+
+    A title has the kind of a map. The numbers of one that is not "exact" have no common scale: they
+    are drawn as shares of the largest, which the title gives.
     """
-    maps, over, gates = _to_draw(task, params, example)
+    maps, over, gates = _to_draw(task, params, example, chosen)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
     for name, map_ in over.items() if pictures else ():
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_overlay(paths[name], map_.image, map_.weights, map_.rows, title=name)
+        title = f"{name}: {map_.kind}" if name in maps else name
+        save_overlay(paths[name], map_.image, map_.weights, map_.rows, title=title)
     for name, map_ in maps.items() if pictures else ():
         if name in over or max(map_.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_map(paths[name], map_.weights, map_.columns, map_.rows, title=name)
-        query, key = task.system.between(name)
-        if query == key:
+        shares, title = as_shares(name, map_.weights, map_.kind)
+        save_map(paths[name], shares, map_.columns, map_.rows, title=title)
+        query, key = sides_of(task.system, name)
+        if query == key and len(map_.rows) == len(map_.columns):
             paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
-            save_arcs(paths[name + ARCS], map_.weights, map_.columns, title=name)
+            save_arcs(paths[name + ARCS], shares, map_.columns, title=title)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
     weights = {name: map_.weights for name, map_ in maps.items()}
     save_arrays(paths["arrays"], {**weights, **gates}, stored_labels(task, example))
@@ -288,12 +300,12 @@ def draw(
 
 
 def _to_draw(
-    task: AnyTask, params: Any, example: Example
+    task: AnyTask, params: Any, example: Example, chosen: Chosen
 ) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
-    """Computes the attention maps of an example, those that are drawn over its image, and gates as
+    """Computes the chosen attention maps of an example, those that are drawn over its image, and gates as
     arrays, each by name.
     """
-    maps = attention_maps(task, params, example)
+    maps = attention_maps(task, params, example, chosen)
     return maps, *overlays(task, params, example, maps)
 
 

@@ -5,21 +5,43 @@ layers that carry a state from token to token.
     state    = mixer.begin(rows, room, dtype)     before the first token
     y, state = mixer.mix(piece, view, state)      a piece; y does not depend on how the text is cut
 
-Axis letters: B batch, T tokens of a piece, d width.
+While the collection "maps" is mutable, a mixer records a map under its own name. Its kind says what
+the numbers of a map are: see `Kind`.
+
+Axis letters: B batch, T tokens of a piece, d width; in maps H heads, Tq queries, Tk keys, D width of
+a value.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Parts
 from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype
+from attnlab.layers.sensitivity import sensitivity
+
+# the variable collection for maps; they are recorded exactly while it is mutable
+MAPS = "maps"
+Kind = Literal["exact", "effective", "sensitivity"]
+"""What the numbers of a map are:
+
+    exact         the weights that stand in the equations of a layer: the context of a query is their sum of the values
+    effective     the same sum, context = A v, but the layer never has A: it follows from a recurrence, features or
+                  projections; entries may be below 0, and rows sum to anything. v is what the layer sums up, which a
+                  short convolution before it may have mixed already. What a state brings from before the piece has
+                  no column
+    sensitivity   where no A exists: S_ij = || d y_i / d x_j ||, the Frobenius norm over the channels of output i and
+                  input j; what a small change of the input would do here, not a weight
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +60,7 @@ class Capabilities:
         attention `extend` works, unless it is one that does not grow.
       grows: of an attention: queries may read a text while it grows. False: its causal form only
         mixes a text (`begin` and `mix`), and its memory is of a whole source.
-      maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
+      maps: the `Kind` of its maps; "none" if it records none.
       positions: the hooks of position schemes that it supports ("embedding", "query_key", "score").
       max_length: longest source; None for no limit.
       values: `remember_pairs` works (and with a cache `extend_pairs`): keys and values may come
@@ -62,7 +84,7 @@ class Capabilities:
     dropout: bool = False
     cache: bool = True
     grows: bool = True
-    maps: Literal["exact", "implied", "spatial", "none"] = "exact"
+    maps: Kind | Literal["none"] = "exact"
     positions: frozenset[str] = frozenset({"embedding"})
     max_length: int | None = None
     values: bool = False
@@ -112,6 +134,60 @@ class Mixer(nn.Module):
           state: the state after the previous piece; None if x is the whole text.
         """
         raise NotImplementedError
+
+    def is_collecting(self) -> bool:
+        """Returns whether maps are to be recorded: "maps" is mutable, and this is not `init`."""
+        return not self.is_initializing() and self.is_mutable_collection(MAPS)
+
+    def record(self, weights: jax.Array) -> None:
+        """Records a map [B,H,Tq,Tk] of the declared kind under the name of this module."""
+        kind = self.capabilities.maps
+        self.sow(MAPS, "weights" if kind in ("exact", "none") else kind, weights)
+
+    def sum_values(
+        self,
+        context_of: Callable[[jax.Array, Any], tuple[jax.Array, Any]],
+        values: jax.Array,
+        state: Any = None,
+        micro: int = 1,
+    ) -> tuple[jax.Array, Any]:
+        """Returns `context_of(values, state)`; while maps are recorded, also records A [B,H,Tq,Tk],
+        context = A values, which is what the same function makes of the rows of the identity.
+
+        Args:
+          context_of: values [B,H,Tk,D] and a state to the context [B,H,Tq,D] and the next state;
+            linear in the values, with the same weights for every channel.
+          values: v; other heads than those of the context if two sets of values stand in one array.
+          state: None, or an array [B,H,n,D + k] with a column for each channel of the values, and k
+            columns that are not of the values (such as a sum of weights).
+          micro: m, values of each token: Tk = m T. Their maps stand side by side as heads,
+            [B,H m,Tq,T].
+        """
+        if self.is_collecting() and self.capabilities.maps != "sensitivity":
+            rows, heads, length, width = values.shape
+            identity = jnp.eye(length, dtype=inner_dtype(values))
+            identity = jnp.broadcast_to(identity, (rows, heads, length, length))
+            if state is not None:
+                nothing = jnp.zeros((*state.shape[:-1], length), state.dtype)
+                blank = jnp.concatenate([nothing, state[..., width:]], axis=-1)
+            matrix, _ = context_of(identity, None if state is None else blank)
+            cut = matrix.reshape(*matrix.shape[:3], length // micro, micro)
+            self.record(jnp.moveaxis(cut, 4, 2).reshape(rows, -1, *cut.shape[2:4]))
+        return context_of(values, state)
+
+    def record_sensitivity(self, x: jax.Array, view: View, state: Any) -> None:
+        """Records || d y_i / d x_j || [B,1,T,T] of `mix(x, view, state)`, if maps are recorded and
+        this is the declared kind. Dropout is off. It costs T d backward passes of the layer.
+        """
+        if not self.is_collecting() or self.capabilities.maps != "sensitivity":
+            return
+        alone, params = self.clone(parent=None), self.variables.get("params", {})
+
+        def mixed(x: jax.Array) -> jax.Array:
+            y: jax.Array = alone.apply({"params": params}, x, view, state, method="mix")[0]
+            return y
+
+        self.record(sensitivity(mixed, x)[:, None])
 
 
 def no_rule(mixer: Mixer, view: View) -> None:

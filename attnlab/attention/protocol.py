@@ -22,6 +22,7 @@ from attnlab.attention.memories import beginning as beginning
 from attnlab.attention.memories import first_memory as first_memory
 from attnlab.attention.memories import with_room as with_room
 from attnlab.attention.memories import written as written
+from attnlab.attention.mixer import MAPS as MAPS
 from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, concrete_value, token_positions
@@ -30,8 +31,6 @@ from attnlab.errors import UserError
 
 # the variable collection for the auxiliary losses of attention; written only while it is mutable
 LOSSES = "losses"
-# the variable collection for attention weights; maps are recorded exactly while it is mutable
-MAPS = "maps"
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
 
@@ -347,7 +346,7 @@ class Attention(Mixer):
         their shape is fixed. Those of a ring stay in the order of its slots. During initialization
         nothing is recorded.
         """
-        collected = not self.is_initializing() and self.is_mutable_collection(MAPS)
+        collected = self.is_collecting()
         if weights is None or not (collected or asked):
             return None
         shown = weights
@@ -356,5 +355,5 @@ class Attention(Mixer):
         if length is not None and length.max(initial=0) < weights.shape[-1]:
             shown = weights[..., : int(length.max(initial=0))]
         if collected:
-            self.sow(MAPS, "weights", shown)
+            self.record(shown)
         return weights if asked else shown

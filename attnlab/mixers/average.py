@@ -4,6 +4,7 @@ of a causal self-attention; a control, with a state of one size.
     g_t = FFN(1/t (x_1 + ... + x_t))                FFN(a) = relu(a W_1 + b_1) W_2 + b_2, or a itself
     i_t, f_t = sigmoid([x_t ; g_t] W + b)           y_t = i_t * x_t + f_t * g_t
 
+The map that is recorded is that of the mean, 1/t for every token up to t, before the FFN and the gate.
 t counts real tokens: padding adds nothing to the mean. Cost: 4 T d F FLOPs for the FFN of hidden
 width F and 8 T d^2 for the gates; the means take 2 T d. State: d numbers and a count. Source: B.
 Zhang, D. Xiong, J. Su, "Accelerating Neural Transformer via an Average Attention Network", ACL 2018
@@ -48,7 +49,7 @@ class Average(Mixer):
 
     hidden: int = 512
 
-    capabilities = PASSING
+    capabilities = dataclasses.replace(PASSING, maps="exact")
 
     def setup(self) -> None:
         at_least(0, "average", hidden=self.hidden)
@@ -73,6 +74,9 @@ class Average(Mixer):
         totals = state.total[:, None] + jnp.cumsum(inputs, axis=1)
         counts = state.count[:, None] + jnp.cumsum(real, axis=1, dtype=inputs.dtype)
         mean = (totals / jnp.maximum(counts, 1.0)[..., None]).astype(x.dtype)
+        if self.is_collecting():
+            seen = jnp.tri(x.shape[1]) * real[:, None]
+            self.record((seen / jnp.maximum(counts, 1.0)[..., None])[:, None])
         if self.hidden:
             mean = self.w_mean(jax.nn.relu(self.w_hidden(mean)))
         gates = jax.nn.sigmoid(self.w_gates(jnp.concatenate([x, mean], axis=-1)))

@@ -55,6 +55,7 @@ class ConvolutionMixer(Mixer):
         UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
+        self.record_sensitivity(x, view, state)
         before = self.begin(len(x), 0, x.dtype) if state is None else state
         if view.valid is None:
             return self.convolution.causal(x, before)

@@ -119,7 +119,7 @@ class DeltaNet(Stateful):
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the delta rule from x [B,T,d]: scaled unit queries, unit keys,
-        values times the rate beta, beta k to erase with, and the gates of a subclass if it has any.
+        values and the rate beta that scales them, beta k to erase with, and the gates of a subclass if it has any.
         See `Stateful.steps`; with m steps for each token the gate is before the first.
         """
         keys, micro = self.keys(), self.shape().micro
@@ -138,7 +138,7 @@ class DeltaNet(Stateful):
         if micro > 1:
             q = jnp.repeat(q, micro, axis=2)
             g = g if g is None else _first(g, micro)
-        return Steps(q, k, beta * widened(v), g, beta * k, recent=recent)
+        return Steps(q, k, v, g, beta * k, recent=recent, scale=beta)
 
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""

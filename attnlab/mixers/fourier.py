@@ -43,6 +43,9 @@ class Fourier(WholeText):
         """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
         with padding, over the real tokens alone (by `whole`). See `WholeText.mix`.
         """
+        real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
+        if self.is_collecting():
+            self.record(turns(real))
         if view.valid is not None:
             return super().mix(x, view, state)
         no_rule(self, view)
@@ -59,6 +62,19 @@ class Fourier(WholeText):
         texts = jnp.take_along_axis(x, order, axis=1)
         transforms = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
         return jnp.take_along_axis(transforms, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
+
+
+def turns(real: jax.Array) -> jax.Array:
+    """Computes the matrices of the transform over the n real tokens of each row, cos(2 pi k s / n)
+    and sin(2 pi k s / n), as two heads [B,2,T,T]; 0 at padding.
+
+    With F_d(x) = a + i b, y = cos a + sin b: the transform over channels comes before, as values do.
+    """
+    n = jnp.maximum(real.sum(axis=1), 1)[:, None, None]
+    rank = jnp.maximum(jnp.cumsum(real, axis=1) - 1, 0)
+    angles = 2 * jnp.pi / n * (rank[:, :, None] * rank[:, None] % n)
+    both = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
+    return jnp.where((real[:, :, None] & real[:, None])[:, None], both, 0)
 
 
 def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.memories import Memory, beginning, written
 from attnlab.attention.mixer import Capabilities
-from attnlab.attention.protocol import MAPS, Attention, Reading, head_width
+from attnlab.attention.protocol import Attention, Reading, head_width
 from attnlab.attention.scores.protocol import NEVER
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where
 from attnlab.attention.visibility import Causal, Everything
@@ -62,7 +62,7 @@ class Kernelised(Attention):
 
     heads: int = 4
 
-    capabilities = Capabilities(dense=False, grows=False, maps="implied", state="constant")
+    capabilities = Capabilities(dense=False, grows=False, maps="effective", state="constant")
 
     def setup(self) -> None:
         head_width(type(self).__name__, self.width, self.heads)
@@ -95,11 +95,6 @@ class Kernelised(Attention):
         """[B,T,H*D] to heads first, [B,H,T,D], in the inner precision."""
         return split(widened(x), self.heads)
 
-    def written(self, source: jax.Array) -> jax.Array:
-        """Values and a one, [B,H,Tk,D+1]."""
-        values = self.split(self.w_value(source))
-        return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
-
     def remember(
         self,
         source: jax.Array,
@@ -119,8 +114,8 @@ class Kernelised(Attention):
             top = jax.lax.stop_gradient(factor.max(axis=-1, keepdims=True, initial=NEVER))
             features = features * jnp.exp(factor - top)[..., None]
         features = jnp.where(real, features, 0)
-        sums = features.swapaxes(-1, -2) @ self.written(source)
-        shown = features if self.is_mutable_collection(MAPS) else None
+        sums = features.swapaxes(-1, -2) @ counted(self.split(self.w_value(source)))
+        shown = features if self.is_collecting() else None
         return FeatureMemory(filled, length, sums, shown, positions=beginning(positions, filled))
 
     def read(
@@ -177,9 +172,14 @@ class Kernelised(Attention):
             gate, tops = running(jnp.where(real[:, None], factor, NEVER), state.top)
             features = features * jnp.exp(jnp.minimum(factor - tops, 0))[..., None]
             top = tops[..., -1] if x.shape[1] else top
-        outputs, sums = recur(asked, features, self.written(x), gate, state=state.sums, valid=real)
-        y = self.joined(jnp.where(real[:, None, :, None], self.divided(outputs), 0), x)
-        return y, Running(sums, top)
+
+        def summed(values: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
+            given = asked, features, counted(values), gate
+            outputs, sums = recur(*given, state=sums, valid=real)
+            return self.divided(outputs), sums
+
+        means, sums = self.sum_values(summed, self.split(self.w_value(x)), state.sums)
+        return self.joined(jnp.where(real[:, None, :, None], means, 0), x), Running(sums, top)
 
     def check(self, view: View) -> None:
         """Checks that a view has no rule and no segments, which sums over all keys cannot honour;
@@ -204,6 +204,11 @@ class Kernelised(Attention):
     def joined(self, means: jax.Array, query: jax.Array) -> jax.Array:
         """[B,H,Tq,D] to the context [B,Tq,d]."""
         return self.out(joined(means).astype(query.dtype))
+
+
+def counted(values: jax.Array) -> jax.Array:
+    """Values [B,H,Tk,D] and a one, [B,H,Tk,D+1]."""
+    return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
 def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:

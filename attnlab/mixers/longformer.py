@@ -76,16 +76,21 @@ class Longformer(WholeText):
         q, k, v = (
             split(getattr(self, f"w_{name}")(x), self.heads) for name in ("query", "key", "value")
         )
-        context = self.in_blocks(q * scale, k, v, real, tokens)
-        if self.tokens and (len(tokens) or self.is_initializing()):
+        far = self.tokens and (len(tokens) or self.is_initializing())
+        if far:
             asked = split(self.w_query_global(x[:, tokens]), self.heads) * scale
-            keys, values = (
-                split(self.w_key_global(x), self.heads),
-                split(self.w_value_global(x), self.heads),
-            )
-            of_globals = looked(asked, keys, values, real[:, None, None]).astype(x.dtype)
-            context = context.at[:, :, tokens].set(of_globals)
-        return self.out(joined(context))
+            keys = split(self.w_key_global(x), self.heads)
+            v = jnp.concatenate([v, split(self.w_value_global(x), self.heads)], axis=1)
+
+        def summed(v: jax.Array, _: None) -> tuple[jax.Array, None]:
+            context = self.in_blocks(q * scale, k, v[:, : self.heads], real, tokens)
+            if far:
+                seen = real[:, None, None]
+                of_globals = looked(asked, keys, v[:, self.heads :], seen).astype(x.dtype)
+                context = context.at[:, :, tokens].set(of_globals)
+            return context, None
+
+        return self.out(joined(self.sum_values(summed, v)[0]))
 
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
@@ -121,9 +126,12 @@ class Longformer(WholeText):
         seen = seen & (abs(place[..., None] - around(place)[..., None, :]) <= half)
         keys, values = around(cut(k)), around(cut(v))
         if len(tokens):
-            shape = (*keys.shape[:3], len(tokens), keys.shape[-1])
+            shape = (*keys.shape[:3], len(tokens))
             keys, values = (
-                jnp.concatenate([near, jnp.broadcast_to(far[:, :, None, tokens], shape)], axis=3)
+                jnp.concatenate(
+                    [near, jnp.broadcast_to(far[:, :, None, tokens], (*shape, far.shape[3]))],
+                    axis=3,
+                )
                 for near, far in ((keys, k), (values, v))
             )
             global_seen = jnp.broadcast_to(
@@ -131,7 +139,7 @@ class Longformer(WholeText):
             )
             seen = jnp.concatenate([seen, global_seen], axis=4)
         context = looked(cut(q), keys, values, seen).astype(q.dtype)
-        return context.reshape(*q.shape[:2], length + spare, q.shape[-1])[:, :, :length]
+        return context.reshape(*q.shape[:2], length + spare, v.shape[-1])[:, :, :length]
 
 
 def block(length: int, window: int) -> int:

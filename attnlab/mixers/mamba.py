@@ -28,7 +28,7 @@ from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start
 
@@ -84,8 +84,8 @@ class Mamba(Stateful):
     def steps(
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: C as queries, B as keys, dt times v
-        as values, and the log decay -dt e^A; z and v are passed on to the output. See
+        """Computes the arrays of the recurrence from x [B,T,d]: C as queries, B as keys, v as
+        values, scaled by dt, and the log decay -dt e^A; z is passed on to the output. See
         `Stateful.steps`; the step dt goes with v, since heads share B.
         """
         of, wide = self.shape(), self.expansion * self.width
@@ -94,14 +94,19 @@ class Mamba(Stateful):
         v, b, c = jnp.split(c, (wide, wide + self.state), axis=-1)
         dt = jax.nn.softplus(widened(dt) + widened(self.step)).transpose(0, 2, 1)
         g = -dt * jnp.exp(widened(self.rate))[:, None]
-        v = widened(split(v, of.heads))
-        return Steps(c[:, None], b[:, None], dt[..., None] * v, g, None, (z, v), recent)
+        v = split(v, of.heads)
+        return Steps(c[:, None], b[:, None], v, g, None, z, recent, scale=dt[..., None])
+
+    def recurred(
+        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    ) -> tuple[jax.Array, Any]:
+        """See `Stateful.recurred`; adds the skip, D v."""
+        o, last = super().recurred(of, before, valid, beginning)
+        return o + widened(self.skip)[:, None, None] * widened(of.v), last
 
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
-        z, v = beside
-        y = joined(o + widened(self.skip)[:, None, None] * v)
-        return self.out(self.norm(y, z).astype(x.dtype))
+        return self.out(self.norm(joined(o), beside).astype(x.dtype))
 
 
 def rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -24,6 +24,7 @@ C tokens of a chunk.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -90,8 +91,8 @@ class Mlstm(Stateful):
         self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d] and the stabiliser m so far
-        (`recent`): scaled queries, keys times the exponential input gate (stabilised by m), values
-        with a 1 appended, and the log forget gate. See `Stateful.steps`.
+        (`recent`): scaled queries, keys times the exponential input gate (stabilised by m), values,
+        and the log forget gate. See `Stateful.steps`.
         """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)
@@ -103,13 +104,20 @@ class Mlstm(Stateful):
             i = jnp.where(valid[:, None], i, NEVER)
             f = jnp.where(valid[:, None], f, 0.0)
         m, before = largest(f, i, recent)
-        v = jnp.concatenate([widened(v), jnp.ones((*v.shape[:3], 1), inner_dtype(v))], axis=-1)
         w = widened(k) * jnp.exp(i - m)[..., None]
         return Steps(q * q.shape[-1] ** -0.5, w, v, f + before - m, beside=m, recent=m[..., -1])
 
+    def recurred(
+        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    ) -> tuple[jax.Array, Any]:
+        """See `Stateful.recurred`; sums ones beside the values, n, and divides by it."""
+        ones = jnp.ones((*of.v.shape[:3], 1), inner_dtype(of.v))
+        v = jnp.concatenate([widened(of.v), ones], axis=-1)
+        o, last = super().recurred(dataclasses.replace(of, v=v), before, valid, beginning)
+        return o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-of.beside)[..., None]), last
+
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
         """See `Stateful.outputs`."""
-        o = o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-beside)[..., None])
         z = split(self.w_out_gate(x), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
 

@@ -21,6 +21,8 @@ on others beside them.
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -30,7 +32,7 @@ from attnlab.attention.scores.protocol import NEVER
 from attnlab.errors import UserError, at_least
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.precision import widened
-from attnlab.mixers.whole import WholeText
+from attnlab.mixers.whole import WHOLE, WholeText
 
 
 class Nystrom(WholeText):
@@ -50,6 +52,8 @@ class Nystrom(WholeText):
     landmarks: int = 64
     steps: int = 6
     taps: int = 33
+
+    capabilities = dataclasses.replace(WHOLE, maps="effective")
 
     def setup(self) -> None:
         """Checks heads, `landmarks`, `steps` and `taps` (raises UserError if they do not fit), and
@@ -78,7 +82,6 @@ class Nystrom(WholeText):
         q, k, v = (
             split(project(x), self.heads) for project in (self.w_query, self.w_key, self.w_value)
         )
-        v = jnp.where(real[:, None, :, None], v, 0)
         mean, filled = segments(real, self.landmarks)
         mean = mean[:, None].astype(x.dtype)
         q, q_mean, k_mean = q * size**-0.5, mean @ q * size**-0.5, mean @ k
@@ -86,11 +89,14 @@ class Nystrom(WholeText):
         to_landmarks = weights(q, k_mean, columns)
         among = jnp.where(rows & columns, weights(q_mean, k_mean, columns), jnp.eye(self.landmarks))
         from_landmarks = jnp.where(rows, weights(q_mean, k, real[:, None, None, :]), 0)
-        sums = inverse(among, self.steps) @ (from_landmarks @ widened(v))
-        context = (to_landmarks @ sums).astype(x.dtype)
-        if self.taps:
-            context = context + neighbours(v, self.near)
-        return self.out(joined(context))
+        inverted = inverse(among, self.steps)
+
+        def summed(v: jax.Array, _: None) -> tuple[jax.Array, None]:
+            v = jnp.where(real[:, None, :, None], v, 0)
+            context = (to_landmarks @ (inverted @ (from_landmarks @ widened(v)))).astype(x.dtype)
+            return (context + neighbours(v, self.near) if self.taps else context), None
+
+        return self.out(joined(self.sum_values(summed, v)[0]))
 
 
 def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:

@@ -28,7 +28,7 @@ PASSING = Capabilities(
     roles=frozenset({"self"}),
     directions=frozenset({"causal"}),
     dense=False,
-    maps="none",
+    maps="sensitivity",
     positions=frozenset({"embedding"}),
     state="constant",
 )
@@ -70,6 +70,7 @@ class RecurrentMixer(Mixer):
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Any]:
         """See `Mixer.mix`."""
         one_text(self, view)
+        self.record_sensitivity(x, view, state)
         y, after = self.layer(x, view.valid, state)
         return (y if self.size == self.width else self.out(y)), after
 

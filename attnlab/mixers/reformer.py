@@ -73,7 +73,7 @@ class Reformer(Mixer):
     seed: int = 0
 
     capabilities = Capabilities(
-        roles=frozenset({"self"}), dense=False, maps="none", positions=frozenset({"embedding"})
+        roles=frozenset({"self"}), dense=False, positions=frozenset({"embedding"})
     )
 
     def setup(self) -> None:
@@ -118,12 +118,20 @@ class Reformer(Mixer):
             count = jnp.asarray(piece, jnp.int32)
             memory = Hashed(real, count, q, v, buckets)
             of_real = jnp.where(real[:, None, :, None], buckets, self.buckets)
-            context = self.in_chunks(q, v, of_real, causal)
+            context, _ = self.sum_values(
+                lambda v, _: (self.in_chunks(q, v, of_real, causal), None), v
+            )
         else:
             if not causal:
                 raise UserError("reformer: only a causal text can be read piece by piece")
             memory = state.appended(view.valid, queries=q, values=v, buckets=buckets)
-            context = self.at_slots(q, buckets, memory, state.length)
+            context, _ = self.sum_values(
+                lambda v, _: (
+                    self.at_slots(q, buckets, memory.replace(values=v), state.length),
+                    None,
+                ),
+                memory.values,
+            )
         context = jnp.where(real[:, None, :, None], context, 0).astype(x.dtype)
         return self.out(joined(context)), memory
 
@@ -196,7 +204,7 @@ class Reformer(Mixer):
         scores = scores - jnp.log(jnp.maximum(alike, 1).astype(scores.dtype))
         total, context = attended(scores, seen, with_previous(values))
         back = place[..., number]
-        flat = (total.reshape(back.shape), context.reshape(q.shape))
+        flat = (total.reshape(back.shape), context.reshape(v.shape))
         total = jnp.take_along_axis(flat[0], back, axis=2)
         return jnp.take_along_axis(flat[1], back[..., None], axis=2), total
 

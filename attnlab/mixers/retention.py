@@ -29,8 +29,7 @@ from attnlab.config.registry import Part, made
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.norms import LayerNorm
 from attnlab.layers.precision import inner_dtype
-from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Shape, Stateful, Steps
+from attnlab.mixers.stateful import LINEAR, Shape, Stateful, Steps
 
 
 class Retention(Stateful):
@@ -50,7 +49,7 @@ class Retention(Stateful):
     positions: Part = "rope"
 
     parts = {"positions": POSITIONS}
-    capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
+    capabilities = dataclasses.replace(LINEAR, positions=frozenset({"query_key"}))
 
     def setup(self) -> None:
         """Creates the projections of query, key, value, gate and output, the position scheme, and

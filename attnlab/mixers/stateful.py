@@ -28,6 +28,9 @@ from attnlab.layers.precision import widened
 from attnlab.layers.recurrence import empty, recur, recur_dplr
 from attnlab.mixers.recurrent import PASSING, one_text
 
+LINEAR = dataclasses.replace(PASSING, maps="effective")
+"""The capabilities of a mixer whose o is linear in its values, with one matrix for each head."""
+
 
 @flax.struct.dataclass
 class Kept:
@@ -62,18 +65,19 @@ class Shape:
 
 @flax.struct.dataclass
 class Steps:
-    """What `recur` takes (with b: `recur_dplr`, whose k, v, a are w, u, r); what of the piece `outputs`
-    needs besides; and what is kept as `Kept.recent`.
+    """What `recur` takes, with the values v, u = scale v (with b: `recur_dplr`, whose k, v, a are w, u,
+    r); what of the piece `outputs` needs besides; and what is kept as `Kept.recent`.
     """
 
     q: jax.Array
     w: jax.Array
-    u: jax.Array
+    v: jax.Array
     g: jax.Array | None = None
     r: jax.Array | None = None
     beside: Any = None
     recent: jax.Array | None = None
     b: jax.Array | None = None
+    scale: jax.Array | None = None
 
 
 class Stateful(Mixer):
@@ -86,7 +90,7 @@ class Stateful(Mixer):
 
     chunk: int = 0
 
-    capabilities = PASSING
+    capabilities = LINEAR
 
     @nn.nowrap
     def shape(self) -> Shape:
@@ -111,7 +115,7 @@ class Stateful(Mixer):
         raise NotImplementedError
 
     def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
-        """o [B,H,T,E], in the inner precision, to y [B,T,d]."""
+        """o of `recurred` [B,H,T,E], in the inner precision, to y [B,T,d]."""
         raise NotImplementedError
 
     def begin(self, rows: int, room: int, dtype: Any) -> Kept:
@@ -130,11 +134,18 @@ class Stateful(Mixer):
         zeros), and returns y and the new state. See `Mixer.mix`.
         """
         one_text(self, view)
+        self.record_sensitivity(x, view, state)
         before = self.begin(len(x), 0, x.dtype) if state is None else state
         at, read = places(before.read, x.shape[1], view.valid)
         at = at[0] if state is None and view.valid is None else at  # the same in all rows
         of = self.steps(x, at, view.valid, before.recent)
-        o, matrix = self.recurred(of, before, view.valid, state is None)
+
+        def recurred(v: jax.Array, matrix: Any) -> tuple[jax.Array, Any]:
+            given = dataclasses.replace(of, v=v), dataclasses.replace(before, matrix=matrix)
+            return self.recurred(*given, view.valid, state is None)
+
+        micro = max(of.v.shape[2] // max(x.shape[1], 1), 1)
+        o, matrix = self.sum_values(recurred, of.v, before.matrix, micro)
         recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
         return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
 
@@ -142,17 +153,19 @@ class Stateful(Mixer):
         self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
     ) -> tuple[jax.Array, Any]:
         """Runs the recurrence of a piece on the arrays `of`, from the state `before` (from zeros if
-        `beginning`), and returns o [B,H,T,E] and the last state.
+        `beginning`), and returns o [B,H,T,E] and the last state. o is what the norm of the output
+        gets, linear in `of.v`: a subclass with a skip or a normaliser adds them here.
         """
         micro = self.shape().micro
         state = None if beginning else before.matrix
+        u = of.v if of.scale is None else of.scale * widened(of.v)
         if valid is not None and micro > 1:
             valid = jnp.repeat(valid, micro, axis=1)
         given: Any = {"state": state, "valid": valid, "chunk": self.chunk}
         if of.r is None or of.b is None:
-            o, last = recur(of.q, of.w, of.u, of.g, of.r, **given)
+            o, last = recur(of.q, of.w, u, of.g, of.r, **given)
         else:
-            o, last = recur_dplr(of.q, of.w, of.u, of.g, of.r, of.b, **given)
+            o, last = recur_dplr(of.q, of.w, u, of.g, of.r, of.b, **given)
         return (o if micro == 1 else o[:, :, micro - 1 :: micro]), last
 
 

@@ -54,7 +54,7 @@ EPSILON = 1e-6  # of both norms
 
 @flax.struct.dataclass
 class Lessons(Steps):
-    """What is asked (q), given (w) and wanted (u) of the inner model, and eta [B,H,T,1]."""
+    """What is asked (q), given (w) and wanted (v) of the inner model, and eta [B,H,T,1]."""
 
     eta: Any = None
 
@@ -182,7 +182,7 @@ class TttLinear(Stateful):
             return standard * scale + offset
 
         return descend(
-            Examples(of.q, of.w, of.u, of.eta),
+            Examples(of.q, of.w, of.v, of.eta),
             before.matrix,
             inner,
             jnp.maximum(0.0, 1.0 / count + widened(self.place)),

@@ -18,9 +18,8 @@ WHOLE = Capabilities(
     directions=frozenset({"bidirectional"}),
     dense=False,
     cache=False,
-    maps="none",
 )
-"""The capabilities of a mixer of whole texts."""
+"""The capabilities of a mixer of whole texts; its equations have weights."""
 
 
 class WholeText(Mixer):

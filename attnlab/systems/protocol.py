@@ -16,6 +16,7 @@ import flax.struct
 import flax.traverse_util
 import jax
 
+from attnlab.attention.mixer import Kind
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, Reading
 from attnlab.config.registry import Parts
@@ -27,7 +28,7 @@ there (tokens, patches, numbered looks) the task says."""
 
 @flax.struct.dataclass
 class AttentionMap:
-    """Weights, and what their rows and columns are.
+    """Weights, or what stands for them, and what their rows and columns are.
 
     Attributes:
       weights: [B,H,Tq,Tk] float32, of one example [H,Tq,Tk]; over an image [R,h,w], each a part of
@@ -38,12 +39,16 @@ class AttentionMap:
         "joined". Once a task has labelled a map (`attnlab.tasks.maps`), a word for each row.
       columns: the side of the keys, or a word for each.
       image: [H,W,C] uint8, of a map over an image.
+      kind: what the numbers are: "exact" weights of the layer; an "effective" matrix A, context = A
+        v, that the layer itself never has; or "sensitivity", || d y_i / d x_j ||. See
+        `attnlab.attention.mixer.Kind`.
     """
 
     weights: Any
     rows: Side | Sequence[str] = flax.struct.field(pytree_node=False, default="target")
     columns: Side | Sequence[str] = flax.struct.field(pytree_node=False, default="source")
     image: Any = flax.struct.field(pytree_node=False, default=None)
+    kind: Kind = flax.struct.field(pytree_node=False, default="exact")
 
 
 GLIMPSES = "glimpses"
@@ -139,11 +144,11 @@ class System(nn.Module, kw_only=True):
         on. Looks without a token, "hops", are rows, of all heads.
         """
         maps = {}
-        looks = {
-            path[:-1]: weights
-            for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()
+        looks: dict[Any, tuple[Any, Any]] = {
+            tuple(path): ("exact" if kind == "weights" else kind, weights)
+            for (*path, kind), weights in flax.traverse_util.flatten_dict(dict(collected)).items()
         }
-        for path, several in looks.items():
+        for path, (kind, several) in looks.items():
             if any(path[:end] in looks for end in range(len(path))):
                 continue  # a mechanism inside another, which returns its maps
             for number, weights in enumerate(several):
@@ -151,7 +156,7 @@ class System(nn.Module, kw_only=True):
                 query, key = cls.between(name)
                 weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
                 maps[name] = AttentionMap(
-                    weights.swapaxes(1, 2) if query == "hops" else weights, query, key
+                    weights.swapaxes(1, 2) if query == "hops" else weights, query, key, kind=kind
                 )
         return maps
 

@@ -7,16 +7,22 @@ Axis letters: B batch, H and W of the image, C channels, R rows that look, h and
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.protocol import MAPS
+from attnlab.attention.mixer import MAPS, Kind
 from attnlab.decoding.rows import OnRows
+from attnlab.errors import UserError
 from attnlab.layers.gates.protocol import COLLECTION, handed_out
+from attnlab.layers.sensitivity import sensitivity
 from attnlab.systems.protocol import GLIMPSES, AttentionMap, System
+from attnlab.systems.vision.protocol import VisualAnswerer
 from attnlab.tasks.protocol import Example, Params
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ Overlays = tuple[dict[str, AttentionMap], dict[str, np.ndarray]]
 
 IMAGE = "image"
 """The side of a map whose positions are the places of an image, row by row."""
+_OF_SYSTEM = "sensitivity_to/"  # before the side, in names of `sensitivities`
 _WHOLE = "all places"  # the mean over the places that look
 
 
@@ -75,9 +82,62 @@ def grid_of(places: int, height: int, width: int) -> tuple[int, int, int] | None
     return None
 
 
-def attention_maps(task: AnyTask, params: Params, example: Example) -> dict[str, AttentionMap]:
-    """Returns every attention map [H,Tq,Tk] of an example by name, with labelled rows and columns;
-    those of a side that the task does not label, and hops, are numbered.
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """Which maps of a pass are computed; the others are left out of its program, and need no memory.
+
+    Attributes:
+      names: patterns of names ("decoder_*/cross_attention"), of which a map has one.
+      heads: numbers of heads, of each map; None for all.
+      rows: numbers of queries, of each map; None for all.
+      kinds: see `attnlab.attention.mixer.Kind`. A sensitivity costs many backward passes of a layer.
+    """
+
+    names: Sequence[str] = ("*",)
+    heads: Sequence[int] | None = None
+    rows: Sequence[int] | None = None
+    kinds: Sequence[Kind] = ("exact", "effective", "sensitivity")
+
+    def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
+        """Returns the chosen maps [B,H,Tq,Tk], with the chosen heads and rows.
+
+        Raises:
+          UserError: no map has such a name, or one has no such head or row.
+        """
+        named = {
+            name: map_
+            for name, map_ in maps.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
+        }
+        if maps and not named:
+            raise UserError(f"no map is called {self.names[0]!r}; there are {', '.join(maps)}")
+        return {
+            name: self._cut(name, map_) for name, map_ in named.items() if map_.kind in self.kinds
+        }
+
+    def _cut(self, name: str, map_: AttentionMap) -> AttentionMap:
+        weights = map_.weights
+        for axis, word, numbers in ((1, "head", self.heads), (2, "row", self.rows)):
+            if numbers is None:
+                continue
+            count = weights.shape[axis]
+            if wrong := [number for number in numbers if not 0 <= number < count]:
+                raise UserError(f"{name} has no {word} {wrong[0]}; {word}s are 0 to {count - 1}")
+            weights = weights.take(np.array(numbers, np.int32), axis)
+        return dataclasses.replace(map_, weights=weights)
+
+
+EVERY_MAP = Chosen()
+
+
+def attention_maps(
+    task: AnyTask, params: Params, example: Example, chosen: Chosen = EVERY_MAP
+) -> dict[str, AttentionMap]:
+    """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
+    columns; those of a side that the task does not label, and hops, are numbered.
+
+    Raises:
+      UserError: see `Chosen.among`.
     """
     inputs, sides = task.model_inputs(example)
 
@@ -86,30 +146,115 @@ def attention_maps(task: AnyTask, params: Params, example: Example) -> dict[str,
             return [f"hop {number}" for number in range(1, count + 1)]
         return sides.get(side, [str(number) for number in range(count)])
 
-    return {
-        name: map_.replace(  # type: ignore[attr-defined]
-            rows=labels(map_.rows, map_.weights.shape[-2]),
+    labelled = {}
+    for name, map_ in maps_of(task.system, params, inputs, chosen).items():
+        rows = chosen.rows
+        of_rows = labels(map_.rows, map_.weights.shape[-2] if rows is None else 1 + max(rows))
+        labelled[name] = dataclasses.replace(
+            map_,
+            rows=of_rows if rows is None else [of_rows[number] for number in rows],
             columns=labels(map_.columns, map_.weights.shape[-1]),
         )
-        for name, map_ in maps_of(task.system, params, inputs).items()
-    }
+    return labelled
 
 
-def maps_of(system: System, params: Params, read: Sequence[Any]) -> dict[str, AttentionMap]:
-    """Runs a system on one row of inputs and returns every attention map by name, on the host,
-    [H,Tq,Tk] each, between the sides that the system names.
+def maps_of(
+    system: System, params: Params, read: Sequence[Any], chosen: Chosen = EVERY_MAP
+) -> dict[str, AttentionMap]:
+    """Runs a system on one row of inputs and returns the chosen maps by name, on the host, [H,Tq,Tk]
+    each, between the sides that the system names. Of a system without any, those of
+    `sensitivities`.
+
+    Raises:
+      UserError: see `Chosen.among`.
     """
     names: list[str] = []
 
     @OnRows
     def look(params: Params, *read: jax.Array) -> dict[str, AttentionMap]:
-        _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
-        maps = system.maps(dict(collected).get(MAPS, {}))
+        maps = chosen.among(recorded(system, params, read))
         names[:] = maps  # a program would put them in another order
         return maps
 
     maps = jax.device_get(look(params, *read))
-    return {name: maps[name].replace(weights=np.asarray(maps[name].weights[0])) for name in names}
+    return {
+        name: dataclasses.replace(maps[name], weights=np.asarray(maps[name].weights[0]))
+        for name in names
+    }
+
+
+def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> dict[str, AttentionMap]:
+    """Returns every map [1,H,Tq,Tk] of a pass over one row by name, for a program: those that the
+    system records, or, if it records none, its `sensitivities`.
+    """
+    _, collected = system.apply({"params": params}, *read, mutable=[MAPS])
+    maps = system.maps(dict(collected).get(MAPS, {}))
+    return maps or sensitivities(system, params, read)
+
+
+def sensitivities(
+    system: System, params: Params, read: Sequence[jax.Array]
+) -> dict[str, AttentionMap]:
+    """Returns, for a system without attention and without mixers, how much each of its outputs
+    depends on each token, place or pixel that it reads, [B,1,n,S] by "sensitivity_to/SIDE":
+
+        S_ij = || d y_i / d e_j ||        e_j: the embedding of token j, or the channels of pixel j
+                                          y_i: the largest of the logits at position i
+
+    What gives one answer for all has one row, "hops"; the y of logits of pixels is the mean over
+    these. Source for y: K. Simonyan, A. Vedaldi, A. Zisserman, "Deep Inside Convolutional Networks",
+    2014, section 3.
+
+    Args:
+      read: one row of each input of the system, images [1,H,W,C] and ids [1,S].
+    """
+    shapes: list[jax.Array] = []
+
+    def largest(moved: tuple[Any, Any]) -> jax.Array:
+        """y [1,n,1], with numbers added to the images and to the embeddings, call after call."""
+        of_images, of_calls = moved[0], list(moved[1])
+
+        def embedded(call: Any, given: Any, named: Any, context: Any) -> Any:
+            out = call(*given, **named)
+            if not isinstance(context.module, nn.Embed) or context.method_name != "__call__":
+                return out
+            shapes.append(out)
+            return out + of_calls.pop(0) if of_calls else out
+
+        given = [x + of_images.get(at, 0) for at, x in enumerate(read)]
+        with nn.intercept_methods(embedded):
+            logits = jax.tree.leaves(system.apply({"params": params}, *given))[0]
+        tops = logits.max(axis=-1)
+        return tops[..., None] if tops.ndim == 2 else tops.reshape(1, -1).mean(1)[None, None]
+
+    jax.eval_shape(largest, ({}, []))
+    images = {at: jnp.zeros_like(x) for at, x in enumerate(read) if x.ndim > 2}
+    embeddings = [jnp.zeros(out.shape, out.dtype) for out in shapes]
+    of_images, of_calls = sensitivity(largest, (images, embeddings))
+    texts = iter([text[None] for of_call in of_calls for text in of_call])  # one call may embed two
+    second = "question" if isinstance(system, VisualAnswerer) else "target_in"
+    joined = system.map_sides[1] == "joined"
+    by_side: dict[str, jax.Array] = {}
+    for at, x in enumerate(read):
+        if at in of_images:
+            by_side[IMAGE] = of_images[at].reshape(*of_images[at].shape[:2], -1)
+        elif (norms := next(texts, None)) is not None:
+            side = "joined" if joined else second if at else "source"
+            by_side[side] = norms if joined else norms[..., : x.shape[1]]
+    rows = system.map_sides[0]
+    return {
+        f"{_OF_SYSTEM}{side}": AttentionMap(
+            norms[:, None], "hops" if norms.shape[1] == 1 else rows, side, kind="sensitivity"
+        )
+        for side, norms in by_side.items()
+    }
+
+
+def sides_of(system: System, name: str) -> tuple[str, str]:
+    """Returns the sides of the queries and keys of a map of `maps_of`, by its name."""
+    if name.startswith(_OF_SYSTEM):
+        return system.map_sides[0], name.removeprefix(_OF_SYSTEM)
+    return system.between(name)
 
 
 def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
@@ -149,7 +294,7 @@ def over_image(
     """
     over = {}
     for name, map_ in maps.items():
-        query, key = system.between(name)
+        query, key = sides_of(system, name)
         places = map_.weights.shape[-1]
         fits = grid is not None and grid[0] * grid[1] == places
         laid_out = (0, *grid) if grid and fits else grid_of(places, *image.shape[:2])
@@ -163,7 +308,7 @@ def over_image(
             whole = weights[len(first) :].mean(axis=0, keepdims=True)
             weights, rows = np.concatenate([weights[: len(first)], whole]), [*first, _WHOLE]
         over[name] = AttentionMap(
-            weights.reshape(len(weights), h, w), rows[: len(weights)], (), image
+            weights.reshape(len(weights), h, w), rows[: len(weights)], (), image, map_.kind
         )
     return over
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -53,6 +54,10 @@ def test_a_folder_is_a_run_that_writes_scores_and_shows(tmp_path: Path, text: Pa
     (written,) = run.generate(["A dog"])
     assert written.startswith("A dog") and run.generate(["A dog"]) == [written]
     assert {one.weights.shape for one in run.maps("A dog").values()} == {(4, 3, 3)}
+    system, tokens = run.task.system, np.array([[5, 9, 7, 4]])
+    logits, collected = system.apply({"params": run.params}, tokens, mutable=["maps"])
+    np.testing.assert_array_equal(logits, system.apply({"params": run.params}, tokens))
+    assert len(jax.tree.leaves(collected)) == system.layers
     assert run.evaluate("valid")["loss"] > 1.0
 
 

@@ -143,13 +143,7 @@ def test_mistakes_have_the_words_of_the_command_line(
 
 
 def test_what_cannot_be_given(run: attnlab.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No maps of a system that does not look, no log P of a target where a task has none; as the
-    commands say it.
-    """
-    monkeypatch.setattr(type(run.task.system), "needs", {})
-    words = "rnnsearch has no attention to look at; it knows its texts by its state alone"
-    with pytest.raises(attnlab.UserError, match=words):
-        run.maps("a", "b")
+    """No log P of a target where a task has none; as the commands say it."""
     monkeypatch.setattr(scoring, "WritingTask", type(None))
     message = "the task 'translation' gives texts no probability to score; language_modelling and"
     with pytest.raises(attnlab.UserError, match=message):

@@ -18,7 +18,7 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.features import FEATURES
-from attnlab.attention.mixer import Mixer
+from attnlab.attention.mixer import MAPS, Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
@@ -319,6 +319,12 @@ def inputs(
     query, source = (rng.normal(size=size).astype(np.float32) for size in sizes)
     lengths = np.array([keys, 1, max(1, keys - 3)] + [keys] * batch)[:batch]
     return query, source, np.arange(keys)[None] < lengths[:, None]
+
+
+def recorded(collected: Any) -> Any:
+    """The map of a mechanism, exact or effective, and not that of one inside it."""
+    maps = collected[MAPS]
+    return maps["weights" if "weights" in maps else "effective"][0]
 
 
 def wide(tree: Any) -> Any:

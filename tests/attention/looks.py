@@ -15,7 +15,7 @@ import numpy as np
 from attnlab.attention.needs import hands_out_weights
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.attention.view import EVERYTHING, View
-from tests.attention.cases import causally, inputs, make, parameters, wide
+from tests.attention.cases import causally, inputs, make, parameters, recorded, wide
 
 PLACED = View(positions=2)  # queries stay where they are when the source grows or shrinks
 
@@ -109,7 +109,7 @@ class Looks:
             reading, collected = self.look(*given, view, valid, **how, mutable=[MAPS])
             numbers = (reading.context, reading.weights) if how else (reading.context,)
             sums = ((one * drawn(one.shape) * who[:, None]).sum() for one in numbers)
-            return sum(sums), (reading.context, collected[MAPS]["weights"][0])
+            return sum(sums), (reading.context, recorded(collected))
 
         @jax.jit
         def program(params: Any, query: Any, source: Any, valid: Any, who: Any) -> Found:

@@ -20,7 +20,6 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention.cases import (
@@ -37,6 +36,7 @@ from tests.attention.cases import (
     make,
     over,
     over_all,
+    recorded,
     reference,
     wide,
     without_biases,
@@ -261,7 +261,7 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     plain, (reading, collected), (handed, left) = found.plain, found.recorded, found.asked
     assert plain.weights is None  # off unless asked for
     np.testing.assert_array_equal(reading.context, plain.context)
-    (weights,) = collected[MAPS]["weights"]
+    weights = recorded(collected)
     np.testing.assert_array_equal(weights, reading.weights)
     np.testing.assert_array_equal(handed.context, plain.context)
     assert jax.tree.leaves(left) == []

@@ -34,6 +34,7 @@ from tests.attention.cases import (
     make,
     over,
     parameters,
+    recorded,
     stepwise,
 )
 from tests.attention.oracles import part
@@ -317,8 +318,7 @@ def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> No
 
     def look(x: Any, memory: Any) -> Any:
         reading, collected = call(x, memory, CAUSAL, method="read", mutable=[MAPS])
-        (recorded,) = collected[MAPS]["weights"]
-        assert recorded.shape == reading.weights.shape
+        assert recorded(collected).shape == reading.weights.shape
         return reading.weights
 
     assert jax.eval_shape(lambda x: look(x, grown(x)), x).shape[2:] == (LENGTH, LENGTH)

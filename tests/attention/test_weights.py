@@ -130,9 +130,9 @@ class Older(Single):
 
 
 class Implied(MultiHead):
-    """Says that its maps are only implied."""
+    """Says that its maps are only effective."""
 
-    capabilities = Capabilities(maps="implied")
+    capabilities = Capabilities(maps="effective")
 
 
 class Starred(Single):
@@ -156,7 +156,7 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
         (
             Implied,
             {},
-            refused.format("", "Implied") + "; its maps are 'implied', choose .* 'exact'",
+            refused.format("", "Implied") + "; its maps are 'effective', choose .* 'exact'",
         ),
         (MultiStep, {"looks": Older}, refused.format(".looks", "Older")),
     ):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import arguments, refused, run_command
+from tests.commands.tiny import arguments, run_command
 
 SLOTS = [f"{slot}_attention" for slot in ("decoder_0/cross", "decoder_0/self", "encoder_0/self")]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -58,10 +58,12 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
 
 
 @pytest.mark.full
-def test_a_run_without_attention_has_results_and_nothing_to_look_at(tmp_path: Path) -> None:
+def test_a_run_without_attention_has_sensitivities_when_asked(tmp_path: Path) -> None:
     ended = run_command(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
     assert ended.code == 0, ended.err
     assert (tmp_path / "run" / "results.json").is_file()
     assert not (tmp_path / "run" / "maps").exists()
-    line = refused("inspect", f"--workdir={tmp_path / 'run'}", "--source=4.5.1999")
-    assert "rnn_encoder_decoder has no attention to look at" in line
+    ended = run_command(["inspect", f"--workdir={tmp_path / 'run'}", "--source=4.5.1999"])
+    assert ended.code == 0, ended.err
+    for side in ("source", "target_in"):
+        assert (tmp_path / "run" / "maps" / f"0-sensitivity_to-{side}.png").is_file()

@@ -41,7 +41,7 @@ every = pytest.mark.parametrize(
 def test_another_sequence_is_read_as_the_oracle_reads_it(
     name: str, config: dict[str, Any], float64: None
 ) -> None:
-    """At once and query by query, with the implied map, which is the weights of the values."""
+    """At once and query by query, with the effective map, which is the weights of the values."""
     module, params = make(name, config), wide(parameters(make(name, config)))
     query, source, valid = inputs(queries=4)
     query, source = wide(query), wide(source)
@@ -55,7 +55,7 @@ def test_another_sequence_is_read_as_the_oracle_reads_it(
 
     reading, collected = read(query, 0, valid)
     np.testing.assert_allclose(reading.context, expected, rtol=0, atol=TOLERANCE["float64"])
-    shown = collected[MAPS]["weights"][0]
+    shown = collected[MAPS]["effective"][0]
     np.testing.assert_allclose(shown, weights, rtol=0, atol=TOLERANCE["float64"])
     late = read(query[:, 3:], 3)[0].context
     np.testing.assert_allclose(late, expected[:, 3:], rtol=0, atol=TOLERANCE["float64"])

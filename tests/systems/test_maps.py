@@ -9,12 +9,23 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from tests.systems import classifiers, image_systems, visual_answerers
-from tests.systems.tiny import make, seldom
+from attnlab.systems import SYSTEMS
+from attnlab.tasks.maps import maps_of, recorded
+from tests.layers.test_sensitivity import differences
+from tests.systems import (
+    captioners,
+    classifiers,
+    image_systems,
+    language_models,
+    visual_answerers,
+)
+from tests.systems.own import KINDS
+from tests.systems.tiny import by_rows, drawn, make, seldom, wide
 
 READERS = {
     "readers/encoder/attention": ("source", "source"),
@@ -112,3 +123,62 @@ def test_maps_lie_between_what_they_name(name: str) -> None:
         ):  # a past may be empty
             sums = np.broadcast_to(real.any(axis=1)[:, None, None], weights.shape[:3])
             np.testing.assert_allclose(weights.sum(axis=-1), sums, atol=1e-6)
+
+
+def one_row(name: str) -> tuple[Any, Any, list[np.ndarray]]:
+    """The first setting of a system, tiny; its parameters; and one row of what it reads."""
+    rooms: set[Any] = set(KINDS.values())
+    room, spec = next((r, s) for r in rooms for s in r.SPECS.values() if s["name"] == name)
+    read: Any = [image_systems.shown(spec)] if room is image_systems else None
+    read = [captioners.images(), captioners.words()] if room is captioners else read
+    read = room.batch(max(SYSTEMS.resolve(name).texts)) if room is classifiers else read
+    read = room.batch() if read is None else read
+    rows = [x[1:2] for x in ([read] if isinstance(read, np.ndarray) else read)]
+    system = make(spec)
+    return system, drawn(system, *rows, rule=lambda _, noise: by_rows(noise)), rows
+
+
+@pytest.mark.parametrize("name", SYSTEMS.names())
+def test_every_system_has_a_map(name: str) -> None:
+    """Its own, or the sensitivity of its answers to each of its inputs."""
+    system, params, read = one_row(name)
+    maps = jax.eval_shape(functools.partial(recorded, system), params, read)
+    assert maps and all(map_.weights.shape[0] == 1 for map_ in maps.values())
+    if any(name.startswith("sensitivity_to") for name in maps):
+        counts = [int(np.prod(x.shape[1:3] if x.ndim == 4 else x.shape)) for x in read]
+        assert [map_.weights.shape[3] for map_ in maps.values()] == counts
+        assert {map_.kind for map_ in maps.values()} == {"sensitivity"}
+        assert ("image" in {map_.columns for map_ in maps.values()}) == (read[0].ndim == 4)
+
+
+@pytest.mark.parametrize(("name", "table"), [("lstm_lm", "embed"), ("seq2seq", "embed_source")])
+def test_sensitivities_of_systems_are_what_central_differences_give(
+    name: str, table: str, float64: None
+) -> None:
+    """The embedding of a token that occurs once is moved in its table, in all directions."""
+    system, params, (_, *others) = one_row(name)
+    params, source = wide(params), np.arange(4, 8, dtype=np.int32)[None]
+    embeddings = params[table]["embedding"]
+
+    def largest(x: Any) -> Any:
+        moved = {**params, table: {"embedding": jnp.asarray(embeddings).at[source[0]].set(x[0])}}
+        return system.apply({"params": moved}, source, *others).max(axis=-1)[..., None]
+
+    expected = differences(largest, embeddings[source], by=1e-6)
+    found = maps_of(system, params, (source, *others))["sensitivity_to/source"].weights[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
+
+
+def test_a_stack_of_different_mixers_has_maps_of_all_kinds_and_the_same_logits() -> None:
+    mixers = {"one": {"name": "mamba", "state": 3, "head_width": 4}, "other": "recurrent"}
+    spec = {**language_models.SPECS["decoder"], "layers": 2}
+    system, tokens = (
+        make({**spec, "attention": {"name": "by_layer", **mixers}}),
+        np.ones((2, 6), int),
+    )
+    params = {"params": language_models.parameters(system)}
+    run = jax.jit(functools.partial(system.apply, mutable=[MAPS]))
+    logits, collected = run(params, tokens)
+    np.testing.assert_array_equal(logits, jax.jit(system.apply)(params, tokens))
+    kinds = {name: map_.kind for name, map_ in system.maps(collected[MAPS]).items()}
+    assert kinds == {"layer_0/attention": "effective", "layer_1/attention": "sensitivity"}

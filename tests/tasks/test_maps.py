@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.maps import IMAGE, grid_of, over_image
+from attnlab.tasks.maps import IMAGE, Chosen, grid_of, over_image
 
 IMAGE_8_6 = np.zeros((8, 6, 3), np.uint8)
 
@@ -52,3 +53,21 @@ def test_maps_onto_places_lie_over_the_image() -> None:
     wanted = np.stack([within[0, 0, 1:], within[0, 1:, 1:].mean(axis=0)]).reshape(2, 4, 3)
     np.testing.assert_allclose(over["self"].weights, wanted, rtol=1e-6)
     assert over_image(system, IMAGE_8_6, maps, (2, 6))["cross"].weights.shape == (3, 2, 6)
+
+
+def test_chosen_maps_have_the_chosen_heads_and_rows_and_mistakes_one_line() -> None:
+    weights = np.random.default_rng(0).random((1, 3, 4, 5))
+    maps = {name: AttentionMap(weights) for name in ("layer_0/attention", "layer_1/attention")}
+    maps["layer_2/mixer"] = AttentionMap(weights, kind="sensitivity")
+    chosen = Chosen(("layer_1/*", "layer_2/*"), heads=(2, 0), rows=(3,), kinds=("exact",))
+    ((name, found),) = chosen.among(maps).items()
+    assert name == "layer_1/attention"
+    np.testing.assert_array_equal(found.weights, weights[:, [2, 0]][:, :, [3]])
+    assert list(Chosen().among(maps)) == list(maps)
+    for wrong, words in (
+        (Chosen(("layer_9",)), "no map is called 'layer_9'; there are layer_0/attention, layer_1/"),
+        (Chosen(heads=(3,)), "layer_0/attention has no head 3; heads are 0 to 2"),
+        (Chosen(rows=(0, -1)), "layer_0/attention has no row -1; rows are 0 to 3"),
+    ):
+        with pytest.raises(UserError, match=words):
+            wrong.among(maps)

@@ -154,7 +154,7 @@ class Linear(Attention):
         """
         look = view.onto(memory, query)
         asked = self._asked(query, look.i)
-        shown = weights or (self.is_mutable_collection("maps") and not self.is_initializing())
+        shown = weights or self.is_collecting()
         direct = _is_whole(view, memory, query)
         pairs = None if direct and not shown else self._weights(asked, memory, look)
         if view.segments is None and isinstance(view.rule, Everything):
@@ -166,7 +166,8 @@ class Linear(Attention):
             outputs = pairs @ _counted(memory.values)
         if pairs is not None and self.normalise == "sum":
             pairs = _quotient(pairs, outputs[..., -1:])
-        return Reading(self._context(outputs, query), self.capture(pairs, memory, weights))
+        context = self._joined(self._divided(outputs), query)
+        return Reading(context, self.capture(pairs, memory, weights))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Sums:  # type: ignore[override]
         """See `Mixer.begin`: zeros."""
@@ -197,14 +198,15 @@ class Linear(Attention):
         at, read = places(before.read, x.shape[1], view.valid)
         at = at[0] if state is None and view.valid is None else at  # the same in all rows
         features, values = self._key_values(x, view.valid, at)
-        outputs, sums = recur(
-            self._asked(x, at),
-            features,
-            _counted(values),
-            state=None if state is None else before.sums,
-            chunk=self.chunk,
-        )
-        return self._context(outputs, x), Sums(sums, read)
+        asked = self._asked(x, at)
+
+        def summed(values: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
+            outputs, sums = recur(asked, features, _counted(values), state=sums, chunk=self.chunk)
+            return self._divided(outputs), sums
+
+        sums = None if state is None else before.sums
+        heads, sums = self.sum_values(summed, values, sums)
+        return self._joined(heads, x), Sums(sums, read)
 
     def _asked(self, query: jax.Array, at: jax.Array) -> jax.Array:
         """Features [B,H,Tq,M] of queries."""
@@ -229,11 +231,15 @@ class Linear(Attention):
         allowed = look.allowed()
         return pairs if allowed is None else jnp.where(allowed, pairs, 0.0)
 
-    def _context(self, outputs: jax.Array, query: jax.Array) -> jax.Array:
-        """[B,H,Tq,D+1], the last column of which is z, to the context [B,Tq,d]."""
-        values, total = outputs[..., :-1], outputs[..., -1:]
-        values = _quotient(values, total) if self.normalise == "sum" else self.norm(values)
-        return self.out(joined(values).astype(query.dtype))
+    def _divided(self, outputs: jax.Array) -> jax.Array:
+        """[B,H,Tq,D+1], the last column of which is z, to [B,H,Tq,D], divided by z if it is to be."""
+        values = outputs[..., :-1]
+        return _quotient(values, outputs[..., -1:]) if self.normalise == "sum" else values
+
+    def _joined(self, heads: jax.Array, query: jax.Array) -> jax.Array:
+        """Sums of the values [B,H,Tq,D] to the context [B,Tq,d]."""
+        heads = self.norm(heads) if self.normalise == "norm" else heads
+        return self.out(joined(heads).astype(query.dtype))
 
 
 def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:

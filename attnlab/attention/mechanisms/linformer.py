@@ -70,7 +70,7 @@ class Linformer(Attention):
         dense=False,
         dropout=True,
         cache=False,
-        maps="implied",
+        maps="effective",
     )
 
     def setup(self) -> None:

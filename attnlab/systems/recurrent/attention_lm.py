@@ -29,6 +29,7 @@ window.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -172,7 +173,7 @@ class AttentionLanguageModel(LanguageModel):
         """
         maps = super().maps(collected)
         return {
-            name: AttentionMap(_of_words(heads.weights), heads.rows, heads.columns)
+            name: dataclasses.replace(heads, weights=_of_words(heads.weights))
             for name, heads in maps.items()
         }
 

@@ -70,7 +70,7 @@ def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
         name: cut(heads.weights) for name, heads in maps.items() if heads.rows == heads.columns
     }
     return {
-        name: AttentionMap(within.get(name, heads.weights), heads.rows, heads.columns)
+        name: dataclasses.replace(heads, weights=within.get(name, heads.weights))
         for name, heads in maps.items()
     }
 
