@@ -94,19 +94,38 @@ def of_tokens(
             (outputs, after), collected = read(mutable=watched)
         else:
             outputs, after = read()
-    real = system.real(target)
+    head: Any = None
     if at_once and remembered is None:
-        head: Any = functools.partial(system.apply, {"params": params}, method="logits")
-        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
-    else:
+        head = functools.partial(system.apply, {"params": params}, method="logits")
+    each = judged(system, outputs, batch, smoothing, head, at_once) | seen
+    real = system.real(target)
+    return each | {name: _handed_out(collected, name, real) for name in losses}, after
+
+
+def judged(
+    system: LanguageModel,
+    outputs: jax.Array,
+    batch: Batch,
+    smoothing: Smoothing,
+    head: Callable[[jax.Array], jax.Array] | None = None,
+    at_once: int = 0,
+) -> Sums:
+    """Returns "loss", "tokens", "correct" and, where it is known, "asked" and "recalled" of each
+    token, [B,T], from logits [B,T,V]; or from x [B,T,d] with a `head` that computes the logits of
+    `at_once` tokens of a row at a time.
+    """
+    target = jnp.asarray(batch["target"])
+    real = system.real(target)
+    if head is None:
         nats, right = _losses_and_hits(outputs, target, smoothing)
+    else:
+        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
     nats, correct = jnp.where(real, nats, 0.0), right & real
-    each = {"loss": nats, "tokens": real, "correct": correct, **seen}
-    each |= {name: _handed_out(collected, name, real) for name in losses}
+    each = {"loss": nats, "tokens": real, "correct": correct}
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
-    return each, after
+    return each
 
 
 def room_for_logits(system: LanguageModel, rows: int, width: int) -> int:
