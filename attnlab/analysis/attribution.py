@@ -74,16 +74,16 @@ def integrated_gradients(model: Passes, batch: Batch, nodes: int = 32) -> tuple[
       of F(e) - F(0).
     """
     points, parts = np.polynomial.legendre.leggauss(nodes)
-    batch, totals = dict(batch), {}
+    totals: Arrays = {}
     for point, part in zip((points + 1) / 2, parts / 2, strict=True):
-        for name, (value, slope) in model.gradients(batch, ("embedding",), point).items():
+        for name, (value, slope) in model.gradients(dict(batch), ("embedding",), point).items():
             owed = part * np.asarray(value * slope, np.float64).sum(axis=(1, 3))
             totals[name] = totals.get(name, 0) + owed
 
     def changes(factor: Any, _: Any) -> dict[str, Change]:
         return {name: Change(factor) for name in totals}
 
-    pair = len(next(iter(batch.values()))), batch
+    pair = len(next(iter(batch.values()))), dict(batch)
     ends = model.under([pair], np.array([0.0, 1.0]), changes, passes.log_probability)
     return totals, ends[1] - ends[0] - sum(x.sum(axis=1) for x in totals.values())
 
@@ -101,7 +101,8 @@ def gradient_by_distance(model: Passes, batches: Batches) -> Arrays:
     Raises:
       UserError: outputs without an axis of tokens, or no embedding outside a loop over time.
     """
-    sums, counts = {}, {}
+    sums: Arrays = {}
+    counts: Arrays = {}
     for _, batch in passes.filled(batches):
         every, real = _norms(model, batch)
         for name, norm in every.items():

@@ -183,7 +183,7 @@ def filled(batches: Batches) -> list[tuple[int, Batch]]:
     in place of rows of padding; UserError if there is none.
     """
     pairs = [(np.flatnonzero(numbers >= 0), batch) for numbers, batch in batches]
-    result = [
+    result: list[tuple[int, Batch]] = [
         (len(rows), {name: x[np.resize(rows, len(x))] for name, x in batch.items()})
         for rows, batch in pairs
         if len(rows)

@@ -108,7 +108,7 @@ def test_patching_finds_the_previous_token_head() -> None:
     corrupted = {"source": np.array([[2, 5, 8, 7, 4]], np.int32)}
     for others in (None, other):
         parts = patch(model, clean, corrupted, positions=(None, 2, 3), other=others)
-        shares = {(x.head, x.position): float(x.recovered[0]) for x in parts}
+        shares = {part[1:]: float(share[0]) for part, share in parts.items()}
         assert shares[0, None] == pytest.approx(1.0) == shares[0, 3]
         assert max(abs(shares[x]) for x in ((0, 2), (1, None), (1, 2), (1, 3))) < 1e-5
     with pytest.raises(UserError, match=r"'source' is \(1, 4\) in the corrupted batch"):
