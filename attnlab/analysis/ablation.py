@@ -91,7 +91,8 @@ def ablation_table(
         if (kind == "uniform") == (place.kind == "weights")
     ]
     choices = np.array([(-2, 0, 0), *((n, h, ABLATIONS.index(kind)) for n, h, kind in rows)])
-    means = _means(model, examples)
+    means = _means(model, examples) if "mean" in kinds else {}
+    prepare = _others if "resample" in kinds else lambda *_: {}
 
     def changes(choice: jax.Array, others: Any) -> dict[str, Change]:
         every = {}
@@ -104,7 +105,7 @@ def ablation_table(
             every[name] = Change(1 - part, part * other)
         return every
 
-    terms = model.under(examples, choices, changes, passes.terms_of(model.task, measure), _others)
+    terms = model.under(examples, choices, changes, passes.terms_of(model.task, measure), prepare)
     has_other = np.concatenate([np.full(count, count > 1) for count, _ in examples])
     costs = []
     for (number, head, kind), after in zip(rows, terms[1:], strict=True):
@@ -279,7 +280,8 @@ def patch(
       UserError: shapes that differ, or no place of these kinds that is not stepwise.
     """
     for name, column in corrupted.items():
-        if np.shape(column) != (shape := np.shape(clean.get(name))):
+        shape = np.shape(clean[name]) if name in clean else None
+        if np.shape(column) != shape:
             shapes = f"{np.shape(column)} in the corrupted batch and {shape} in the clean one"
             raise UserError(f"patch: {name!r} is {shapes}; both need the same length")
     places = [place for place in model.places(clean, kinds) if not place.stepwise]

@@ -41,11 +41,11 @@ from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
-from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, Smoothing, TextExample, Totals
+from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, TextExample, Totals
 from attnlab.tasks.reading import (
+    RowsApart,
     check_packs,
     check_pieces,
-    judged,
     of_tokens,
     penalised,
     penalties,
@@ -81,7 +81,7 @@ def build_system(
     return system
 
 
-class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel]):
+class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
     `attnlab.tasks.base.Task`.
 
@@ -383,27 +383,6 @@ class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel
         if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
         return state_before(self.system, self.shapes, rows)
-
-    def apply(self, params: Params, batch: Batch, **options: Tree) -> Tree:
-        """Computes the logits [B,T,V] of a batch whose rows are read from nothing, texts that share
-        a row apart; see `Task.apply`.
-        """
-        texts = [jnp.asarray(batch[name]) for name in ("source", "segments") if name in batch]
-        return self.system.apply({"params": params}, *texts, **options)
-
-    def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
-        """See `Task.summed`; of logits [B,T,V]."""
-        return summed(judged(self.system, outputs, batch, smoothing))
-
-    def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
-        """Yields the batches of a split with the numbers of their rows, which are texts, windows or
-        pieces of the stream; see `Task.split_batches`.
-        """
-        first = 0
-        for batch in self._in_turn(split):
-            real = (batch["target"] != self.special.pad).any(axis=1)
-            yield np.where(real, first + np.cumsum(real) - 1, -1), batch
-            first += int(real.sum())
 
     def _read(
         self, params: Params, batch: Batch, remembered: Tree, **options: Any

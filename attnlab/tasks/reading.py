@@ -7,12 +7,13 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.rows import largest
@@ -126,6 +127,36 @@ def judged(
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
     return each
+
+
+class RowsApart:
+    """Part of the task of language modelling: rows alone, each read from nothing, for whoever asks
+    about single examples.
+
+    Attributes:
+      system: the model.
+    """
+
+    system: LanguageModel
+
+    def apply(self, params: Params, batch: Batch, **options: Tree) -> Tree:
+        """Computes the logits [B,T,V] of a batch, texts that share a row apart; see `Task.apply`."""
+        texts = [jnp.asarray(batch[name]) for name in ("source", "segments") if name in batch]
+        return self.system.apply({"params": params}, *texts, **options)
+
+    def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Returns the sums over logits [B,T,V]; see `Task.summed`."""
+        return summed(judged(self.system, outputs, batch, smoothing))
+
+    def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yields the batches of a split with the numbers of their rows, which are texts, windows or
+        pieces of the stream; see `Task.split_batches`.
+        """
+        first = 0
+        for batch in self._in_turn(split):  # type: ignore[attr-defined]
+            real = (batch["target"] != self.system.pad_id).any(axis=1)
+            yield np.where(real, first + np.cumsum(real) - 1, -1), batch
+            first += int(real.sum())
 
 
 def room_for_logits(system: LanguageModel, rows: int, width: int) -> int:
