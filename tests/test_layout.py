@@ -52,7 +52,7 @@ ALLOWED = {
     "decoding": {"config", "records", "data"},
     "training": {"config", "records"},
     "tasks": {"config", "records", "data", "weights", "decoding", "systems", "training"} | _MODELS,
-    "analysis": {"config", "records", "data", "systems", "training", "tasks"},
+    "analysis": {"config", "records", "attention", "data", "systems", "training", "tasks"},
     "pages": {"records"},
     "experiments": set(ROOMS) - {"processes", "api", "commands", "experiments"},
     "processes": set(),

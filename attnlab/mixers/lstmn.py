@@ -39,6 +39,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.interventions import intervening
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Prefix, Rule, Window
@@ -166,7 +167,8 @@ class LSTMNLayer(nn.Module):
         reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first, other)
         if summary is not None:
             reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
-        watched = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
+        aside = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
+        watched = aside or intervening()
         inputs = x, self.contributions(x), valid
         reader, states = (
             self._watched(reader, inputs, other) if watched else self._taped(reader, inputs, other)

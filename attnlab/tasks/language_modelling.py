@@ -43,6 +43,7 @@ from attnlab.tasks import schemas
 from attnlab.tasks.models import chosen_weights, shapes_of, system_factory
 from attnlab.tasks.protocol import Numbers, Response, Scores, Sides, TextExample, Totals
 from attnlab.tasks.reading import (
+    RowsApart,
     check_packs,
     check_pieces,
     of_tokens,
@@ -80,7 +81,7 @@ def build_system(
     return system
 
 
-class LanguageModelling(RunningTextTask[schemas.LanguageModelling, LanguageModel]):
+class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
     `attnlab.tasks.base.Task`.
 

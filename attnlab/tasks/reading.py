@@ -7,12 +7,13 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.rows import largest
@@ -94,19 +95,68 @@ def of_tokens(
             (outputs, after), collected = read(mutable=watched)
         else:
             outputs, after = read()
-    real = system.real(target)
+    head: Any = None
     if at_once and remembered is None:
-        head: Any = functools.partial(system.apply, {"params": params}, method="logits")
-        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
-    else:
+        head = functools.partial(system.apply, {"params": params}, method="logits")
+    each = judged(system, outputs, batch, smoothing, head, at_once) | seen
+    real = system.real(target)
+    return each | {name: _handed_out(collected, name, real) for name in losses}, after
+
+
+def judged(
+    system: LanguageModel,
+    outputs: jax.Array,
+    batch: Batch,
+    smoothing: Smoothing,
+    head: Callable[[jax.Array], jax.Array] | None = None,
+    at_once: int = 0,
+) -> Sums:
+    """Returns "loss", "tokens", "correct" and, where it is known, "asked" and "recalled" of each
+    token, [B,T], from logits [B,T,V]; or from x [B,T,d] with a `head` that computes the logits of
+    `at_once` tokens of a row at a time.
+    """
+    target = jnp.asarray(batch["target"])
+    real = system.real(target)
+    if head is None:
         nats, right = _losses_and_hits(outputs, target, smoothing)
+    else:
+        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
     nats, correct = jnp.where(real, nats, 0.0), right & real
-    each = {"loss": nats, "tokens": real, "correct": correct, **seen}
-    each |= {name: _handed_out(collected, name, real) for name in losses}
+    each = {"loss": nats, "tokens": real, "correct": correct}
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
-    return each, after
+    return each
+
+
+class RowsApart:
+    """Part of the task of language modelling: rows alone, each read from nothing, for whoever asks
+    about single examples.
+
+    Attributes:
+      system: the model.
+    """
+
+    system: LanguageModel
+
+    def apply(self, params: Params, batch: Batch, **options: Tree) -> Tree:
+        """Computes the logits [B,T,V] of a batch, texts that share a row apart; see `Task.apply`."""
+        texts = [jnp.asarray(batch[name]) for name in ("source", "segments") if name in batch]
+        return self.system.apply({"params": params}, *texts, **options)
+
+    def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Returns the sums over logits [B,T,V]; see `Task.summed`."""
+        return summed(judged(self.system, outputs, batch, smoothing))
+
+    def split_batches(self, split: str) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yields the batches of a split with the numbers of their rows, which are texts, windows or
+        pieces of the stream; see `Task.split_batches`.
+        """
+        first = 0
+        for batch in self._in_turn(split):  # type: ignore[attr-defined]
+            real = (batch["target"] != self.system.pad_id).any(axis=1)
+            yield np.where(real, first + np.cumsum(real) - 1, -1), batch
+            first += int(real.sum())
 
 
 def room_for_logits(system: LanguageModel, rows: int, width: int) -> int:

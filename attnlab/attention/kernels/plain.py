@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
+from attnlab.attention.interventions import changed_weights, weights_changed
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import View, number
@@ -97,11 +98,16 @@ def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
     return plain_on(look)[:2]
 
 
-def plain_on(look: AttentionInputs) -> tuple[jax.Array, jax.Array, Any]:
+def plain_on(
+    look: AttentionInputs, module: nn.Module | None = None
+) -> tuple[jax.Array, jax.Array, Any]:
     """Computes context and weights of a look as `plain` does, continuing from the state of earlier
-    looks, and also returns the state for the next look.
+    looks, and also returns the state for the next look. The weights of a `module` are those that an
+    intervention makes of them, see `attention.interventions`.
     """
     weights, history = weigh_on(look)
+    if module is not None:
+        weights = changed_weights(module, weights, look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
@@ -256,7 +262,7 @@ def attend(
     ):
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
     empty = not (look.values.shape[0] and all(look.view.size))
-    if isinstance(chosen, Plain) or module.is_initializing() or empty:
-        return plain_on(look)
+    if isinstance(chosen, Plain) or module.is_initializing() or empty or weights_changed():
+        return plain_on(look, module)
     context = chosen(look)
     return context, weigh(look) if module.is_mutable_collection(MAPS) else None, None

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, whole
 from attnlab.attention.alignments.relatives import largest
+from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels.gathered import SPARSE, attended
 from attnlab.attention.kernels.plain import AttentionInputs, plain_on
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
@@ -142,7 +143,7 @@ class LightningIndexer(MultiHead):
         if self.selects and rated.shape[-1]:
             allowed &= largest(jax.lax.stop_gradient(jnp.where(allowed, rated, LOW)), self.keep)
             look = look.replace(between=narrowed(look, allowed))
-        context, head_weights, history = plain_on(look)
+        context, head_weights, history = plain_on(look, self)
         losses = {"indexer": divergence(head_weights.sum(axis=1), rated, allowed)}
         context = self.out(self.join(context, query))
         return Reading(context, self.capture(head_weights, memory, weights), losses, history)
@@ -155,6 +156,7 @@ class LightningIndexer(MultiHead):
         able &= type(look.align) is Softmax and look.history is None and not self.drop.active
         whole_maps = self.is_mutable_collection(MAPS) or self.is_initializing()
         few = self.selects and look.view.size[1] >= SPARSE * self.keep
+        whole_maps |= weights_changed()
         return able and few and not whole_maps and self.kernel == "auto"
 
     def gathered(

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Softmax, softmax
+from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.plain import AttentionInputs, fold, is_short, unfold
 from attnlab.attention.mechanisms.heads import HeadsAttention, pairs_of
@@ -195,7 +196,8 @@ class MultiHead(HeadsAttention):
         plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
         hooks = ("look", "result", "losses", "initial_history")
         plain = plain and all(getattr(type(self), h) is getattr(MultiHead, h) for h in hooks)
-        return plain and is_short(self.kernel, queries, memory.valid.shape[1])
+        short = is_short(self.kernel, queries, memory.valid.shape[1])
+        return plain and short and not weights_changed()
 
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None

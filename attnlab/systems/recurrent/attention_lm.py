@@ -39,6 +39,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.interventions import intervening
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention
 from attnlab.attention.view import View
@@ -191,9 +192,8 @@ class AttentionLanguageModel(LanguageModel):
         length, size = outputs.shape[1], self.window
         more = -length % max(size, 1)  # `Window` refuses 0
         at_once, in_blocks = length * (size + length), (length + more) * 2 * size  # scores of a row
-        if at_once <= in_blocks or any(
-            self.is_mutable_collection(collection) for collection in (MAPS, LOSSES, SAMPLES)
-        ):
+        aside = any(map(self.is_mutable_collection, (MAPS, LOSSES, SAMPLES)))
+        if at_once <= in_blocks or aside or intervening():
             memory, seen = self.look.remember(slots[:, :-1]), View(_sight(size, filled[:, :-1]))
             return looked(self, self.look.read(outputs, memory, seen))
         asks, slots, filled = (

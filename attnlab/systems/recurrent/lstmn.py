@@ -32,6 +32,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.interventions import intervening
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities
@@ -170,7 +171,8 @@ class LSTMNLanguageModel(LanguageModel):
         While maps are collected, the text is read in one pass.
         """
         length, block = tokens.shape[1], max(self.span, SHORTEST)
-        if length <= 2 * block or any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES))):
+        aside = any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES)))
+        if length <= 2 * block or aside or intervening():
             x, state = self._read(state, tokens)
         else:
             count = -(-length // block)

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.interventions import intervening
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.gathering import gathered_as, in_parts
 from attnlab.layers.block import Block
@@ -130,10 +131,10 @@ def _alone(block: Block, params: Any) -> tuple[Block, Any]:
 
 def loops(module: nn.Module) -> bool:
     """Whether layers may be pure functions in this call: not while parameters are made, nor while
-    layers leave maps, losses or samples aside.
+    layers leave maps, losses or samples aside, nor while a pass intervenes in each.
     """
     aside = any(map(module.is_mutable_collection, (MAPS, LOSSES, SAMPLES)))
-    return not aside and not module.is_initializing()
+    return not aside and not intervening() and not module.is_initializing()
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
