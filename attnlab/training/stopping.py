@@ -21,16 +21,17 @@ def why_ended(stop: Stop, better: str, scores: Sequence[tuple[int, float]], afte
       after: the step of a parent, up to which nothing ends; if training would have ended by then,
         patience begins anew behind it, else the parent's evaluations count as in one long run.
     """
-    best, best_step, waited, sign, over = math.inf, 0, 0, 1 if better == "min" else -1, False
+    best, best_step, sign = math.inf, 0, 1 if better == "min" else -1
+    waited, expired = 0, False
     for step, value in scores:
-        if over and step > after:
-            waited, over = 0, False
+        if expired and step > after:
+            waited, expired = 0, False
         if sign * value < best - stop.min_delta:
             best, best_step, waited = sign * value, step, 0
             continue
         waited += 1
-        over = over or waited == stop.patience
-        if over and step > after:
+        expired = expired or waited == stop.patience
+        if expired and step > after:
             by = f" by more than {stop.min_delta:g}" if stop.min_delta else ""
             return (
                 f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"

@@ -189,7 +189,7 @@ def after_steps(
         program = programs[shapes] = programs.get(shapes) or devices.compile(step, state, fed)
         state, sums = program(state, fed)
         losses.append(float(devices.fetch(sums)["loss"]))
-    scores = task.evaluate(updates.trained.seen(devices.arrays(state.averaged)), "valid")
+    scores = task.evaluate(updates.trained.merge(devices.arrays(state.averaged)), "valid")
     return [*losses, scores["loss"]], devices.fetch(state.params), program, born
 
 

@@ -14,8 +14,8 @@ import pytest
 from attnlab.training.orbax_steps import (
     disk_full,
     fingerprint,
+    first_os_error,
     leaves_by_path,
-    refusal,
     short_reason,
 )
 
@@ -73,7 +73,7 @@ def test_the_cause_is_found_behind_other_errors(
 ) -> None:
     error = raised_from(cause)
     assert disk_full(error) == full
-    refused = refusal(error)
+    refused = first_os_error(error)
     assert (refused and refused.errno) == number
 
 

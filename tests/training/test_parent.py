@@ -19,7 +19,7 @@ from attnlab.records.stream import BEFORE, read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.loop import train
 from attnlab.training.parallel import backend
-from attnlab.training.parent import LaterBatches, copy_state, split
+from attnlab.training.parent import LaterBatches, copy_state, parse_run
 from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Session
 from attnlab.training.settings import Parallel
@@ -125,5 +125,5 @@ def test_a_parent_that_has_gone_or_changed_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_folder_and_step() -> None:
-    assert split("runs/a@600") == (Path("runs/a"), 600)
-    assert split("runs/me@home") == (Path("runs/me@home"), None)
+    assert parse_run("runs/a@600") == (Path("runs/a"), 600)
+    assert parse_run("runs/me@home") == (Path("runs/me@home"), None)

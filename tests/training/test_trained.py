@@ -115,9 +115,9 @@ def test_weight_decay_is_of_what_is_trained() -> None:
 
 def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
     before, after, _ = trained(LOW_RANK, 3)
-    for path, one in flat(LOW_RANK.seen(before.params)).items():
+    for path, one in flat(LOW_RANK.merge(before.params)).items():
         np.testing.assert_array_equal(one, flat(params())[path])
-    seen, own = flat(LOW_RANK.seen(after.params)), flat(after.params)
+    seen, own = flat(LOW_RANK.merge(after.params)), flat(after.params)
     assert set(seen) == set(PATHS)
     for path in PATHS:
         if path == "top/scale":
@@ -140,7 +140,7 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
     _, whole, _ = trained(Trained())
-    found = flat(full.seen(after.params))["layer_1/w/kernel"]
+    found = flat(full.merge(after.params))["layer_1/w/kernel"]
     np.testing.assert_allclose(found, flat(whole.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
 
 
@@ -187,9 +187,9 @@ def test_dropped_rows_of_a_product() -> None:
     begun = dropped.with_adapters(params(), jax.random.key(1))
     for one in ("layer_0", "layer_1"):
         begun["lora"][one]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
-    plain = flat(dropped.seen(begun))
+    plain = flat(dropped.merge(begun))
     keys = jax.random.split(jax.random.key(0), 400)
-    drawn = flat(jax.jit(jax.vmap(lambda key: dropped.seen(begun, key)))(keys))
+    drawn = flat(jax.jit(jax.vmap(lambda key: dropped.merge(begun, key)))(keys))
     masks = []
     for path in ("layer_0/w/kernel", "layer_1/w/kernel"):
         own = flat(begun)[path]

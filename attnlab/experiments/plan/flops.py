@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlab.analysis.work import Work, flops, work
 from attnlab.tasks.schemas import Settings
-from attnlab.training.gradients import idle
+from attnlab.training.gradients import idle_paths
 from attnlab.training.step import averages
 from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates
@@ -43,7 +43,7 @@ def step_work(config: Settings, task: Any) -> Work:
         moved.update("/".join(path) for path in averages(sums.get("statistics", {})))
         return value
 
-    unused = idle(loss, state.params, batch, key, carried)
+    unused = idle_paths(loss, state.params, batch, key, carried)
     still = tuple(path for path in unused if path not in moved)
     return dataclasses.replace(work(step, state, batch), idle=still)
 
