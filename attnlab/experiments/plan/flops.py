@@ -35,7 +35,7 @@ def step_work(config: Settings, task: Any) -> Work:
         for name in ("carried", "remembered")
         if getattr(state, name) is not None
     }
-    key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).seen
+    key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).merge
     moved: set[str] = set()
 
     def loss(params: Any, batch: Any, key: Any, carried: Any) -> Any:
