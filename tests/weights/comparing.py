@@ -106,7 +106,7 @@ def assert_gradients(
         gradient is 0 but for rounding.
     """
     golden, ours = models.numbers(name), flat(gradients)
-    theirs = {line.theirs: line.back([np.asarray(ours[at]) for at in line.paths]) for line in lines}
+    theirs = {line.tensor: line.join([np.asarray(ours[at]) for at in line.paths]) for line in lines}
     names = list(models.described(name)["shapes"])
     assert sorted(theirs) == sorted(names)
     trained = [key for key in names if untrained not in key]

@@ -13,7 +13,7 @@ import pytest
 import attnlab
 from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
-from attnlab.weights.fitting import Heads, Model, fit, fitted, pooled, together
+from attnlab.weights.fitting import Heads, Model, fit, fit_parameters, join_paths, pool_heads
 from attnlab.weights.names import flat
 from tests.api.test_pretrained import with_tokenizer
 from tests.rounding import assert_close
@@ -39,7 +39,7 @@ def oracle(parameter: np.ndarray, before: int, after: int) -> np.ndarray:
 @pytest.mark.parametrize("after", [1, 2, 3, 6])
 def test_heads_are_the_means_of_their_neighbours(after: int) -> None:
     drawn = np.random.default_rng(0).normal(size=(5, 6 * 4))
-    found = pooled(drawn, Heads(6, after, 4))
+    found = pool_heads(drawn, Heads(6, after, 4))
     np.testing.assert_allclose(found, oracle(drawn, 6, after), rtol=0, atol=1e-15)
     if after == 6:
         np.testing.assert_array_equal(found, drawn)
@@ -113,7 +113,7 @@ def test_what_happens_to_each_parameter() -> None:
     assert found.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
     arrays = {path: np.full(shape, 2.0) for path, shape in source.shapes.items()}
     drawn = {path: np.full(shape, 1.0) for path, shape in target.shapes.items()}
-    made = fitted(arrays, drawn, source, target)
+    made = fit_parameters(arrays, drawn, source, target)
     assert {path: one.shape for path, one in made.items()} == target.shapes
     assert {path for path, one in made.items() if (one == 1.0).all()} == set(found.drawn)
 
@@ -126,8 +126,8 @@ def test_rows_of_other_pieces_are_not_kept() -> None:
 
 def test_paths_of_layers_are_told_together() -> None:
     paths = [f"layer_{n}/w/{end}" for n in (0, 1, 3) for end in ("kernel", "bias")]
-    assert together([*paths, "top/scale"]) == ["layer_{0-1,3}/w/{kernel,bias}", "top/scale"]
-    assert together(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
+    assert join_paths([*paths, "top/scale"]) == ["layer_{0-1,3}/w/{kernel,bias}", "top/scale"]
+    assert join_paths(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
 
 
 def test_a_loaded_model_takes_other_attention(before: attnlab.Run, swapped: attnlab.Run) -> None:
