@@ -25,7 +25,7 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import read_config_file
-from attnlab.config.foreign import near
+from attnlab.config.foreign import key_hint
 from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
@@ -104,12 +104,12 @@ def prepare(
         root = ConfigNode(tree, "", schema or schema_of(tree))
         complete(root)
         full = _by_full_names(root, overrides)
-        given = {name.partition("=")[0] for names in full.values() for name in names}
-        before = flat(tree)
+        given_names = {name.partition("=")[0] for names in full.values() for name in names}
+        file_values = flat(tree)
         _override(root, [_split(name) for text in overrides for name in full[text]])
-        if (warmup := fitting_warmup(before, flat(tree), given)) is not None:
+        if (warmup := fitting_warmup(file_values, flat(tree), given_names)) is not None:
             tree.schedule.warmup = warmup
-        settings = validate(tree, schema or schema_of(tree), set_names | given)
+        settings = validate(tree, schema or schema_of(tree), set_names | given_names)
     for text, names in full.items():
         if names != [text]:
             note(f"{text} sets {', '.join(name.partition('=')[0] for name in names)}")
@@ -117,26 +117,26 @@ def prepare(
 
 
 def fitting_warmup(
-    before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
+    file_values: Mapping[str, Any], values: Mapping[str, Any], given_names: Iterable[str]
 ) -> int | None:
     """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
     than the steps that a user gives and the schedule decays; else None.
 
     Args:
-      before: settings by full names, as the file has them.
-      now: the same with those of the user.
-      given: the names of the user's, or patterns of names.
+      file_values: settings by full names, as the file has them.
+      values: the same with those of the user.
+      given_names: the names of the user's, or patterns of names.
     """
     names = ("schedule.warmup", "training.steps")
-    numbers: list[Any] = [*map(now.get, names), before.get("training.steps")]
-    warmup, steps, most = numbers
-    decays = now.get("schedule", now.get("schedule.name")) in ("cosine", "linear")
-    chosen = any(covers(name, "schedule.warmup") for name in given)
+    numbers: list[Any] = [*map(values.get, names), file_values.get("training.steps")]
+    warmup, steps, file_steps = numbers
+    decays = values.get("schedule", values.get("schedule.name")) in ("cosine", "linear")
+    chosen = any(covers(name, "schedule.warmup") for name in given_names)
     if chosen or not decays or {*map(type, numbers)} != {int}:
         return None
-    if not 0 < steps < warmup <= most:
+    if not 0 < steps < warmup <= file_steps:
         return None
-    shorter: int = warmup * steps // most
+    shorter: int = warmup * steps // file_steps
     note(f"training.steps={steps}: the file's schedule.warmup={warmup} gives way, it is {shorter}")
     return shorter
 
@@ -180,7 +180,7 @@ def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = 
     newer = {
         name: value
         for name, value in older.items()
-        if name in current and not any(covers(given, name) for given in fixed)
+        if name in current and not any(covers(pattern, name) for pattern in fixed)
     }
     if not newer:
         return config
@@ -190,7 +190,7 @@ def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = 
 
 
 def _split(text: str) -> tuple[list[str], str]:
-    """The override "a.b=value" as (["a", "b"], "value")."""
+    """Splits the override "a.b=value" into (["a", "b"], "value")."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"config.{name}: no value given, write --config.{name}=VALUE")
@@ -201,9 +201,9 @@ def _override(root: ConfigNode, overrides: Sequence[tuple[list[str], str]]) -> N
     """Applies overrides to the tree in place: replacements of components first, outermost first,
     then plain values in the order given.
     """
-    replaced = _replace_all(root, overrides)
+    slots = _replace_all(root, overrides)
     for keys, text in overrides:
-        if _slot(keys) not in replaced:
+        if _slot(keys) not in slots:
             _assign(root, keys, text)
 
 
@@ -226,7 +226,7 @@ def _replace_all(
 
 
 def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
-    """The node below `root` along `keys`, or None."""
+    """Returns the node below `root` along `keys`, or None."""
     node: ConfigNode | None = root
     for key in keys:
         node = node.child(key) if node else None
@@ -234,8 +234,8 @@ def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
 
 
 def _replace(parent: ConfigNode, key: str, name: str) -> None:
-    """Puts the component `name` with its own defaults at `key` (None for "None" where optional);
-    changes nothing if that component is there already.
+    """Puts the component `name` with its own defaults at `key` of the node `parent` (None for "None"
+    where optional); changes nothing if that component is there already.
     """
     old = parent.values.get(key)
     if isinstance(old, ConfigDict) and old.get("name") == name:
@@ -255,7 +255,7 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
     *path, key = keys
     parent = _walk(root, path)
     if parent is None or key not in {*parent.values, *parent.settings}:
-        raise UserError(f"config.{dotted}: no such key; {near(root, keys)}")
+        raise UserError(f"config.{dotted}: no such key; {key_hint(root, keys)}")
     old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
         names = ", ".join(f"{dotted}.{name}" for name in old)
@@ -278,8 +278,8 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
     Raises:
       UserError: `text` is none of the types allowed, naming the setting, the text and the types.
     """
-    same = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
-    for value in _readings(text, old, same):
+    old_kind = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
+    for value in _readings(text, old, old_kind):
         return value
     kinds = ({type(old)} | kinds_of(hint())) - {type(dataclasses.MISSING)}
     for value in _readings(text, old, kinds):
@@ -292,7 +292,9 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
 
 
 def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
-    """Yield `text` read as each type that can read it, the strictest type first."""
+    """Yields `text` read as each type of `kinds` that can read it, the strictest first; `old` is the
+    value that it replaces.
+    """
     for kind, reader in _READERS.items():
         if kind in kinds:
             with contextlib.suppress(ValueError):
@@ -300,7 +302,7 @@ def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
 
 
 def _literal(text: str) -> object:
-    """A Python literal, or the text itself where it is none."""
+    """Returns the value of a text that is a Python literal, else the text itself."""
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -308,8 +310,8 @@ def _literal(text: str) -> object:
 
 
 def _frozen_literal(text: str) -> object:
-    """A literal for a setting of unknown type: lists become tuples, a value that a config cannot
-    hold stays text.
+    """Reads a text as the literal of a setting of unknown type: lists become tuples, a value that a
+    config cannot hold stays text.
     """
     value = _literal(text)
     value = tuple(value) if isinstance(value, list) else value

@@ -77,8 +77,8 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
         problem = f"another config: {'; '.join(other[:5])}; may change: {', '.join(allowed)}"
     if problem or manifest is None or step is None:
         raise UserError(f"config.training.after={config.training.after}: {problem}")
-    code = code or provenance.of(config)
-    provenance.check(provenance.of_part(manifest.own_code, code), code, folder)
+    code = code or provenance.code(config)
+    provenance.check(provenance.without_unread(manifest.own_code, code), code, folder)
     names = [line.partition(":")[0] for line in changed(manifest.config, config, [])]
     own_plan = any(is_below(name, OWN_PLAN) for name in names)
     alike = not own_plan and "training.evaluate_rows" not in names

@@ -91,7 +91,7 @@ def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | N
     begun.check_config(config, workdir, ignore=("parallel", "training.metrics"))
     begun.check_states(workdir)
     if provenance.saved_step(workdir) is not None:
-        provenance.check(begun.own_code, code or provenance.of(config), workdir)
+        provenance.check(begun.own_code, code or provenance.code(config), workdir)
     begun.check_vocabulary(workdir)
 
 
@@ -230,7 +230,7 @@ class Run:
             return
         local = {
             "config": to_dict(self.config),
-            "code": (self.code or provenance.of(self.config)).digests,
+            "code": (self.code or provenance.code(self.config)).digests,
             "data": dict(self.task.data.fingerprints),
             "vocabulary": _vocabulary_digests(self.task),
         }
@@ -275,7 +275,7 @@ class Run:
           Changed: data has changed since the run began, or someone else has trained it since
             `begun` was read.
         """
-        code, previous = self.code or provenance.of(self.config), self.begun
+        code, previous = self.code or provenance.code(self.config), self.begun
         if Manifest.read(self.workdir) != previous:
             raise Changed(
                 f"another process, or an earlier loop, has trained {self.workdir} meanwhile; give the"
@@ -312,7 +312,7 @@ class Run:
                 code.keep(self.workdir)
                 record = code.record()
             else:
-                record = provenance.accepted(earlier_code, code, self.workdir, step)
+                record = provenance.accept(earlier_code, code, self.workdir, step)
             dataclasses.replace(previous, own_code=record).write(self.workdir)
 
     def _resumed(

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.greedy import Choose, begun, best_token, grouped, unroll
+from attnlab.decoding.greedy import Choose, best_token, group, start_run, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.sampling import best_first, drawing
+from attnlab.decoding.sampling import sampler, sort_by_score
 from attnlab.decoding.steps import length_limits, repeat_rows
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -115,17 +115,17 @@ def unrolled(
     """The hypotheses [rows,n] of greedy search, or of another choice of tokens."""
     state, memory = repeat_rows((state, memory), rows, n)
     size, how = {"rows": rows * n, "max_length": max_length}, {"special": special}
-    began = begun(step, state, memory, alignment=alignment, **size, **how)  # type: ignore[arg-type]
+    began = start_run(step, state, memory, alignment=alignment, **size, **how)  # type: ignore[arg-type]
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    ended = unroll(step, began, memory, choose, limits, rules=rules.repeated(n), special=special)
-    return best_first(grouped(ended, rows, n, special))
+    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n), special=special)
+    return sort_by_score(group(ended, rows, n, special))
 
 
 def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **how: Any) -> Hypotheses:
     """`n` samples of every sentence; of one key, or of one for each sentence."""
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
     filters = {name: how.pop(name) for name in ("temperature", "top_k", "top_p") if name in how}
-    return unrolled(*model, rows=rows, n=n, choose=drawing(keys, n, **filters), **how)
+    return unrolled(*model, rows=rows, n=n, choose=sampler(keys, n, **filters), **how)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
+from attnlab.decoding.sampling import filter_logits, keep_largest, keep_nucleus
 from tests.decoding.conftest import sample
 
 SENTENCES = [0, 1, 2, 3]
@@ -47,7 +47,7 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
     """Top-k first, and the share of the nucleus is one of what that leaves: 0.4 of 0.7 are more
     than half.
     """
-    assert kept(filtered(np.log(np.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
+    assert kept(filter_logits(np.log(np.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
     ],
 )
 def test_frequencies(run: Any, markov: Any, how: dict[str, Any], wanted: dict[int, float]) -> None:
-    """100,000 draws match the renormalised probabilities; what is filtered out, PAD and BOS are
+    """100,000 draws match the renormalised probabilities; what is filter_logits out, PAD and BOS are
     never drawn.
     """
     table = np.tile([0.7, 0.4, 0.1, 0.5, 0.3, 0.1], (6, 1))

@@ -123,7 +123,7 @@ def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     assert all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
     words = "process 1 on there runs attnlab 0.0"
-    assert words in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0}, {})
+    assert words in meeting._mismatch(hello, {**hello, "attnlab": "1.0", "process": 0}, {})
 
 
 def test_nobody_waits_for_ever(

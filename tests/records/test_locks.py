@@ -158,7 +158,7 @@ def test_one_of_two_that_train_ends(
 
 
 def test_a_launcher_waits_for_a_worker_that_only_proves(tmp_path: Path) -> None:
-    proving = RunLock(tmp_path, only="proof")
+    proving = RunLock(tmp_path, purpose="proof")
     threading.Timer(0.3, proving.release).start()
     launcher.lock(tmp_path).release()
     with RunLock(tmp_path), pytest.raises(UserError, match="another launcher is at work"):
