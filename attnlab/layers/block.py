@@ -23,7 +23,7 @@ Bachlechner et al., "ReZero is All You Need", UAI 2021.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import flax.linen as nn
