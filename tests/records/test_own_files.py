@@ -17,9 +17,9 @@ def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path
     """Absolute and relative imports, packages, imports within functions and by a string, tables of
     names; no code is run for it.
     """
-    found = provenance.code(CONFIG)
-    assert list(found.modules) == MODULES and not {*MODULES} & {*sys.modules}
-    assert found.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
+    value = provenance.code(CONFIG)
+    assert list(value.modules) == MODULES and not {*MODULES} & {*sys.modules}
+    assert value.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
     ours = {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}
     assert provenance.code({"system": ours}).modules == {}
     others = {"system": {"name": "numpy:array", "other": {"name": "json:loads"}}}
@@ -35,8 +35,8 @@ def test_what_is_installed_anywhere_is_not_the_users(
         (tmp_path / place / "own_placed.py").write_text("X = 1\n")
         with monkeypatch.context() as patch:
             patch.syspath_prepend(tmp_path / place)
-            found = provenance.code({"data": {"name": "own_placed:X"}})
-        assert list(found.modules) == expected
+            value = provenance.code({"data": {"name": "own_placed:X"}})
+        assert list(value.modules) == expected
 
 
 def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
@@ -59,10 +59,10 @@ def test_folders_in_folders_need_no_init_file(folder: Path) -> None:
     """Python looks into the second one only after it has imported the first, which nobody has."""
     write(folder, {"own_outer/own_inner/deep/part.py": "class Score:\n    pass\n"})
     config = {"name": "own_outer.own_inner.deep.part:Score"}
-    found = provenance.code(config).modules
-    assert list(found) == ["own_outer.own_inner.deep.part"]
+    value = provenance.code(config).modules
+    assert list(value) == ["own_outer.own_inner.deep.part"]
     file = folder / "own_outer" / "own_inner" / "deep" / "part.py"
-    assert found["own_outer.own_inner.deep.part"].file == str(file)
+    assert value["own_outer.own_inner.deep.part"].file == str(file)
 
 
 def test_the_order_of_the_path_decides_until_a_module_is_imported(

@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     """As a manifest gives it back."""
-    found: provenance.Record = json.loads(json.dumps(provenance.code(config, **files).record()))
-    return found
+    actual: provenance.Record = json.loads(json.dumps(provenance.code(config, **files).record()))
+    return actual
 
 
-def changes(whole: provenance.Record, part: Any) -> list[provenance.Change]:
+def changes(record: provenance.Record, part: Any) -> list[provenance.Change]:
     """What has changed of a part's code since that of a whole was recorded."""
     now = provenance.code(part)
-    return provenance.changes(provenance.without_unread(whole, now), now)
+    return provenance.changes(provenance.without_unread(record, now), now)
 
 
 def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
     )
     with pytest.raises(Changed, match=expected):
         provenance.check(before, provenance.code(CONFIG), tmp_path)
-    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(folder)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     words = (
         r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH,"
         r" or accept"
@@ -99,8 +99,8 @@ def test_the_same_text_in_another_folder_is_the_same_code(
     """The copies are found like the modules they are of."""
     before = record()
     assert provenance.code(CONFIG).keep(tmp_path / "run") == []
-    others = [one for one in sys.path if one != str(folder)]
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *others])
+    paths = [path for path in sys.path if path != str(folder)]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *paths])
     now = provenance.code(CONFIG)
     assert now.modules["own_top"].file == str(tmp_path / "run" / "code" / "own_top.py")
     provenance.check(before, now, tmp_path / "run")
@@ -159,13 +159,13 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
     assert len(third["accepted"]) == 2
     assert third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
     (folder / "own_top.py").write_text("import own_aid, own_entry\n")
-    found = provenance.summary(third, provenance.code(CONFIG))
-    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
-    assert found["own_aid"]["after_steps"] == [40, None]
-    assert found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
-    assert found["own_later"]["now"] == "absent"
-    assert found["own_top"]["after_steps"] == []
-    assert found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
+    actual = provenance.summary(third, provenance.code(CONFIG))
+    assert actual["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
+    assert actual["own_aid"]["after_steps"] == [40, None]
+    assert actual["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
+    assert actual["own_later"]["now"] == "absent"
+    assert actual["own_top"]["after_steps"] == []
+    assert actual["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
 
 
 def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:

@@ -86,12 +86,12 @@ DIVIDED = ["backend=auto", "rules=.=fsdp@-1"]  # the state of `--backend fsdp`
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
     modules = {file: importlib.import_module(f"configs.{NAMES.get(file, file)}") for file in SHARED}
-    found = []
+    actual = []
     for file, module in modules.items():
         names = getattr(module, "SYSTEMS", None) or module._SYSTEMS
         small = (name for name in names if not name.endswith(("_paper", "_base", "_small")))
-        found += [f"{file}:{name}" for name in small]
-    return found
+        actual += [f"{file}:{name}" for name in small]
+    return actual
 
 
 def command(
@@ -155,15 +155,15 @@ def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
 
 def codes(pids: list[int], timeout: float) -> list[int]:
     """Exit codes of processes that end by themselves, all within `timeout` seconds."""
-    deadline, found = time.perf_counter() + timeout, {}
-    while len(found) < len(pids):
-        for pid in set(pids) - set(found):
+    deadline, actual = time.perf_counter() + timeout, {}
+    while len(actual) < len(pids):
+        for pid in set(pids) - set(actual):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                found[pid] = os.waitstatus_to_exitcode(status)
-        assert time.perf_counter() < deadline, f"only {found} of {pids} have ended in {timeout} s"
+                actual[pid] = os.waitstatus_to_exitcode(status)
+        assert time.perf_counter() < deadline, f"only {actual} of {pids} have ended in {timeout} s"
         time.sleep(0.005)
-    return [found[pid] for pid in pids]
+    return [actual[pid] for pid in pids]
 
 
 def uninterrupted(arguments: list[str], processes: int, folder: Path) -> None:
@@ -322,8 +322,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             kills, wrong = trial(Path(folder), system, backend, devices, *rest)
         failures += bool(wrong)
-        found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
-        print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
+        actual = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
+        print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {actual}", flush=True)
     return int(failures > 0)
 
 

@@ -80,9 +80,9 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
             state, metrics = program(state, place.feed(points(3 * number + 2)))
         return place.fetch(state), place.fetch(metrics)
 
-    (found, told), (wanted, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
+    (actual, told), (expectation, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
     assert float(told["grad_norm"]) == pytest.approx(float(expected["grad_norm"]), rel=1e-5)
-    for one, other in (found.params, wanted.params), (found.ema, wanted.ema):
+    for one, other in (actual.params, expectation.params), (actual.ema, expectation.ema):
         for path, leaf in flat(one).items():
             np.testing.assert_allclose(leaf, flat(other)[path], atol=2e-6, err_msg=path)
 

@@ -30,9 +30,9 @@ def init(key: jax.Array, x: jax.Array) -> Any:
 @pytest.mark.quick
 def test_equal_to_a_jitted_init() -> None:
     key, x = jax.random.key(3), jnp.ones((2, 5))
-    found, expected = first_params(init, key, x), jax.jit(init)(key, x)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    actual, expected = first_params(init, key, x), jax.jit(init)(key, x)
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 

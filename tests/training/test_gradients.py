@@ -73,8 +73,8 @@ def test_what_has_no_gradient_is_found_in_the_program(loss: Any, wrap: Any) -> N
 def test_shapes_are_enough_and_paths_are_whole() -> None:
     nested = {"layer": PARAMS, "bias": jnp.ones(3)}
     shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), (nested, X))
-    found = idle_paths(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
-    assert found == ("layer/stopped", "layer/unused")
+    actual = idle_paths(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
+    assert actual == ("layer/stopped", "layer/unused")
 
 
 def test_a_gradient_that_is_zero_for_this_data_only_is_one() -> None:

@@ -40,12 +40,12 @@ def test_what_processes_tell_each_other(tmp_path: Path) -> None:
     assert [one.returncode for one in running] == [0] * PROCESSES, "\n".join(errors)
 
     for index in range(PROCESSES):
-        found = list(np.load(tmp_path / f"agreed{index}.npz").values())
+        actual = list(np.load(tmp_path / f"agreed{index}.npz").values())
         given = (
             np.array(7, np.int8),
             np.asarray(jax.numpy.ones((2, 3), "bfloat16")),
             np.array([-0.0, 0.0, np.nan], np.float32),
         )
-        for bits, array in zip(found[:3], given, strict=True):
+        for bits, array in zip(actual[:3], given, strict=True):
             np.testing.assert_array_equal(bits, np.atleast_1d(array).view(np.uint8))
-        assert [one.tolist() for one in found[3:]] == [[1, 0], [True, index == 0], [0, 1]]
+        assert [one.tolist() for one in actual[3:]] == [[1, 0], [True, index == 0], [0, 1]]

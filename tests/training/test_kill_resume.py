@@ -42,8 +42,8 @@ def test_kill_minus_nine_changes_nothing(
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     line = rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n"
-    found = re.fullmatch(line, done.stdout)
-    assert found is not None and int(found[1]) >= kills, done.stdout
+    actual = re.fullmatch(line, done.stdout)
+    assert actual is not None and int(actual[1]) >= kills, done.stdout
 
 
 def test_a_difference_is_seen(tmp_path: Path) -> None:

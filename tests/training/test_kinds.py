@@ -65,7 +65,7 @@ def test_every_parameter_of_every_part_has_a_kind() -> None:
 
 @pytest.mark.quick
 def test_a_kind_is_said_by_the_name_and_never_by_the_rank() -> None:
-    wanted = {
+    expected = {
         "attention/w_query/kernel": "matrix",
         "lora/layer_0/attention/w_query/kernel/a": "matrix",
         "lora/embed/embedding/b": "table",
@@ -83,8 +83,8 @@ def test_a_kind_is_said_by_the_name_and_never_by_the_rank() -> None:
         "own/thing": None,
         "own/unbiased": None,
     }
-    assert {path: kind_of(path) for path in wanted} == wanted
-    assert set(wanted.values()) == {*KINDS, None}
+    assert {path: kind_of(path) for path in expected} == expected
+    assert set(expected.values()) == {*KINDS, None}
 
 
 def test_what_decays_by_rank_alone_is_told_and_what_has_no_kind_is_refused() -> None:

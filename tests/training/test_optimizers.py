@@ -77,9 +77,9 @@ def test_schedule_equals_its_closed_form(name: str) -> None:
     fields = {"hold": HOLD, "every": EVERY, "factor": 0.9} if name == "stepped" else fields
     for warmup in (0, 1, WARMUP):
         rising, rest = range(1, warmup), range(max(1, warmup), STEPS + 6)
-        wanted = [PEAK * t / warmup for t in rising] + [CLOSED[name](t, warmup) for t in rest]
-        found = rates(name, peak=PEAK, warmup=warmup, **fields)
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-8)
+        expected = [PEAK * t / warmup for t in rising] + [CLOSED[name](t, warmup) for t in rest]
+        actual = rates(name, peak=PEAK, warmup=warmup, **fields)
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-8)
     # nothing is left to decay over: the peak comes last
     assert rates(name, peak=PEAK, warmup=STEPS)[STEPS - 1] == pytest.approx(PEAK)
 
@@ -285,7 +285,7 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
     config.optimizer = given
     check_own(config.optimizer, config.schedule, steps=5)
     toy.run(tmp_path, config)
-    found, step = best_params(config, toy.Line(), tmp_path)
+    actual, step = best_params(config, toy.Line(), tmp_path)
     rates = jnp.asarray([0.05, 0.1, 0.1, 0.1, 0.1])
     transform = by_hand(lambda count: rates[count])
     params = toy.Line().init(jax.random.key(0))
@@ -298,4 +298,4 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
         params = optax.apply_updates(params, updates)
     assert step == 5
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-    jax.tree.map(close, found, params)
+    jax.tree.map(close, actual, params)

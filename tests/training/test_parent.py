@@ -60,9 +60,9 @@ def arrays(folder: Path, task: Any = None) -> dict[str, np.ndarray]:
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
     step = checkpoints.steps()[-1]
     record = checkpoints._store().read_record(step)
-    found = checkpoints._store().read_arrays(step, record["arrays"])
+    actual = checkpoints._store().read_arrays(step, record["arrays"])
     checkpoints.close()
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("task", [Line, Trailing])

@@ -37,13 +37,13 @@ def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) ->
     nothing ends.
     """
     better = "max" if stop.measure == "fit" else "min"
-    for after, wanted in ((0, end), (5, None)):
+    for after, expected in ((0, end), (5, None)):
         ends = [
             number
             for number in range(1, 6)
             if why_ended(stop, better, list(enumerate(scores[:number], start=1)), after)
         ]
-        assert (ends or [None])[0] == wanted
+        assert (ends or [None])[0] == expected
 
 
 @pytest.mark.quick

@@ -45,10 +45,10 @@ class Model:
 
     @staticmethod
     def loss(params: Any, batch: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        found = flat(params)
-        assert set(found) == set(PATHS)  # nothing of LoRA is seen
-        x = found["embed/embedding"] @ found["layer_0/w/kernel"] + found["layer_0/w/bias"]
-        total = (jnp.tanh(x) @ found["layer_1/w/kernel"] * found["top/scale"]).sum()
+        actual = flat(params)
+        assert set(actual) == set(PATHS)  # nothing of LoRA is seen
+        x = actual["embed/embedding"] @ actual["layer_0/w/kernel"] + actual["layer_0/w/bias"]
+        total = (jnp.tanh(x) @ actual["layer_1/w/kernel"] * actual["top/scale"]).sum()
         return total, {"tokens": jnp.ones(())}
 
     @staticmethod
@@ -109,8 +109,8 @@ def test_weight_decay_is_of_what_is_trained() -> None:
         _, decayed, _ = after(which, 0.5)
         for path, one in flat(before.params).items():
             moved = flat(plain.params)[path] - flat(decayed.params)[path]
-            wanted = 0.05 * np.asarray(one) if path in shrink else np.zeros_like(one)
-            np.testing.assert_allclose(moved, wanted, rtol=0, atol=1e-6, err_msg=path)
+            expected = 0.05 * np.asarray(one) if path in shrink else np.zeros_like(one)
+            np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-6, err_msg=path)
 
 
 def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
@@ -140,13 +140,13 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
     _, whole, _ = trained(Trained())
-    found = flat(full.merge(after.params))["layer_1/w/kernel"]
-    np.testing.assert_allclose(found, flat(whole.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
+    actual = flat(full.merge(after.params))["layer_1/w/kernel"]
+    np.testing.assert_allclose(actual, flat(whole.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
 
 
 def test_factors_of_paths_and_layers() -> None:
-    found = Trained(rates=("bias=0.5", "layer_1=3"), layer_decay=0.1).factors(params())
-    assert found == pytest.approx(dict(zip(PATHS, (0.1**2, 0.1, 0.05, 3.0, 1.0), strict=True)))
+    actual = Trained(rates=("bias=0.5", "layer_1=3"), layer_decay=0.1).factors(params())
+    assert actual == pytest.approx(dict(zip(PATHS, (0.1**2, 0.1, 0.05, 3.0, 1.0), strict=True)))
     plain, paced = Trained(), Trained(rates=("layer_1=3",), layer_decay=0.1)
     (before, one, _), (_, other, _) = trained(plain), trained(paced)
     for path, factor in paced.factors(params()).items():
@@ -195,8 +195,8 @@ def test_dropped_rows_of_a_product() -> None:
         own = flat(begun)[path]
         changes, full = np.asarray(drawn[path]) - own, np.asarray(plain[path]) - own
         kept = np.abs(changes).max(axis=2) > 1e-6
-        wanted = np.where(kept[..., None], full / 0.75, 0.0)
-        np.testing.assert_allclose(changes, wanted, rtol=0, atol=1e-5)
+        expected = np.where(kept[..., None], full / 0.75, 0.0)
+        np.testing.assert_allclose(changes, expected, rtol=0, atol=1e-5)
         assert abs(kept.mean() - 0.75) < 0.05  # of 1600 rows: a standard deviation is 0.011
         masks.append(kept)
     assert not np.array_equal(*masks)

@@ -83,12 +83,12 @@ def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
     return system, weights.parameters(folder, params), list(lines)
 
 
-def assert_numbers(name: str, **found: Any) -> None:
+def assert_numbers(name: str, **actual: Any) -> None:
     """Raises unless the loss is within 1e-5 and all else, by its name, within 5e-5 of the golden
     numbers.
     """
     golden = models.numbers(name)
-    for key, array in found.items():
+    for key, array in actual.items():
         off = np.abs(np.asarray(array) - golden[key]).max()
         assert off <= (1e-5 if key == "loss" else 5e-5), (key, off)
 

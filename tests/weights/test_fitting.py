@@ -39,10 +39,10 @@ def oracle(parameter: np.ndarray, before: int, after: int) -> np.ndarray:
 @pytest.mark.parametrize("after", [1, 2, 3, 6])
 def test_heads_are_the_means_of_their_neighbours(after: int) -> None:
     drawn = np.random.default_rng(0).normal(size=(5, 6 * 4))
-    found = pool_heads(drawn, Heads(6, after, 4))
-    np.testing.assert_allclose(found, oracle(drawn, 6, after), rtol=0, atol=1e-15)
+    actual = pool_heads(drawn, Heads(6, after, 4))
+    np.testing.assert_allclose(actual, oracle(drawn, 6, after), rtol=0, atol=1e-15)
     if after == 6:
-        np.testing.assert_array_equal(found, drawn)
+        np.testing.assert_array_equal(actual, drawn)
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +106,16 @@ def test_what_happens_to_each_parameter() -> None:
         {"layer_0/attention": Heads(4, 2, 1), "layer_1/attention": Heads(2, 2, 1)},
         (("a", "b"),),
     )
-    found = fit(source, target)
-    assert found.kept == ("embed/embedding", "layer_0/attention/w_value/kernel", "top/scale")
-    assert found.pooled == ("layer_0/attention/w_key/kernel",)
-    assert found.drawn == ("layer_1/attention/w_key/kernel", "head/kernel")  # other query heads
-    assert found.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
+    actual = fit(source, target)
+    assert actual.kept == ("embed/embedding", "layer_0/attention/w_value/kernel", "top/scale")
+    assert actual.pooled == ("layer_0/attention/w_key/kernel",)
+    assert actual.drawn == ("layer_1/attention/w_key/kernel", "head/kernel")  # other query heads
+    assert actual.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
     arrays = {path: np.full(shape, 2.0) for path, shape in source.shapes.items()}
     drawn = {path: np.full(shape, 1.0) for path, shape in target.shapes.items()}
     made = fit_parameters(arrays, drawn, source, target)
     assert {path: one.shape for path, one in made.items()} == target.shapes
-    assert {path for path, one in made.items() if (one == 1.0).all()} == set(found.drawn)
+    assert {path for path, one in made.items() if (one == 1.0).all()} == set(actual.drawn)
 
 
 def test_rows_of_other_pieces_are_not_kept() -> None:

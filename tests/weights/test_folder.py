@@ -49,10 +49,10 @@ def test_half_precision_is_widened(tmp_path: Path) -> None:
     params = wanted("gpt2", folder)
     for dtype in (np.float16, ml_dtypes.bfloat16):
         rewritten(folder, {key: one.astype(dtype) for key, one in models.tensors("gpt2").items()})
-        found = flat(weights.parameters(folder, params))
-        assert {one.dtype for one in found.values()} == {np.dtype(np.float32)}
+        actual = flat(weights.parameters(folder, params))
+        assert {one.dtype for one in actual.values()} == {np.dtype(np.float32)}
         table = models.tensors("gpt2")["transformer.wte.weight"].astype(dtype).astype(np.float32)
-        assert np.array_equal(found["embed/embedding"], table)
+        assert np.array_equal(actual["embed/embedding"], table)
 
 
 def test_files_without_a_prefix_and_with_buffers_and_a_tied_copy(tmp_path: Path) -> None:

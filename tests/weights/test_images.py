@@ -154,12 +154,12 @@ def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:
         ("images/resnet18", {"bn1.num_batches_tracked": np.array(7)}),
         (VIT, {"vit.pooler.dense.weight": np.zeros((24, 24), np.float32)}),
     ):
-        _, wanted, _ = loaded(name, tmp_path / name)
+        _, expected, _ = loaded(name, tmp_path / name)
         tensors = {**models.tensors(name), **more}
         save_file(tensors, tmp_path / name / "model.safetensors", metadata={"format": "pt"})
-        found = flat(weights.parameters(tmp_path / name, wanted))
-        for path, one in flat(wanted).items():
-            np.testing.assert_array_equal(found[path], one)
+        actual = flat(weights.parameters(tmp_path / name, expected))
+        for path, one in flat(expected).items():
+            np.testing.assert_array_equal(actual[path], one)
 
 
 @pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])

@@ -133,8 +133,8 @@ def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
         first = (start, bound(memory, 90, method="start"), free)
         return jax.lax.scan(one, first, length=90)[1][:, 0]
 
-    found = np.asarray(written(jnp.asarray(golden["source"][:1])))
-    assert found.tolist() == golden["greedy"].tolist()
+    actual = np.asarray(written(jnp.asarray(golden["source"][:1])))
+    assert actual.tolist() == golden["greedy"].tolist()
 
 
 def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None
     )
     save_file({**tensors, **copies}, tied / "model.safetensors", metadata={"format": "pt"})
     assert weights.system(tied)["share"] == "all"
-    _, wanted, _ = loaded("pairs/t5", tmp_path / "plain")
-    for path, one in flat(weights.parameters(tied, wanted)).items():
-        np.testing.assert_array_equal(one, flat(wanted)[path])
+    _, expected, _ = loaded("pairs/t5", tmp_path / "plain")
+    for path, one in flat(weights.parameters(tied, expected)).items():
+        np.testing.assert_array_equal(one, flat(expected)[path])
 
 
 def test_scaled_outputs_go_with_the_old_flag_where_the_new_one_is_missing(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     """gamma and beta; pooler and the head for pairs, which a masked language model has not; copies
     of tied tensors; a table of positions.
     """
-    _, wanted, _ = loaded("encoders/bert_masked", tmp_path / "new")
+    _, expected, _ = loaded("encoders/bert_masked", tmp_path / "new")
     tensors = models.tensors("encoders/bert_masked")
     old = {
         key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): one
@@ -187,9 +187,9 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     }
     folder = models.folder("encoders/bert_masked", tmp_path / "old")
     save_file(old, folder / "model.safetensors", metadata={"format": "pt"})
-    found = weights.parameters(folder, wanted)
-    for path, one in flat(found).items():
-        np.testing.assert_array_equal(one, flat(wanted)[path])
+    actual = weights.parameters(folder, expected)
+    for path, one in flat(actual).items():
+        np.testing.assert_array_equal(one, flat(expected)[path])
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:
