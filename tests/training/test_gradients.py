@@ -72,7 +72,7 @@ def test_what_has_no_gradient_is_found_in_the_program(loss: Any, wrap: Any) -> N
 
 def test_shapes_are_enough_and_paths_are_whole() -> None:
     nested = {"layer": PARAMS, "bias": jnp.ones(3)}
-    shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), (nested, X))
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (nested, X))
     actual = idle_paths(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
     assert actual == ("layer/stopped", "layer/unused")
 

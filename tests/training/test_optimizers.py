@@ -35,12 +35,12 @@ def by_numbers(optimizer: Any, schedule: Any, steps: int, clip: float) -> Any:
     """
     training = {"steps": steps, "clip": clip}
     tree = {"training": training, "optimizer": optimizer, "schedule": schedule}
-    given = unpack(numbers(tree), jnp.asarray(pack(tree)))
-    for name in given:
+    values = unpack(numbers(tree), jnp.asarray(pack(tree)))
+    for name in values:
         node, _, field = name.partition(".")
         tree[node] = {key: value for key, value in tree[node].items() if key != field}
     nodes = tree["optimizer"], tree["schedule"]
-    return build_optimizer(*nodes, steps=1, clip=float(clip > 0), instead=given)
+    return build_optimizer(*nodes, steps=1, clip=float(clip > 0), instead=values)
 
 
 def rates(name: str, steps: int = STEPS, **fields: Any) -> np.ndarray:
@@ -169,9 +169,9 @@ def check_five_steps(name: str, update: Any, fields: dict[str, Any]) -> None:
         moves, state = transform.update(narrow(grads), state, params)
         params = optax.apply_updates(params, moves)
         for leaf, grad in grads.items():
-            small, told = grad * min(1.0, 4.0 / norm), f"{leaf}, update {t}"
+            small, where = grad * min(1.0, 4.0 / norm), f"{leaf}, update {t}"
             wide[leaf] = wide[leaf] - rate * update(wide[leaf], small, kept[leaf], t, fields)
-            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=told)
+            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=where)
     assert 0 < clipped < 5
 
 

@@ -32,8 +32,8 @@ MOVES = ("all-gather", "all-to-all", "collective-permute")  # of rows to other d
 def begun(task: Any, ema: float = 0.0) -> TrainState:
     """The first state of a task, on the host."""
     params = first_params(task.init, jax.random.key(0))
-    kept = {"carried": task.carried(), "remembered": task.remembered()}
-    return jax.device_get(first_state(params, ADAM, ema, **kept))  # type: ignore[no-any-return]
+    extras = {"carried": task.carried(), "remembered": task.remembered()}
+    return jax.device_get(first_state(params, ADAM, ema, **extras))  # type: ignore[no-any-return]
 
 
 def trace(
@@ -183,7 +183,7 @@ def test_devices_draw_apart() -> None:
     """
     key = jax.random.fold_in(jax.random.key(0), 0)
     keys = (jax.random.fold_in(key, index) for index in range(4))
-    apart = np.concatenate([jax.random.uniform(one, (ROWS // 4,)) for one in keys])
+    apart = np.concatenate([jax.random.uniform(key, (ROWS // 4,)) for key in keys])
     for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
         metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
         assert len(np.unique(draws)) == ROWS
@@ -223,8 +223,8 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
         state, metrics = program(state, place.feed(points(number)))
     assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
     for leaf in jax.tree.leaves(state):
-        first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
-        assert len(others) == 3 and all((other == first).all() for other in others)
+        first, *copies = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+        assert len(copies) == 3 and all((other == first).all() for other in copies)
     fetched, one = place.fetch(state), place.arrays(state.params)
     assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host)
     assert int(fetched.step) == 3

@@ -48,11 +48,11 @@ def child(folder: Path, parent: Lineage, task: Any = None, until: int | None = N
     config = settings(training__steps=12, **CONSTANT)
     devices = backend(Parallel(backend="mesh", devices=1))
     batches = LaterBatches(points, parent["data_from"])
-    made = (config, folder, task or Line(), batches, devices, Updates.of(config))
+    parts = (config, folder, task or Line(), batches, devices, Updates.of(config))
     copy_state(parent, folder)
     with Interrupt() as interrupt, Progress(12, stream=io.StringIO()) as progress:
         session = Session(progress, interrupt, time.perf_counter(), until)
-        train(Run(*made, lineage=parent), session)
+        train(Run(*parts, lineage=parent), session)
 
 
 def arrays(folder: Path, task: Any = None) -> dict[str, np.ndarray]:
@@ -76,9 +76,9 @@ def test_a_longer_run_has_the_bits_of_the_long_one(tmp_path: Path, task: Any) ->
     child(tmp_path / "child", parent, task())
     long, own = (tmp_path / name / "metrics.jsonl" for name in ("long", "child"))
     assert own.read_bytes() == long.read_bytes()
-    one, other = arrays(tmp_path / "long"), arrays(tmp_path / "child")
-    assert one.keys() == other.keys()
-    assert all(np.array_equal(one[path], other[path]) for path in one)
+    long_arrays, other = arrays(tmp_path / "long"), arrays(tmp_path / "child")
+    assert long_arrays.keys() == other.keys()
+    assert all(np.array_equal(long_arrays[path], other[path]) for path in long_arrays)
 
 
 def test_with_data_of_its_own_scores_begin_anew(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def classification(*overrides: str) -> Classification:
     config = configs.load("configs/classification.py:transformer", how)
     Classification.check(config)
     data = {split: tiny_labelled.rows(split, 1) for split in tiny_labelled.SIZES}
-    words = (text for each, _ in data["train"] for text in each)
+    words = (text for texts, _ in data["train"] for text in texts)
     vocabulary = Vocabulary.train(words, kind="char", min_frequency=1)
     classes = tuple(sorted({label for _, label in data["train"]}))
     learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=1)
@@ -50,7 +50,7 @@ def classification(*overrides: str) -> Classification:
 
 def translation() -> Any:
     """Words and their mirror images, with an encoder and a decoder around batch norm."""
-    sizes = [one for one in SMALL if "layers" not in one] + ["system.layers=1"]
+    sizes = [line for line in SMALL if "layers" not in line] + ["system.layers=1"]
     return tiny.load("transformer", *sizes)
 
 
@@ -90,10 +90,10 @@ def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
     tokens = np.concatenate([np.full((len(tokens), 1), task.special.bos), tokens], axis=1)
     embedded = p["embed"]["embedding"][tokens] + p["positions"]["table"][: tokens.shape[1]]
     real = embedded[(tokens != task.special.pad) & (tokens[:, 1:].any(axis=1))[:, None]]
-    seen = {"mean": real.mean(axis=0), "variance": real.var(axis=0, ddof=1)}
+    moments = {"mean": real.mean(axis=0), "variance": real.var(axis=0, ddof=1)}
     actual = after.params["layer_0"]["around_attention"]["normalisation"]
     for name, start in (("mean", 0.0), ("variance", 1.0)):
-        expected = 0.75 * start + 0.25 * seen[name]
+        expected = 0.75 * start + 0.25 * moments[name]
         np.testing.assert_allclose(actual[name], expected, rtol=1e-4, atol=1e-6)
     before, paths = statistics(state.params), statistics(after.params)
     assert len(paths) == 2 * 3  # two norms of a layer and one on top

@@ -66,13 +66,13 @@ def test_a_stopped_run_is_done_and_repeats_after_an_interruption(tmp_path: Path)
     task = Line(list(losses))
     assert run(tmp_path / "parts", config, task, until=3).state == "interrupted"
     for first in (True, False):  # the second time there is nothing left to do
-        again = run(tmp_path / "parts", config, task)
-        assert dataclasses.replace(again, seconds_to_first_step=None) == dataclasses.replace(
+        repeated = run(tmp_path / "parts", config, task)
+        assert dataclasses.replace(repeated, seconds_to_first_step=None) == dataclasses.replace(
             outcome, seconds_to_first_step=None
         ), first
-    whole, parts = (tmp_path / name / "metrics.jsonl" for name in ("whole", "parts"))
-    assert whole.read_bytes() == parts.read_bytes()
-    assert read_records(whole)[-1]["step"] == 4
+    long, parts = (tmp_path / name / "metrics.jsonl" for name in ("whole", "parts"))
+    assert long.read_bytes() == parts.read_bytes()
+    assert read_records(long)[-1]["step"] == 4
     assert (tmp_path / "whole" / "checkpoints" / "4").is_dir()
 
 

@@ -20,5 +20,5 @@ def test_a_tensor_of_several_parameters_is_cut_and_joined() -> None:
     line = Name("qkv", ("q", "k"))
     tensor = np.arange(10.0).reshape(2, 5)
     parts = line.split(tensor, [(2, 3), (2, 2)])
-    assert [one.shape for one in parts] == [(2, 3), (2, 2)]
+    assert [part.shape for part in parts] == [(2, 3), (2, 2)]
     assert np.array_equal(line.join(parts), tensor) and line.shape([(2, 3), (2, 2)]) == (2, 5)
