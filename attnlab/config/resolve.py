@@ -292,9 +292,7 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
 
 
 def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
-    """Yields `text` read as each type of `kinds` that can read it, the strictest first; `old` is the
-    value that it replaces.
-    """
+    """Yields `text`, which replaces `old`, read as each of `kinds` that can, the strictest first."""
     for kind, reader in _READERS.items():
         if kind in kinds:
             with contextlib.suppress(ValueError):

@@ -102,7 +102,7 @@ def test_microbatches_draw_apart() -> None:
     task = Noisy()
     key = jax.random.fold_in(jax.random.key(0), 0)
     halves = jax.random.split(key, 2)
-    draws = jnp.concatenate([jax.random.uniform(key, (ROWS // 2,)) for key in halves])
+    draws = jnp.concatenate([jax.random.uniform(one, (ROWS // 2,)) for one in halves])
     _, metrics = one_step(task, points(0), accumulate=2)
     assert len(np.unique(draws)) == ROWS
     assert float(metrics["loss"]) == pytest.approx(float(draws.mean()), rel=1e-6)
@@ -123,9 +123,7 @@ def test_bfloat16_computes_low_and_keeps_float32() -> None:
     state, metrics = one_step(Watched(), points(0), optax.adam(0.1), **how)
     assert set(seen) == {jnp.dtype(jnp.bfloat16)}
     types = {leaf.dtype for leaf in jax.tree.leaves((state, metrics))}
-    assert {kind for kind in types if jnp.issubdtype(kind, jnp.floating)} == {
-        jnp.dtype(jnp.float32)
-    }
+    assert {one for one in types if jnp.issubdtype(one, jnp.floating)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
     plain = weights.pictures(folder)
     assert plain is not None
     assert (plain.shape, plain.mean, plain.deviation) == ((6, 9, 3), (0.5,) * 3, (0.5,) * 3)
-    assert plain.classes == tuple(f"LABEL_{number}" for number in range(5))
+    assert plain.classes == tuple(f"LABEL_{one}" for one in range(5))
     said = {**SIZE, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
     (folder / "preprocessor_config.json").write_text(json.dumps(said))
     named = models.folder(VIT, folder, id2label={"0": "b", "2": "c", "1": "a"})
@@ -55,12 +55,10 @@ def test_what_a_folder_says_of_images(tmp_path: Path) -> None:
     assert read is not None and read.shape == (224, 224, 3)
     assert read.mean == (0.485, 0.456, 0.406) and read.classes == tuple("01234")
     assert (read.resize, read.resample) == ((256,), "bilinear")
-    node = {"input_size": [3, 40, 40], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
-    node |= {"crop_pct": 0.95, "interpolation": "bicubic", "tag": "a1_in1k", "license": "mit"}
+    of = {"input_size": [3, 40, 40], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    of |= {"crop_pct": 0.95, "interpolation": "bicubic", "tag": "a1_in1k", "license": "mit"}
     (bare / "config.json").write_text(
-        json.dumps(
-            {"architecture": "resnet18", "pretrained_cfg": node, "label_names": list("vwxyz")}
-        )
+        json.dumps({"architecture": "resnet18", "pretrained_cfg": of, "label_names": list("vwxyz")})
     )
     read = weights.pictures(bare)
     assert read is not None and read.classes == tuple("vwxyz") and read.shape == (40, 40, 3)
@@ -160,8 +158,8 @@ def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:
         tensors = {**models.tensors(name), **more}
         save_file(tensors, tmp_path / name / "model.safetensors", metadata={"format": "pt"})
         actual = flat(weights.parameters(tmp_path / name, expected))
-        for path, leaf in flat(expected).items():
-            np.testing.assert_array_equal(actual[path], leaf)
+        for path, one in flat(expected).items():
+            np.testing.assert_array_equal(actual[path], one)
 
 
 @pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])
