@@ -28,10 +28,9 @@ def drawn(sentences: int, alike: float, seed: int = 0) -> tuple[list[str], list[
     references = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(sentences)]
     changed = [
         " ".join(
-            word if rng.random() < alike else str(rng.choice(WORDS)).upper()
-            for word in text.split()
+            word if rng.random() < alike else str(rng.choice(WORDS)).upper() for word in ref.split()
         )
-        for text in references
+        for ref in references
     ]
     return [text if number % 7 else "" for number, text in enumerate(changed, 1)], references
 
