@@ -87,7 +87,7 @@ def report(
             _to_draw(task, params, example, CHEAP)
         return True
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
-    results |= _changed_code(code or provenance.of(config), workdir)
+    results |= _changed_code(code or provenance.code(config), workdir)
     measures = {RECORDED: as_record(counted(task, "test", results))}
     others = {}
     if outputs:

@@ -73,7 +73,7 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
     lines = list(names.lines({path: leaf.shape for path, leaf in params.items()}))
     tensors, ranks, beside = dict[str, np.ndarray](), dict[str, int](), set[str]()
     for line in lines:
-        module = line.theirs.rpartition(".")[0]
+        module = line.tensor.rpartition(".")[0]
         if product := _product(line, parts):
             tensors |= dict(zip((f"{module}.lora_{x}.weight" for x in "AB"), product, strict=True))
             ranks[module] = len(product[0])
@@ -96,7 +96,7 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
         "lora_dropout": lora.dropout,
         "target_modules": list(ranks),
         "modules_to_save": sorted(beside) or None,
-        "fan_in_fan_out": any(line.theirs[:-7] in ranks and not line.transposed for line in lines),
+        "fan_in_fan_out": any(line.tensor[:-7] in ranks and not line.transposed for line in lines),
         "inference_mode": True,
     }
     tensors |= {name: whole[name] for name in sorted(also)}

@@ -166,7 +166,7 @@ def _save_image_model(
         resample=data.get("resample", "bilinear"),
     )
     module = weights.family(weights.kind_of(config, "the config"))
-    others = module.beside(read)
+    others = module.preprocessing_files(read)
     config = {**config, **others.pop(folders.CONFIG)}
     written = folders.write(folder, config, arrays, shard)
     for name, content in others.items():

@@ -122,7 +122,7 @@ class Training:
           overrides: "a.b=value" each.
           workdir: its folder; None for `default_workdir`.
           splits: of the data.
-          track, accept: see `Tracking.choose` and `provenance.of`.
+          track, accept: see `Tracking.choose` and `provenance.code`.
 
         Raises:
           UserError: anything wrong with folder, config, devices, data or trackers.
@@ -143,7 +143,7 @@ class Training:
         tracked = Tracking.choose(workdir, track) if first else None
         if begun is not None:  # an older run goes on as it was begun
             settings = configs.as_stored(settings, begun.config, overrides)
-        code = provenance.of(settings, accept=accept, config_file=file)
+        code = provenance.code(settings, accept=accept, config_file=file)
         start_jax()
         from attnlab.tasks import TASKS
 

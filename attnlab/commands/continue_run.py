@@ -14,7 +14,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import text
 from attnlab.flags import add_number
 from attnlab.records.manifest import Manifest
-from attnlab.training.parent import split
+from attnlab.training.parent import parse_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     manifest = existing_run(workdir) or Manifest.read(parent)  # RUN may have gone, or gone on
     if manifest is None:
         raise UserError(f"{parent} holds no run; name the folder of a run")
-    named = None if step else split(str(parent))[1]
+    named = None if step else parse_run(str(parent))[1]
     if str(parent).startswith("~") or "{seed}" in str(parent) or named is not None:
         raise UserError(
             f"{parent}: training.after reads such a name otherwise (~, {{seed}}, @STEP); rename the"

@@ -53,8 +53,8 @@ def print_outlook(run: Run) -> None:
     compiling = time.perf_counter() - began
     pace = _seconds(run, program, like, largest)
     rows = [
-        *sizes.of_state(like).items(),
-        *((f"{name}, on each device", size) for name, size in sizes.of_program(program).items()),
+        *sizes.state_sizes(like).items(),
+        *((f"{name}, on each device", size) for name, size in sizes.program_sizes(program).items()),
         ("largest batch", format_shapes(shapes_of(largest))),
         ("mean batch", f"{share:.0%} of that"),
         ("FLOPs of a step", scaled(flops(step, like, dict(largest)))),

@@ -149,13 +149,13 @@ def _check_node(node: ConfigNode) -> object:
         elif key in node.settings:
             _check_setting(node.settings[key], value, where)
         elif node.further:
-            hint, within = node.further
+            hint, allowed = node.further
             check_type(value, hint, where)
-            within.check(value, where)
+            allowed.check(value, where)
         elif node.component and key != "name" and not isinstance(value, ConfigDict):
             check_type(value, node.hint(key), where)
-            for within in ranges(node, key):
-                within.check(value, where)
+            for allowed in ranges(node, key):
+                allowed.check(value, where)
     _check_missing(node)
     below = {child.path.rpartition(".")[2]: _check_node(child) for child in node.children()}
     values = {**node.values, **below}
@@ -201,8 +201,8 @@ def _check_setting(setting: Setting, value: object, where: str) -> None:
     if isinstance(value, ConfigDict) != is_node(setting.hint):
         names = ", ".join(setting.below)
         expected = f"a group of settings: {names}" if names else "a value, not a group of settings"
-        shown = "" if isinstance(value, ConfigDict) else f"={value!r}"
-        raise UserError(f"{where}{shown}: expected {expected}")
+        text = "" if isinstance(value, ConfigDict) else f"={value!r}"
+        raise UserError(f"{where}{text}: expected {expected}")
     if not is_node(setting.hint):
         check_type(value, setting.hint, where)
         if setting.within:
@@ -248,11 +248,11 @@ def _check_representable(value: object, where: str) -> None:
         for item in value:
             _check_representable(item, where)
     elif type(value) is int and abs(value) >= 2**32:
-        shown = (
+        text = (
             value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"
         )  # Python writes out no longer ones
         raise UserError(
-            f"{where}={shown}: expected a whole number below 2^32 ('show' has its bounds)"
+            f"{where}={text}: expected a whole number below 2^32 ('show' has its bounds)"
         )
     elif isinstance(value, float) and value != 0 and not _TINY <= abs(value) <= _HUGE:
         raise UserError(
@@ -284,14 +284,14 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
         deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
         yield whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST)
     elif root == "data":
-        most = (
+        highest = (
             LONGEST
             if "examples" not in defaults
             else EXAMPLES
             if key in ("examples", "valid", "test")
             else GENERATED
         )
-        yield whole(-LONGEST, most)  # the sources say the least themselves
+        yield whole(-LONGEST, highest)  # the sources say the least themselves
     else:
         yield whole(1 - 2**31)
 

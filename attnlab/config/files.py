@@ -98,7 +98,7 @@ def call_file(path_and_argument: str, function: str, kind: str) -> object:
 
 
 def _keys(config: Mapping[str, object] | ConfigDict) -> Iterator[object]:
-    """All keys, of the nodes below too."""
+    """Yields all keys of a config, those of the nodes below too."""
     for key, value in _items(config):
         yield key
         if isinstance(value, (Mapping, ConfigDict)):
@@ -106,7 +106,7 @@ def _keys(config: Mapping[str, object] | ConfigDict) -> Iterator[object]:
 
 
 def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
-    """Layers of settings as one config, each laid over those before it.
+    """Merges layers of settings to one config, each laid over those before it.
 
     Groups of settings are merged, at any depth; any other value replaces what stood there. A group
     that names another component ("name") replaces it with all of its settings, and one that names
@@ -135,7 +135,7 @@ def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, object]:
 
 
 def _extends(old: object, new: Mapping[str, object] | ConfigDict) -> TypeGuard[dict[str, object]]:
-    """Whether a group adds to what stands there: another group, and not another component."""
+    """Returns whether the group `new` adds to `old`: if that is a group, and not another component."""
     return isinstance(old, dict) and new.get("name", old.get("name")) == old.get("name")
 
 
@@ -146,7 +146,7 @@ def _items(layer: Mapping[str, object] | ConfigDict) -> Iterable[tuple[str, obje
 
 
 def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
-    """The entry of a config file's table that its argument names.
+    """Returns the entry `name` of the `table` of a config `file`, whose argument names it.
 
     Raises:
       UserError: there is none, with the near names.

@@ -52,26 +52,27 @@ for row in _MEANINGS.split("\n")[1:-1]:
         NAMES.setdefault(word, []).append(setting)
 
 
-def meant(name: str, settings: Iterable[str]) -> list[str]:
+def settings_meant(name: str, settings: Iterable[str]) -> list[str]:
     """Returns the settings among these full names that another framework's word stands for, [] where it is
     no such word.
 
-    >>> meant("optimizer.lr", ["schedule.peak", "optimizer.b2"])
+    >>> settings_meant("optimizer.lr", ["schedule.peak", "optimizer.b2"])
     ['schedule.peak']
     """
     patterns = NAMES.get(name.rpartition(".")[2].lower().replace("-", "_"), [])
     return [full for full in settings if any(covers(pattern, full) for pattern in patterns)]
 
 
-def near(root: ConfigNode, keys: list[str]) -> str:
-    """Returns the hint of a message on an unknown key: names that another framework's word means;
-    else similar full names, or last parts; else the keys of the deepest node on its path.
+def key_hint(root: ConfigNode, keys: list[str]) -> str:
+    """Returns the hint of a message on an unknown key, the parts `keys` of its dotted name: names that
+    another framework's word means; else similar full names, or last parts; else the keys of the
+    deepest node on its path.
     """
     below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
     names = [*flat(root.values), *below]
     names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
     names = [*dict.fromkeys(name for name in names if not ".".join(keys).startswith(f"{name}."))]
-    close = meant(".".join(keys), names)[:3]
+    close = settings_meant(".".join(keys), names)[:3]
     close = close or difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
     if not close:
         ends = difflib.get_close_matches(

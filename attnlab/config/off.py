@@ -31,10 +31,10 @@ def off_value(config: str, name: str, overrides: Sequence[str] = ()) -> object:
         with contextlib.suppress(UserError):
             changed = flat(prepare(settings, [f"{name}={text}"] if text else ()))
             values[text] = changed.get(f"{name}.name", changed.get(name))
-    now = values.pop("")
+    current = values.pop("")
     if _ANY in values or not values:
         raise none
     text, value = next(iter(values.items()))
-    if value == now:
+    if value == current:
         raise UserError(f"{name} is {text} already; there is nothing to take out")
     return value

@@ -111,5 +111,5 @@ def _near(pattern: str, names: Sequence[str]) -> str:
 
 
 def _several(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    suffix = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + suffix

@@ -127,11 +127,11 @@ class Table(Generic[T]):
         if not callable(component):
             raise UserError(f"{where}: expected a class or a function, this is {described}")
         read = getattr(component, "read", None)
-        taken = inspect.signature(read).parameters if callable(read) else ()
+        arguments = inspect.signature(read).parameters if callable(read) else ()
         for room, names in errors.RENAMED.items():
             ours = base is not None and base.__module__.startswith(room)
             for old, new in names.items() if ours else ():
-                if hasattr(component, old) or old in taken:
+                if hasattr(component, old) or old in arguments:
                     raise UserError(f"{where}: {described} has {old}, which is now {new}")
         for attribute in self.declares:
             _check_declared(
@@ -273,7 +273,7 @@ Part = str | Mapping[str, object] | Callable[..., object]
 
 
 def made(table: Table[Callable[..., Built]], part: Part) -> Callable[..., Built]:
-    """The factory of a `Part`, built if it is still a name or a node."""
+    """Returns the factory of a `Part`, built by `table` if it is still a name or a node."""
     if _is_factory(part, table):
         return part
     node = part if isinstance(part, (Mapping, ConfigDict)) else {"name": part}
@@ -297,7 +297,7 @@ def location(component: object) -> str:
 
 
 def kind(factory: Callable[..., Built]) -> type[Built]:
-    """The class behind a factory; `TypeError` where a function makes the objects."""
+    """Returns the class behind a factory; raises `TypeError` where a function makes the objects."""
     component = behind(factory)
     if not isinstance(component, type):
         raise TypeError(f"{component} is no class")
@@ -310,7 +310,7 @@ def behind(factory: object) -> object:
 
 
 def holds(factory: object, cls: type) -> bool:
-    """Whether a factory makes a `cls` or, at any depth, has a factory of one among its parts."""
+    """Returns whether a factory makes a `cls` or, at any depth, has a factory of one as a part."""
     component = behind(factory)
     makes = isinstance(component, type) and issubclass(component, cls)
     return makes or any(holds(part, cls) for part in getattr(factory, "keywords", {}).values())
@@ -360,14 +360,14 @@ def _description(value: object) -> str:
 
 
 def _file(path: str) -> str:
-    """The file of the module of a dotted path, " (file.py)"; "" where it has none."""
+    """Returns the file of the module of a dotted path as " (file.py)"; "" where it has none."""
     file = getattr(sys.modules.get(path.partition(":")[0]), "__file__", None)
     return f" ({errors.short(file)})" if file else ""
 
 
 def _check_declared(component: object, attribute: str, hint: object, begin: str) -> None:
-    """Raises `UserError` unless a component has the attribute, of the type in `hint`, the
-    annotation of its base; `begin` starts the message.
+    """Raises `UserError`, whose message starts with `begin`, unless a component has the attribute, of
+    the type in `hint`, the annotation of its base.
     """
     allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
     expected = next(iter(allowed), None)

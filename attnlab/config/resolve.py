@@ -23,7 +23,7 @@ from attnlab.config.annotations import UNSAID
 from attnlab.config.annotations import kinds as kinds_of
 from attnlab.config.checks import Kind, schema_of, validate
 from attnlab.config.files import find_file, read_config_file
-from attnlab.config.foreign import near
+from attnlab.config.foreign import key_hint
 from attnlab.config.patterns import covers, hits, is_pattern
 from attnlab.config.registry import fields
 from attnlab.config.schema import Node
@@ -107,12 +107,12 @@ def prepare(
         root = ConfigNode(tree, "", schema or schema_of(tree))
         complete(root)
         full = _by_full_names(root, overrides)
-        given = {name.partition("=")[0] for names in full.values() for name in names}
-        before = flat(tree)
+        given_names = {name.partition("=")[0] for names in full.values() for name in names}
+        file_values = flat(tree)
         _override(root, [_split(name) for text in overrides for name in full[text]])
-        if (warmup := fitting_warmup(before, flat(tree), given)) is not None:
+        if (warmup := fitting_warmup(file_values, flat(tree), given_names)) is not None:
             tree.schedule.warmup = warmup
-        settings = validate(tree, schema or schema_of(tree), set_names | given)
+        settings = validate(tree, schema or schema_of(tree), set_names | given_names)
     for text, names in full.items():
         if names != [text]:
             note(f"{text} sets {', '.join(name.partition('=')[0] for name in names)}")
@@ -152,7 +152,7 @@ def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = 
     newer = {
         name: value
         for name, value in older.items()
-        if name in current and not any(covers(given, name) for given in fixed)
+        if name in current and not any(covers(pattern, name) for pattern in fixed)
     }
     if not newer:
         return config
@@ -162,7 +162,7 @@ def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = 
 
 
 def _split(text: str) -> tuple[list[str], str]:
-    """The override "a.b=value" as (["a", "b"], "value")."""
+    """Splits the override "a.b=value" into (["a", "b"], "value")."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"config.{name}: no value given, write --config.{name}=VALUE")
@@ -173,9 +173,9 @@ def _override(root: ConfigNode, overrides: Sequence[tuple[list[str], str]]) -> N
     """Applies overrides to the tree in place: replacements of components first, outermost first,
     then plain values in the order given.
     """
-    replaced = _replace_all(root, overrides)
+    slots = _replace_all(root, overrides)
     for keys, text in overrides:
-        if _slot(keys) not in replaced:
+        if _slot(keys) not in slots:
             _assign(root, keys, text)
 
 
@@ -198,7 +198,7 @@ def _replace_all(
 
 
 def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
-    """The node below `root` along `keys`, or None."""
+    """Returns the node below `root` along `keys`, or None."""
     node: ConfigNode | None = root
     for key in keys:
         node = node.child(key) if node else None
@@ -206,8 +206,8 @@ def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
 
 
 def _replace(parent: ConfigNode, key: str, name: str) -> None:
-    """Puts the component `name` with its own defaults at `key` (None for "None" where optional);
-    changes nothing if that component is there already.
+    """Puts the component `name` with its own defaults at `key` of the node `parent` (None for "None"
+    where optional); changes nothing if that component is there already.
     """
     old = parent.values.get(key)
     if isinstance(old, ConfigDict) and old.get("name") == name:
@@ -227,7 +227,7 @@ def _assign(root: ConfigNode, keys: list[str], text: str) -> None:
     *path, key = keys
     parent = _walk(root, path)
     if parent is None or key not in {*parent.values, *parent.settings}:
-        raise UserError(f"config.{dotted}: no such key; {near(root, keys)}")
+        raise UserError(f"config.{dotted}: no such key; {key_hint(root, keys)}")
     old = parent.values.get(key, dataclasses.MISSING)
     if isinstance(old, ConfigDict):
         names = ", ".join(f"{dotted}.{name}" for name in old)
@@ -250,8 +250,8 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
     Raises:
       UserError: `text` is none of the types allowed, naming the setting, the text and the types.
     """
-    same = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
-    for value in _readings(text, old, same):
+    old_kind = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
+    for value in _readings(text, old, old_kind):
         return value
     kinds = ({type(old)} | kinds_of(hint())) - {type(dataclasses.MISSING)}
     for value in _readings(text, old, kinds):
@@ -264,7 +264,7 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
 
 
 def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
-    """Yield `text` read as each type that can read it, the strictest type first."""
+    """Yields `text`, which replaces `old`, read as each of `kinds` that can, the strictest first."""
     for kind, reader in _READERS.items():
         if kind in kinds:
             with contextlib.suppress(ValueError):
@@ -272,7 +272,7 @@ def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
 
 
 def _literal(text: str) -> object:
-    """A Python literal, or the text itself where it is none."""
+    """Returns the value of a text that is a Python literal, else the text itself."""
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -280,8 +280,8 @@ def _literal(text: str) -> object:
 
 
 def _frozen_literal(text: str) -> object:
-    """A literal for a setting of unknown type: lists become tuples, a value that a config cannot
-    hold stays text.
+    """Reads a text as the literal of a setting of unknown type: lists become tuples, a value that a
+    config cannot hold stays text.
     """
     value = _literal(text)
     value = tuple(value) if isinstance(value, list) else value

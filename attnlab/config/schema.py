@@ -130,8 +130,8 @@ class Node:
         """Raise `UserError` if settings of this node do not go together."""
 
     def call(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """The result of a function, or a class, that takes all settings as arguments by name, behind
-        those given here.
+        """Calls a function, or a class, with these `arguments` and then all settings by name, and
+        returns the result.
         """
         return function(*arguments, **dict(self.items()))
 
@@ -233,5 +233,5 @@ def tables(kind: type[Node]) -> Parts:
 
 
 def first_paragraph(text: str | None) -> str:
-    """The first paragraph of a docstring as one line."""
+    """Returns the first paragraph of a docstring as one line."""
     return " ".join((text or "").strip().partition("\n\n")[0].split())

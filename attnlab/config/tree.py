@@ -97,8 +97,8 @@ class ConfigNode:
 
 
 def copy_tree(config: ConfigDict) -> ConfigDict:
-    """A copy in which no two nodes are one object, as they are where a file uses one dictionary
-    twice; references stay.
+    """Copies a config so that no two nodes are one object, as they are where a file uses one
+    dictionary twice; references stay.
     """
     items = config.items(preserve_field_references=True)
     return ConfigDict(
@@ -219,7 +219,7 @@ def from_dict(tree: Mapping[str, object]) -> ConfigDict:
 
 
 def to_dict(config: Mapping[str, object] | Node) -> dict[str, object]:
-    """Settings, or a config, as nested plain dictionaries, ready for JSON; tuples stay tuples."""
+    """Returns settings, or a config, as nested plain dictionaries for JSON; tuples stay tuples."""
     return {
         key: to_dict(value) if isinstance(value, (ConfigDict, Mapping, Node)) else frozen(value)
         for key, value in config.items()
@@ -238,14 +238,14 @@ def flat(config: Mapping[str, object] | Node) -> dict[str, object]:
 
 
 def differing(
-    *configs: Mapping[str, object], shown: Callable[..., str] = json.dumps, absent: str = "nothing"
+    *configs: Mapping[str, object], text: Callable[..., str] = json.dumps, absent: str = "nothing"
 ) -> dict[str, tuple[str, ...]]:
     """Returns the values that are not the same in all of some flat configs (`flat`), by name, as the
-    text of each config's: `shown` makes it, and `absent` stands for none.
+    text of each config's: `text` makes it, and `absent` stands for none.
     """
     names = dict.fromkeys(name for config in configs for name in config)
     texts = {
-        name: tuple(shown(config[name]) if name in config else absent for config in configs)
+        name: tuple(text(config[name]) if name in config else absent for config in configs)
         for name in names
     }
     return {name: values for name, values in texts.items() if len(set(values)) > 1}
@@ -257,8 +257,9 @@ def is_below(name: str, nodes: Iterable[str]) -> bool:
 
 
 def config_hash(config: Mapping[str, object] | Node, whole: bool = False) -> str:
-    """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces) of what is not `NEWER`;
-    the same for lists and tuples. That of the `whole` is what manifests had before there was `NEWER`.
+    """Returns 12 hex digits, the sha256 of the canonical JSON (sorted keys, no spaces) of a config
+    without what is `NEWER`, or of the `whole`, which manifests had before there was `NEWER`; the same
+    for lists and tuples.
     """
     tree = to_dict(config)
     hashed = tree if whole else _hashed(tree)

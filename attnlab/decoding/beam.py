@@ -160,7 +160,7 @@ def beam_search(
         length_penalty,
         length_offset,
         coverage,
-        rules.repeated(beam),
+        rules.repeat(beam),
         length_limits(limits, rows, max_length),
         source_mask if coverage else None,
         special,
@@ -175,27 +175,27 @@ def beam_search(
 def _begin(
     state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
-    """Returns the search before its first step: only slot 0 is alive (otherwise all slots would
-    hold the same hypothesis), and the pool is empty.
+    """Returns the search before its first step, with `shape` (rows, beam, max_length) and `n_best`
+    places in an empty pool; only slot 0 is alive (otherwise all slots would hold the same hypothesis).
     """
     rows, beam, max_length = shape
 
-    def past(width: int) -> _History:
+    def empty_history(width: int) -> _History:
         """Returns an empty past of `width` hypotheses per sentence: PAD everywhere, and slots only
         if weights are collected.
         """
         empty = jnp.full((rows, width, max_length), terms.special.pad, jnp.int32)
         return _History(empty, None if weights is None else jnp.zeros_like(empty))
 
-    nothing = jnp.full((rows, n_best), NEVER, jnp.float32)
+    none = jnp.full((rows, n_best), NEVER, jnp.float32)
     mask = terms.source_mask
     return _Search(
         t=jnp.int32(0),
         log_probs=jnp.full((rows, beam), NEVER, jnp.float32).at[:, 0].set(0.0),
         last=jnp.full((rows, beam), terms.special.bos, jnp.int32),
-        history=past(beam),
+        history=empty_history(beam),
         coverage=None if mask is None else jnp.zeros((rows, beam, mask.shape[1]), jnp.float32),
-        pool=_Pool(nothing, nothing, jnp.zeros((rows, n_best), jnp.int32), past(n_best)),
+        pool=_Pool(none, none, jnp.zeros((rows, n_best), jnp.int32), empty_history(n_best)),
         done=jnp.zeros(rows, bool),
         state=state,
         weights=weights,
@@ -224,17 +224,17 @@ def _run(
     if not fewer:
         return pool, maps
     keep = jnp.argsort(search.done)[:fewer]  # unfinished ones come first
-    inside = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
-    weights = None if search.weights is None else search.weights[:, inside]
+    hypotheses = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
+    weights = None if search.weights is None else search.weights[:, hypotheses]
     smaller = take_rows(search._replace(state=None, weights=None), keep)
-    smaller = smaller._replace(state=take_rows(search.state, inside), weights=weights)
+    smaller = smaller._replace(state=take_rows(search.state, hypotheses), weights=weights)
     mask = None if terms.source_mask is None else terms.source_mask[keep]
     narrow = dataclasses.replace(
-        terms, rules=terms.rules.rows(inside), limits=terms.limits[keep], source_mask=mask
+        terms, rules=terms.rules.rows(hypotheses), limits=terms.limits[keep], source_mask=mask
     )
-    rest = _run(step, take_rows(memory, inside), narrow, smaller)
+    smaller_result = _run(step, take_rows(memory, hypotheses), narrow, smaller)
     merged: tuple[_Pool, jax.Array | None] = jax.tree.map(
-        lambda whole, part: whole.at[keep].set(part), (pool, maps), rest
+        lambda full, part: full.at[keep].set(part), (pool, maps), smaller_result
     )
     return merged
 
@@ -336,10 +336,8 @@ def _finish(
         jnp.full(ending.shape, length, jnp.int32),
         candidates.history,
     )
-    both: _Pool = jax.tree.map(
-        lambda old, more: jnp.concatenate([old, more], axis=1), search.pool, new
-    )
-    return pick(both, lax.top_k(both.scores, search.pool.scores.shape[1])[1])
+    merged: _Pool = jax.tree.map(lambda *pair: jnp.concatenate(pair, axis=1), search.pool, new)
+    return pick(merged, lax.top_k(merged.scores, search.pool.scores.shape[1])[1])
 
 
 def _alignment(search: _Search) -> jax.Array | None:

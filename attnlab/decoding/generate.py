@@ -14,11 +14,11 @@ import numpy as np
 
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
-from attnlab.decoding.greedy import Choose, Run, begun, best_token, grouped, unroll
+from attnlab.decoding.greedy import Choose, Run, best_token, group, start_run, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rows import OnRows
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import best_first, drawing
+from attnlab.decoding.sampling import sampler, sort_by_score
 from attnlab.decoding.settings import Decoding
 from attnlab.decoding.steps import length_limits, repeat_rows
 from attnlab.errors import UserError
@@ -244,7 +244,7 @@ class _Programs(NamedTuple):
         state, memory = repeat_rows((state, memory), len(source), self.each)
         shape: dict[str, Any] = {"rows": len(source) * self.each, "max_length": room}
         options: dict[str, Any] = {"alignment": self.alignment, "special": self.special}
-        return begun(model.step, state, memory, **shape, **options), memory
+        return start_run(model.step, state, memory, **shape, **options), memory
 
     def go_on(
         self,
@@ -266,14 +266,14 @@ class _Programs(NamedTuple):
             memory,
             self.choose(indices),
             limits,
-            rules=self.rules(source).repeated(self.each),
+            rules=self.rules(source).repeat(self.each),
             until=until,
             special=self.special,
         )
 
     def finish(self, run: Run) -> Hypotheses:
         """The hypotheses of a run, best first."""
-        return best_first(grouped(run, len(run.done) // self.each, self.each, self.special))
+        return sort_by_score(group(run, len(run.done) // self.each, self.each, self.special))
 
     @property
     def each(self) -> int:
@@ -302,7 +302,7 @@ class _Programs(NamedTuple):
         if settings.method == "greedy":
             return best_token
         seeded = jax.random.key(settings.seed)
-        return drawing(
+        return sampler(
             jax.vmap(lambda index: jax.random.fold_in(seeded, index))(jnp.maximum(indices, 0)),
             settings.n_best,
             temperature=settings.temperature,

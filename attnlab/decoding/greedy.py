@@ -41,7 +41,7 @@ def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
     return largest(logits, 1)[1][:, 0]
 
 
-def begun(
+def start_run(
     step: StepFn,
     state: Any,
     memory: Any,
@@ -112,19 +112,19 @@ def unroll(
     return lax.while_loop(lambda run: ~jnp.all(run.done) & (run.t < until), advance, run)
 
 
-def grouped(run: Run, rows: int, each: int, special: Special = OURS) -> Hypotheses:
-    """Returns the N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the
+def group(run: Run, rows: int, samples: int, special: Special = OURS) -> Hypotheses:
+    """Returns the N = rows*samples hypotheses of a finished run as Hypotheses [rows,samples], in the
     order of the rows, with log P as score.
     """
     emitted = run.tokens != special.pad
-    shape = (rows, each, run.tokens.shape[1])
+    shape = (rows, samples, run.tokens.shape[1])
     maps = None
     if run.weights is not None:
         maps = jnp.where(emitted[:, :, None], jnp.swapaxes(run.weights, 0, 1), 0.0).reshape(
             *shape, -1
         )
-    log_probs = run.log_probs.reshape(rows, each)
-    lengths = jnp.sum(emitted, axis=1, dtype=jnp.int32).reshape(rows, each)
+    log_probs = run.log_probs.reshape(rows, samples)
+    lengths = jnp.sum(emitted, axis=1, dtype=jnp.int32).reshape(rows, samples)
     return Hypotheses(
         tokens=run.tokens.reshape(shape),
         scores=log_probs,

@@ -77,12 +77,12 @@ def sentence_counts(
     # effective_order is for single sentences; it only changes a score that is not used
     counting = BLEU(lowercase=lowercase, effective_order=True)
     scores = [
-        counting.sentence_score(ours, [theirs])
-        for ours, theirs in zip(hypotheses, references, strict=True)
+        counting.sentence_score(answer, [gold])
+        for answer, gold in zip(hypotheses, references, strict=True)
     ]
     cased = [
-        (ours.lower(), theirs.lower()) if lowercase else (ours, theirs)
-        for ours, theirs in zip(hypotheses, references, strict=True)
+        (answer.lower(), gold.lower()) if lowercase else (answer, gold)
+        for answer, gold in zip(hypotheses, references, strict=True)
     ]
     return {
         "bleu": (
@@ -100,10 +100,10 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
     """
     counts, texts = [], ["".join(text.split()) for text in (hypothesis, reference)]
     for order in range(1, CHARACTERS + 1):
-        ours, theirs = (
+        grams, gold = (
             Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in texts
         )
-        counts += [ours.total() if theirs else 0, theirs.total(), (ours & theirs).total()]
+        counts += [grams.total() if gold else 0, gold.total(), (grams & gold).total()]
     return counts
 
 
@@ -146,8 +146,8 @@ def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
     other (Levenshtein 1966).
     """
     row = list(range(len(second) + 1))
-    for i, left in enumerate(first, start=1):
+    for i, token in enumerate(first, start=1):
         above, row[0] = row[0], i
-        for j, right in enumerate(second, start=1):
-            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (left != right))
+        for j, other in enumerate(second, start=1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (token != other))
     return row[-1]

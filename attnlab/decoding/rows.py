@@ -40,10 +40,10 @@ class OnRows:
         self._function, self._options = function, options
         self._program = functools.cache(self._compiled)
 
-    def __call__(self, params: Any, *given: Any) -> Any:
-        """What the function gives."""
+    def __call__(self, params: Any, *arrays: Any) -> Any:
+        """Returns `function(params, *arrays)`."""
         mesh = mesh_of(params)
-        result = self._program(mesh)(params, *given)
+        result = self._program(mesh)(params, *arrays)
         # on a processor, programs of several devices that run at once may wait for each other for ever
         return result if mesh is None else jax.block_until_ready(result)
 
@@ -53,20 +53,20 @@ class OnRows:
         """
         if mesh is None:
             return jax.jit(self._function, **self._options)
-        whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, ROWS)
+        full, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, ROWS)
 
-        def computed(params: Any, *given: Any) -> Any:
+        def computed(params: Any, *arrays: Any) -> Any:
             """Applies the function to gathered parameters and to arrays whose rows are divided over
             the devices, if their number divides evenly.
             """
-            count = next(len(x) for x in jax.tree.leaves(given) if x.ndim)
-            params = jax.lax.with_sharding_constraint(params, whole)
+            count = next(len(x) for x in jax.tree.leaves(arrays) if x.ndim)
+            params = jax.lax.with_sharding_constraint(params, full)
             if count % mesh.size == 0:
                 deal = functools.partial(jax.lax.with_sharding_constraint, shardings=rows)
-                given = jax.tree.map(lambda x: deal(x) if x.shape[:1] == (count,) else x, given)
-            return self._function(params, *given)
+                arrays = jax.tree.map(lambda x: deal(x) if x.shape[:1] == (count,) else x, arrays)
+            return self._function(params, *arrays)
 
-        options = {**self._options, "out_shardings": whole if jax.process_count() > 1 else None}
+        options = {**self._options, "out_shardings": full if jax.process_count() > 1 else None}
         return jax.jit(computed, **options)
 
 
@@ -78,12 +78,12 @@ def mesh_of(params: Any) -> Mesh | None:
     return meshes[0] if divided else None  # type: ignore[return-value]
 
 
-def part_of(batches: Iterable[Item], count: int) -> Iterable[Item]:
+def evenly_spaced(batches: Iterable[Item], count: int) -> Iterable[Item]:
     """Returns `count` of the batches, at equal distances; all for 0, or where there are fewer."""
     if not count:
         return batches
-    whole = list(batches)
-    return [whole[i * len(whole) // count] for i in range(count)] if count < len(whole) else whole
+    items = list(batches)
+    return [items[i * len(items) // count] for i in range(count)] if count < len(items) else items
 
 
 def sums_of_rows(
@@ -95,12 +95,12 @@ def sums_of_rows(
     order of the N examples; `batches` as `Task.in_order` gives them.
     """
 
-    def of_row(params: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def sums_of_row(params: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
         return sums(params, {name: column[None] for name, column in row.items()})
 
-    every: dict[str, np.ndarray]
-    every = by_example(OnRows(jax.vmap(of_row, in_axes=(None, 0))), params, batches)
-    return every
+    program = OnRows(jax.vmap(sums_of_row, in_axes=(None, 0)))
+    arrays: dict[str, np.ndarray] = by_example(program, params, batches)
+    return arrays
 
 
 def by_example(
@@ -137,18 +137,18 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """
     rows, width = values.shape
     if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
-        return _ranked(values, k)
+        return _top_k(values, k)
     maxima = lax.reduce_window(
         values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK))
     )
-    chunks = jnp.sort(_ranked(maxima, k)[1], axis=1)
+    chunks = jnp.sort(_top_k(maxima, k)[1], axis=1)
     ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
     inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
-    best, position = _ranked(jnp.where(ids < width, inside, NEVER), k)
+    best, position = _top_k(jnp.where(ids < width, inside, NEVER), k)
     return best, jnp.take_along_axis(ids, position, axis=1)
 
 
-def _ranked(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def _top_k(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """`lax.top_k`. The largest alone by reductions, which XLA divides over the devices of a mesh as
     the rows are; it gathers all rows for `top_k`.
     """

@@ -63,15 +63,15 @@ class Rules:
             return logits
         history, real = self._history(tokens, t)
         if self.repetition_penalty != 1.0:
-            logits = penalised(logits, history, real, self.repetition_penalty)
+            logits = penalise(logits, history, real, self.repetition_penalty)
         if self.no_repeat_ngram:
             n, room = self.no_repeat_ngram, tokens.shape[1]
-            logits = jnp.where(end, logits, without_repeats(logits, history, real, t, n, room))
+            logits = jnp.where(end, logits, forbid_repeats(logits, history, real, t, n, room))
         stuck = ~jnp.isfinite(logits).any(axis=1, keepdims=True)
         return jnp.where(stuck & end, unruled, logits)
 
-    def repeated(self, times: int) -> Rules:
-        """The same rules with every row repeated `times` times."""
+    def repeat(self, times: int) -> Rules:
+        """Returns the same rules with every row repeated `times` times."""
         if self.prompt is None or times == 1:
             return self
         return dataclasses.replace(self, prompt=jnp.repeat(self.prompt, times, axis=0))
@@ -104,7 +104,7 @@ FREE = Rules()
 """Everything may be written."""
 
 
-def penalised(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
+def penalise(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
     """Applies the repetition penalty r to logits z [N,V] of tokens that occur in `history` [N,M]
     where `real`: z / r where z > 0, else z r.
     """
@@ -115,25 +115,26 @@ def penalised(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: f
     return jnp.where(occurred, lower, logits)
 
 
-def without_repeats(
+def forbid_repeats(
     logits: jax.Array, history: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
 ) -> jax.Array:
-    """Sets to -inf those logits [N,V] whose token would complete an n-gram that `history` [N,M]
-    already has.
+    """Sets to -inf those logits [N,V] whose token would complete an n-gram (n >= 1) that `history`
+    [N,M] already has where `real` [N,M].
 
-    The real tokens are consecutive and end `room - t` columns before the end.
+    The real tokens are consecutive and end `room - t` columns before the end: at step `t` of at most
+    `room`.
     """
     width = history.shape[1]
     if n > width:
         return logits
     end = width - room + t  # the next column to write
     starts = width - n + 1
-    same = jnp.stack([real[:, n - 1 :]] + [real[:, i : i + starts] for i in range(n - 1)]).all(0)
+    matches = jnp.stack([real[:, n - 1 :]] + [real[:, i : i + starts] for i in range(n - 1)]).all(0)
     for i in range(n - 1):  # whether the n - 1 tokens from each column on equal the last n - 1
         place = end - (n - 1) + i
         last = jnp.take(history, jnp.maximum(place, 0), axis=1)[:, None]
-        here = jnp.take(real, jnp.maximum(place, 0), axis=1)[:, None] & (place >= 0)
-        same &= here & (history[:, i : i + starts] == last)
+        written = jnp.take(real, jnp.maximum(place, 0), axis=1)[:, None] & (place >= 0)
+        matches &= written & (history[:, i : i + starts] == last)
     rows = jnp.arange(len(logits))[:, None]
-    completes = jnp.where(same, history[:, n - 1 :], logits.shape[1])
+    completes = jnp.where(matches, history[:, n - 1 :], logits.shape[1])
     return logits.at[rows, completes].set(NEVER, mode="drop")

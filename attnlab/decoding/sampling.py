@@ -11,12 +11,12 @@ from attnlab.decoding.rows import NEVER, largest
 from attnlab.decoding.steps import pick
 
 
-def best_first(hypotheses: Hypotheses) -> Hypotheses:
-    """The hypotheses [B,K] of every sentence in descending order of their scores."""
+def sort_by_score(hypotheses: Hypotheses) -> Hypotheses:
+    """Returns the hypotheses [B,K] of every sentence in descending order of their scores."""
     return pick(hypotheses, jnp.argsort(-hypotheses.scores, axis=1))
 
 
-def drawing(
+def sampler(
     keys: jax.Array,
     n: int = 1,
     *,
@@ -26,7 +26,7 @@ def drawing(
     min_p: float = 0.0,
 ) -> Choose:
     """Returns a function that draws tokens for `n` samples of each of B sentences from the softmax
-    of the logits that `filtered` leaves, with a key per step and row; greedy choice at temperature
+    of the logits that `filter_logits` leaves, with a key per step and row; greedy choice at temperature
     0.
 
     Args:
@@ -43,18 +43,19 @@ def drawing(
     keys = jax.vmap(fold_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
 
     def draw(logits: jax.Array, t: jax.Array) -> jax.Array:
-        now = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
-        logits = filtered(logits, temperature, top_k, top_p, min_p)
-        return jax.vmap(jax.random.categorical)(now, logits).astype(jnp.int32)
+        step_keys = jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
+        logits = filter_logits(logits, temperature, top_k, top_p, min_p)
+        return jax.vmap(jax.random.categorical)(step_keys, logits).astype(jnp.int32)
 
     return draw
 
 
-def filtered(
+def filter_logits(
     logits: jax.Array, temperature: float, top_k: int, top_p: float, min_p: float = 0.0
 ) -> jax.Array:
-    """Logits [N,V] to draw from: divided by `temperature` > 0, then all but the top k, all but the
-    nucleus, and all that is too rare beside the most probable token made impossible.
+    """Returns logits [N,V] to draw from: divided by `temperature` > 0, then made impossible all but
+    the `top_k`, all but the nucleus of `top_p`, and all that is less than `min_p` times as probable
+    as the most probable token.
     """
     return keep_likely(keep_nucleus(keep_largest(logits / temperature, top_k), top_p), min_p)
 

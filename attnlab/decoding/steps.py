@@ -29,9 +29,9 @@ def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
 
 
 def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
-    """Which of the ids are among the chosen ones, bool of the same shape."""
+    """Returns which of the ids are among the `chosen` ones, bool of the same shape."""
     return functools.reduce(
-        operator.or_, (ids == each for each in chosen), jnp.zeros_like(ids, bool)
+        operator.or_, (ids == choice for choice in chosen), jnp.zeros_like(ids, bool)
     )
 
 

@@ -125,7 +125,7 @@ class Block(nn.Module):
 
     @nn.nowrap
     def around(self) -> list[str]:
-        """The names of the residual connections, in order, also of those left out."""
+        """Returns the names of all residual connections, in order, also of those left out."""
         names = [name for name, _ in self.mixers] + ["feed_forward"]
         return [f"around_{name.removesuffix('_attention')}" for name in names]
 
@@ -142,16 +142,15 @@ class Block(nn.Module):
             if not getattr(behind(factory), "absent", False)
         ]
 
-    def __call__(self, x: jax.Array, *asks: Function, valid: jax.Array | None = None) -> jax.Array:
-        """Computes x [B,T,d] -> [B,T,d] by one function of x for every mixer, in `asks`, and the
+    def __call__(self, x: jax.Array, *calls: Function, valid: jax.Array | None = None) -> jax.Array:
+        """Computes x [B,T,d] -> [B,T,d] by one function of x for every mixer, in `calls`, and the
         feed-forward, each with its residual connection: in turn, or side by side for "parallel".
         `valid` [B,T]: which tokens are real, for norms that need it.
         """
-        every: Iterable[tuple[str, Function]] = zip(
-            self.around(), (*asks, self.feed_forward), strict=True
-        )
         present = self.present_residuals()
-        functions = [(name, function) for name, function in every if name in present]
+        applied: Iterable[Function] = (*calls, self.feed_forward)
+        named = zip(self.around(), applied, strict=True)
+        functions = [(name, function) for name, function in named if name in present]
         if self.placement != "parallel":
             for name, function in functions:
                 x = getattr(self, name)(x, function, valid)

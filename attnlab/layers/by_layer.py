@@ -42,9 +42,9 @@ class ByLayer:
 
 
 def varies(part: Any) -> bool:
-    """Whether a factory stands for different parts in different layers."""
-    made = behind(part)
-    return isinstance(made, type) and issubclass(made, ByLayer)
+    """Returns whether a factory stands for different parts in different layers."""
+    component = behind(part)
+    return isinstance(component, type) and issubclass(component, ByLayer)
 
 
 def chosen(part: Any, layer: int) -> tuple[Any, str]:
@@ -68,6 +68,6 @@ def chosen(part: Any, layer: int) -> tuple[Any, str]:
 
 
 def of_layer(part: Callable[..., Any], layer: int) -> Callable[..., Any]:
-    """The factory of a layer."""
+    """Returns the factory that `part` stands for in a layer, counted from 0."""
     factory: Callable[..., Any] = chosen(part, layer)[0]
     return factory

@@ -119,9 +119,9 @@ class Recurrent(nn.Module):
             """Returns the state after one token, unchanged in rows where it is padding, and its h
             as output.
             """
-            given, real = inputs
+            p, real = inputs
             state = jax.tree.map(
-                lambda new, old: jnp.where(real[:, None], new, old), cell(state, given), state
+                lambda new, old: jnp.where(real[:, None], new, old), cell(state, p), state
             )
             return state, state.h
 

@@ -91,11 +91,11 @@ class GatedConvolution(nn.Module):
             jnp.pad(jnp.where(valid[..., None], x, 0), ((0, 0), (side, side), (0, 0)))
         )
 
-    def causal(self, x: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and `before` for the next call: the
-        last k-1 inputs [B,k-1,n].
+    def causal(self, x: jax.Array, earlier: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Computes x [B,T,n] -> [B,T,d], y_t from x_{t-k+1} ... x_t, where `earlier` are the k-1
+        inputs [B,k-1,n] before x; returns y, and those before the next piece.
         """
-        inputs = jnp.concatenate([before.astype(x.dtype), x], axis=1)
+        inputs = jnp.concatenate([earlier.astype(x.dtype), x], axis=1)
         return self._windows(inputs), inputs[:, x.shape[1] :]
 
     def _windows(self, x: jax.Array) -> jax.Array:

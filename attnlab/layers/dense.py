@@ -36,7 +36,7 @@ def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def turned(x: jax.Array) -> jax.Array:
-    """x [n, m] to [m, n]; in a program for a CPU in memory, not only in name: neither the
+    """Transposes x [n, m] to [m, n]; in a program for a CPU in memory, not only in name: neither the
     transposition nor that of its gradient becomes part of a product.
 
     XLA's CPU backend computes the gradient of the right side of a product, [n, m], at little more

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 
 def latest(slots: jax.Array, counts: jax.Array, size: int) -> jax.Array:
-    """The last n slots read so far: slots [B,n+T,...] to [B,n,...].
+    """Returns the last n slots read so far: slots [B,n+T,...] to [B,n,...].
 
     Args:
       slots: the slots kept from earlier pieces, then the slots of this piece, with padding at the
@@ -25,13 +25,13 @@ def latest(slots: jax.Array, counts: jax.Array, size: int) -> jax.Array:
 
 
 def after(earlier: jax.Array, piece: jax.Array) -> jax.Array:
-    """The kept slots [B,n,...] followed by the piece [B,T,...], in the dtype of the piece."""
+    """Returns `earlier` slots [B,n,...] followed by a piece [B,T,...], in the dtype of the piece."""
     return jnp.concatenate([earlier.astype(piece.dtype), piece], axis=1)
 
 
 def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """The positions [B,T] of a piece of T = `length` tokens, and how many tokens are read after it [B],
-    from how many were before; padding (not `valid` [B,T]) is not counted.
+    """Returns the positions [B,T] of a piece of T = `length` tokens, and how many tokens are read after
+    it [B], from how many were before it, `read` [B]; padding (not `valid` [B,T]) is not counted.
     """
     if valid is None:
         return read[:, None] + jnp.arange(length, dtype=jnp.int32), read + length
@@ -55,10 +55,10 @@ def slots(
       the position in the text of each slot, [B,N]. N is a multiple of `size`.
     """
     rows, length = valid.shape
-    before = jnp.zeros(rows, jnp.int32) if read is None else read
-    first, more = before // size * size, 0 if read is None else size - 1
-    count = -(-(length + more) // size) * size
-    slot = places(before, length, valid)[0] - first[:, None]
+    read_before = jnp.zeros(rows, jnp.int32) if read is None else read
+    first, slack = read_before // size * size, 0 if read is None else size - 1
+    count = -(-(length + slack) // size) * size
+    slot = places(read_before, length, valid)[0] - first[:, None]
     row, tokens = jnp.arange(rows)[:, None], jnp.arange(length, dtype=jnp.int32)
     token = jnp.full((rows, count), length, jnp.int32)
     token = token.at[row, jnp.where(valid, slot, count)].set(tokens, mode="drop")

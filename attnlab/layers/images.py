@@ -95,8 +95,8 @@ def convolved(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
 
 
 def normed(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-    """x [B,...,C] through a norm over its channels; one that asks is told of the places of the rows
-    that are images, `valid` [B], all if None.
+    """Computes a norm of x [B,...,C] over its channels; `valid` [B]: which rows are images and not
+    padding, all if None, for norms that need it.
     """
     real = jnp.ones(len(x), bool) if valid is None else valid
     real = real.reshape(-1, *[1] * (x.ndim - 2))
@@ -104,8 +104,8 @@ def normed(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
 
 
 def pooled(x: jax.Array, window: int, stride: int) -> jax.Array:
-    """The largest number of each window of x [B,H,W,C], with (window - 1) // 2 pixels around the
-    image that never are the largest.
+    """Computes the largest number of each window x window pixels of x [B,H,W,C], at every `stride`-th
+    place, with (window - 1) // 2 pixels around the image that never are the largest.
     """
     edge = ((window - 1) // 2,) * 2
     y: jax.Array = nn.max_pool(x, (window, window), (stride, stride), (edge, edge))
@@ -113,8 +113,8 @@ def pooled(x: jax.Array, window: int, stride: int) -> jax.Array:
 
 
 def tiled(x: jax.Array, size: int) -> jax.Array:
-    """The largest of each tile of size x size places; tiles at the end may be smaller:
-    [B,ceil(H/size),ceil(W/size),C].
+    """Computes the largest number of each tile of size x size places of x [B,H,W,C]; tiles at the end
+    may be smaller: [B,ceil(H/size),ceil(W/size),C].
     """
     if size == 1:
         return x
@@ -130,12 +130,12 @@ def enlarged(x: jax.Array, height: int, width: int) -> jax.Array:
         length = x.shape[axis]
         if length == size:
             continue
-        at = np.arange(size) * ((length - 1) / (size - 1))
-        low = np.minimum(np.floor(at).astype(np.int32), max(length - 2, 0))
+        positions = np.arange(size) * ((length - 1) / (size - 1))
+        low = np.minimum(np.floor(positions).astype(np.int32), max(length - 2, 0))
         high = np.minimum(low + 1, length - 1)
         shape = [1, 1, 1, 1]
         shape[axis] = size
-        part = jnp.asarray((at - low).reshape(shape), x.dtype)
+        part = jnp.asarray((positions - low).reshape(shape), x.dtype)
         x = _taken(x, low, axis) * (1 - part) + _taken(x, high, axis) * part
     return x
 

@@ -60,7 +60,7 @@ class Where:
 class Initializer:
     """Each layer starts its parameters itself. The base of every initializer."""
 
-    def deviation(self, at: Where) -> float | None:
+    def deviation(self, matrix: Where) -> float | None:
         """The standard deviation of a matrix; None for as its layer says."""
         return None
 
@@ -95,16 +95,16 @@ class Gpt2(Initializer):
         if not 0.0 < self.stddev < math.inf:
             raise UserError(f"initial.stddev={self.stddev}: expected a number above 0")
 
-    def deviation(self, at: Where) -> float:
+    def deviation(self, matrix: Where) -> float:
         """See `Initializer.deviation`."""
-        return self.stddev / math.sqrt(at.connections) if at.last else self.stddev
+        return self.stddev / math.sqrt(matrix.connections) if matrix.last else self.stddev
 
 
 @dataclasses.dataclass(frozen=True)
 class Bert(Gpt2):
     """N(0, s^2), cut at two deviations (Devlin et al. 2019). The field is that of `Gpt2`."""
 
-    def deviation(self, at: Where) -> float:
+    def deviation(self, matrix: Where) -> float:
         """See `Initializer.deviation`."""
         return self.stddev
 
@@ -127,17 +127,17 @@ class T5(Initializer):
         if not 0.0 < self.factor < math.inf:
             raise UserError(f"initial.factor={self.factor}: expected a number above 0")
 
-    def deviation(self, at: Where) -> float:
+    def deviation(self, matrix: Where) -> float:
         """Returns the standard deviation of a matrix: factor / sqrt(number of inputs), for
         embeddings, tables of biases and queries as T5 has it. See `Initializer.deviation`.
         """
-        if at.path[-1] == "embedding":
+        if matrix.path[-1] == "embedding":
             return self.factor
-        if at.path[-1] == "table":
-            return self.factor / math.sqrt(at.width)
-        if at.path[-2:] == ("w_query", "kernel"):
-            return self.factor / math.sqrt(at.shape[0] * at.shape[1] / at.heads)
-        return self.factor / math.sqrt(at.shape[0])
+        if matrix.path[-1] == "table":
+            return self.factor / math.sqrt(matrix.width)
+        if matrix.path[-2:] == ("w_query", "kernel"):
+            return self.factor / math.sqrt(matrix.shape[0] * matrix.shape[1] / matrix.heads)
+        return self.factor / math.sqrt(matrix.shape[0])
 
 
 def is_matrix(path: tuple[str, ...], leaf: Any) -> bool:

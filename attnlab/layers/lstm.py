@@ -69,7 +69,7 @@ def _unit(gates: jax.Array, c: jax.Array) -> LSTMState:
 
 
 def _where(real: jax.Array | None, new: Any, old: Any) -> Any:
-    """Arrays [B,...] of one tree where `real` [B], of the other elsewhere; None: all are real."""
+    """Returns the arrays [B,...] of `new` where `real` [B] (None: all), those of `old` elsewhere."""
     return (
         new if real is None else jax.tree.map(lambda x, y: jnp.where(real[:, None], x, y), new, old)
     )
@@ -137,7 +137,7 @@ def _recurrence_backward(
     of `recurrence`), from those of the outputs and of the last state.
     """
     past, valid, start, states, gates = residuals
-    before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
+    previous = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
 
     def step(later: LSTMState, inputs: tuple[jax.Array, ...]) -> tuple[LSTMState, jax.Array]:
         """Returns the gradient of the state before one step, from that after it, and the gradient
@@ -145,32 +145,32 @@ def _recurrence_backward(
         """
         of_output, gates, c, old, real = inputs
         i, f, o, g = jnp.split(gates, GATES, axis=-1)
-        here = LSTMState(later.c, later.h + of_output)
+        grad = LSTMState(later.c, later.h + of_output)
         raised = jnp.tanh(c)
-        of_cell = here.c + here.h * o * (1 - raised * raised)
+        of_cell = grad.c + grad.h * o * (1 - raised * raised)
         of_gates = (
             of_cell * g * i * (1 - i),
             of_cell * old * f * (1 - f),
-            here.h * raised * o * (1 - o),
+            grad.h * raised * o * (1 - o),
             of_cell * i * (1 - g * g),
         )
         slope = jnp.concatenate(of_gates, axis=-1)
         slope = _where(real, slope, jnp.zeros_like(slope))
-        return _where(real, LSTMState(of_cell * f, slope @ past.T), here), slope
+        return _where(real, LSTMState(of_cell * f, slope @ past.T), grad), slope
 
     of_outputs, of_last = slopes
     of_start, slope = jax.lax.scan(
-        step, of_last, (of_outputs, gates, states.c, before.c, valid), reverse=not reverse
+        step, of_last, (of_outputs, gates, states.c, previous.c, valid), reverse=not reverse
     )
     if dealt:  # flattened, the rows of all devices would be gathered
-        return jnp.einsum("tbh,tbg->hg", before.h, slope), slope, None, of_start
+        return jnp.einsum("tbh,tbg->hg", previous.h, slope), slope, None, of_start
     rows = slope.shape[0] * slope.shape[1]
-    of_past = before.h.reshape(rows, -1).T @ slope.reshape(rows, -1)
+    of_past = previous.h.reshape(rows, -1).T @ slope.reshape(rows, -1)
     return of_past, slope, None, of_start
 
 
 def _shifted(start: jax.Array, states: jax.Array, reverse: bool) -> jax.Array:
-    """The state before every step, [T,B,H]."""
+    """Returns the state before every step, [T,B,H], from the first state and those after steps."""
     if reverse:
         return jnp.concatenate([states, start[None]])[1:]
     return jnp.concatenate([start[None], states])[:-1]

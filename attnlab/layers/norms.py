@@ -235,14 +235,14 @@ class BatchNorm(Norm):
         mean = total(x) / count
         variance = total(jnp.square(x - mean)) / count
         unbiased = variance * count / jnp.maximum(count - 1.0, 1.0)
-        seen = {"mean": mean, "variance": unbiased}
+        moments = {"mean": mean, "variance": unbiased}
         momentum = jnp.where(tokens > 0, self.momentum, 1.0)[0]  # an empty batch tells nothing
-        self.sow(STATISTICS, "seen", jax.lax.stop_gradient((momentum, seen)))
+        self.sow(STATISTICS, "seen", jax.lax.stop_gradient((momentum, moments)))
         return mean, variance
 
 
 def apply_norm(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-    """x [..., d] through a norm; `valid`: which tokens are real, [...], for norms that ask."""
+    """Computes a norm of x [..., d]; `valid` [...]: which tokens are real, for norms that need it."""
     return norm(x, valid) if norm.over_batch else norm(x)  # type: ignore[call-arg]
 
 

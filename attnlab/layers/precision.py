@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 
 
-def inner_dtype(*of: Any) -> Any:
-    """The inner precision for arrays, or shapes with a dtype: float64 if one of them is float64,
-    else float32.
+def inner_dtype(*arrays: Any) -> Any:
+    """Returns the inner precision for arrays, or shapes with a dtype: float64 if one of them is
+    float64, else float32.
     """
-    return jnp.result_type(jnp.float32, *of)
+    return jnp.result_type(jnp.float32, *arrays)
 
 
 def widened(x: Any) -> jax.Array:

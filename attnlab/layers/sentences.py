@@ -71,15 +71,15 @@ class SentenceReader(nn.Module):
         returns a `Read` (states, valid, last state) of each.
         """
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
-        more = [((0, 0), (0, longest - each.shape[1])) for each in texts]
+        paddings = [((0, 0), (0, longest - text.shape[1])) for text in texts]
         pad = functools.partial(jnp.pad, constant_values=self.padding)
-        ids = jnp.concatenate(list(map(pad, texts, more)))
+        ids = jnp.concatenate(list(map(pad, texts, paddings)))
         valid = ids != self.padding
         states, ends = self.lstm(self.drop(self.embed(ids)), valid)
         last = jnp.concatenate([end.h for end in ends], axis=-1) if self.directions == 2 else ends.h
         cuts = [
-            (slice(number * rows, (number + 1) * rows), slice(each.shape[1]))
-            for number, each in enumerate(texts)
+            (slice(number * rows, (number + 1) * rows), slice(text.shape[1]))
+            for number, text in enumerate(texts)
         ]
         return [Read(states[cut], valid[cut], last[cut[0]]) for cut in cuts]
 
@@ -106,7 +106,7 @@ class Verdict(nn.Module):
 
 
 def compared(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Two sentence vectors [B,D] to [p ; h ; |p - h| ; p * h], [B,4D] (L. Mou et al., ACL 2016; A.
-    Conneau et al., EMNLP 2017).
+    """Joins two sentence vectors p, h [B,D] to [p ; h ; |p - h| ; p * h], [B,4D] (L. Mou et al., ACL
+    2016; A. Conneau et al., EMNLP 2017).
     """
     return jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)

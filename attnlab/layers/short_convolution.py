@@ -40,9 +40,9 @@ class ShortConvolution(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, before: jax.Array | None = None, valid: jax.Array | None = None
+        self, x: jax.Array, earlier: jax.Array | None = None, valid: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Convolves each channel of x [B,T,n] causally, with the inputs `before` it (None: zeros);
+        """Convolves each channel of x [B,T,n] causally, with `earlier` inputs [B,k-1,n] (None: zeros);
         returns y [B,T,n] and the last k - 1 real inputs [B,k-1,n], for the next call. `valid` [B,T]
         bool: which tokens are real; None for all.
 
@@ -53,11 +53,11 @@ class ShortConvolution(nn.Module):
         rows, length, width = x.shape
         bound = 1.0 / math.sqrt(self.kernel)
         taps = self.param("kernel", _uniform(bound), (self.kernel, width))
-        if before is None:
-            before = nothing_before(rows, width, self.kernel, x.dtype)
+        if earlier is None:
+            earlier = nothing_before(rows, width, self.kernel, x.dtype)
         order = None if valid is None else jnp.argsort(~valid, axis=1, stable=True)[..., None]
         real = x if order is None else jnp.take_along_axis(x, order, axis=1)
-        inputs = after(before, real)
+        inputs = after(earlier, real)
         last = self.kernel - 1
         y = sum(inputs[:, last - j : last - j + length] * taps[j] for j in range(self.kernel))
         if self.use_bias:

@@ -146,7 +146,7 @@ class LSTMStack(nn.Module):
 
 
 def side_by_side(forward: Any, backward: Any) -> Any:
-    """Two states of arrays [B,H/2] as one of arrays [B,H]."""
+    """Joins the states of two directions, of arrays [B,H/2], to one of arrays [B,H]."""
     return jax.tree.map(lambda *states: jnp.concatenate(states, axis=-1), forward, backward)
 
 

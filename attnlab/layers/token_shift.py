@@ -28,7 +28,7 @@ def token_before(
     slots, length = after(last, x), x.shape[1]
     if valid is None:
         return slots[:, :length], slots[:, length:]
-    seen = jnp.where(valid, jnp.arange(1, length + 1), 0)
-    seen = jnp.pad(jax.lax.cummax(seen, axis=1), ((0, 0), (1, 0)))  # indices into `slots`
-    before = jnp.take_along_axis(slots, seen[..., None], axis=1)
-    return before[:, :length], before[:, length:]
+    indices = jnp.where(valid, jnp.arange(1, length + 1), 0)
+    indices = jnp.pad(jax.lax.cummax(indices, axis=1), ((0, 0), (1, 0)))  # indices into `slots`
+    previous = jnp.take_along_axis(slots, indices[..., None], axis=1)
+    return previous[:, :length], previous[:, length:]

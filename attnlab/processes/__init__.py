@@ -49,15 +49,15 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
     from attnlab.processes.meeting import meet
     from attnlab.processes.supervision import Group
 
-    meeting = meet(member, _without_own(argv))
+    meeting = meet(member, _without_process_flag(argv))
 
-    def joined() -> int:
+    def work_connected() -> int:
         global _member
         _member = member
         _join(member, meeting.address, meeting.neighbours(member))
         return work()
 
-    return Group(member, meeting).run(joined)
+    return Group(member, meeting).run(work_connected)
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
@@ -92,12 +92,12 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
     """
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    assigned = len(shown) == 1 and shown[0]  # by the launcher
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    assigned = len(devices) == 1 and devices[0]  # by the launcher
     return [0] if assigned else [member.local]
 
 
-def _without_own(argv: Sequence[str]) -> list[str]:
+def _without_process_flag(argv: Sequence[str]) -> list[str]:
     """Returns the command line without `--process`, the flag that differs between processes."""
     remaining, skip = [], False
     for word in argv:

@@ -97,21 +97,21 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     except argparse.ArgumentError as error:
         raise UserError(f"{error}".removeprefix("argument ")) from None
     hint = of_environment(environ) or Hint("")
-    asked = any(value is not None for value in vars(flags).values())
-    if flags.processes == 1 or not (asked or hint.launcher) or (not asked and hint.count == 1):
+    flagged = any(value is not None for value in vars(flags).values())
+    if flags.processes == 1 or not (flagged or hint.launcher) or (not flagged and hint.count == 1):
         return None
     group: Group = (
         flags.coordinator or environ.get(ADDRESS),
         hint.count if flags.processes is None else flags.processes,
         hint.index if flags.process is None and hint.count is not None else flags.process,
     )
-    address, count, index = group = _filled(group, hint, asked)
-    if not asked and count == 1:
+    address, count, index = group = _fill_in(group, hint, flagged)
+    if not flagged and count == 1:
         return None
     if address is not None and count is not None and index is not None:
-        return _checked(address, count, index, hint.local)
+        return _check(address, count, index, hint.local)
     missing = " and ".join(flag for flag, value in zip(FLAGS, group, strict=True) if value is None)
-    if asked:
+    if flagged:
         raise UserError(f"one of several processes: give {missing} too (docs/processes.md)")
     if hint.launcher in ("srun", "mpirun"):
         raise UserError(
@@ -146,9 +146,9 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
     return [int(value) for value in values] if all(value.isdecimal() for value in values) else None
 
 
-def _filled(group: Group, hint: Hint, asked: bool) -> Group:
+def _fill_in(group: Group, hint: Hint, flagged: bool) -> Group:
     """Returns `group` (address, count, index) with missing values from the launcher's hint or JAX's
-    detection; what neither knows stays None; `asked`: flags want several processes.
+    detection; what neither knows stays None; `flagged`: flags ask for several processes.
     """
     if not hint.launcher or None not in group:
         return group
@@ -162,17 +162,17 @@ def _filled(group: Group, hint: Hint, asked: bool) -> Group:
                 *group, [0], None, 60
             )
     except Exception as error:  # the service does not answer: KeyError, errors of an HTTP library
-        if hint.launcher == "mpirun" and not asked:
+        if hint.launcher == "mpirun" and not flagged:
             return group  # newer versions of JAX need mpi4py; `group` has what mpirun says
         reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
-        if asked or hint.launcher != "tpu":
+        if flagged or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error
         print(f"note: {reason}: this process works alone", file=sys.stderr)
         return None, 1, 0
     return address, count, hint.index if index is None else index
 
 
-def _checked(address: str, count: int, index: int, local: int | None) -> Member:
+def _check(address: str, count: int, index: int, local: int | None) -> Member:
     """Returns the `Member` with this address and these numbers; raises `UserError` unless the
     address is HOST:PORT and 0 <= index < count.
     """

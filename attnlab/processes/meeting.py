@@ -106,13 +106,14 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
     return (
         _receive_all(member, hello, patience)
         if member.index == 0
-        else _go_to_first(member, hello, patience)
+        else _connect_to_first(member, hello, patience)
     )
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """In process 0: accepts the connections of all others, checks that each belongs to this group,
-    sends each the coordinator's address and the hosts, and returns the connected group.
+    """In process 0: accepts the connections of all others for `patience` seconds, checks each one's
+    hello against its own, `hello`, sends each the coordinator's address and the hosts, and returns
+    the connected group.
     """
     links: dict[int, Connection] = {}
     hellos = {0: hello}
@@ -124,25 +125,25 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
             waited = time.monotonic() - began
             if waited > patience:
                 problem = f"of {member.count} processes these have not come to {where} in"
-                raise _refused(links, f"{problem} {patience:.0f} s: {missing}; {ALONE}")
+                raise _refuse_all(links, f"{problem} {patience:.0f} s: {missing}; {ALONE}")
             if waited > _NOTE and not noted:
                 line = f"waiting at {where} for process {missing} of {member.count}; {ALONE}"
                 print(line, file=sys.stderr, flush=True)
                 noted = True
             try:
-                came = open_link(server.accept()[0])
+                link = open_link(server.accept()[0])
             except TimeoutError:
                 continue
-            other = receive(came, _HELLO)
+            other = receive(link, _HELLO)
             if not isinstance(other, dict) or "attnlab" not in other:  # not one of ours
-                came.close()
+                link.close()
                 continue
             for index in [index for index in links if not is_open(links[index])]:
                 links.pop(index).close()  # it will be started again
                 del hellos[index]
-            if wrong := _wrong(other, hello, hellos):
-                raise _refused({**links, -1: came}, wrong)
-            hellos[other["process"]], links[other["process"]] = other, came
+            if mismatch := _mismatch(other, hello, hellos):
+                raise _refuse_all({**links, -1: link}, mismatch)
+            hellos[other["process"]], links[other["process"]] = other, link
     meeting = Meeting(
         f"{_bracketed(member.host)}:{_free_port()}",
         [hellos[index]["host"] for index in range(member.count)],
@@ -153,20 +154,22 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
     return meeting
 
 
-def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """In every other process: tries to connect to process 0 until it answers, and returns the group
-    that it announces; raises `UserError` after `patience` seconds, exits with 2 if refused.
+def _connect_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
+    """In every other process: tries to connect to process 0 until it answers this process's `hello`,
+    and returns the group that it announces; raises `UserError` after `patience` seconds, exits with
+    2 if refused.
     """
+    address = member.host, member.port
     deadline, reason = time.monotonic() + patience, "no answer"
-    while (left := deadline - time.monotonic()) > 0:
+    while (seconds := deadline - time.monotonic()) > 0:
         try:
-            first = open_link(socket.create_connection((member.host, member.port), min(left, 10.0)))
+            first = open_link(socket.create_connection(address, min(seconds, 10.0)))
         except OSError as error:
             reason = str(error.strerror or error)
             time.sleep(_RETRY)
             continue
         send(first, hello)
-        answer = receive(first, left + _HELLO)
+        answer = receive(first, seconds + _HELLO)
         if answer is None:
             first.close()
             time.sleep(_RETRY)
@@ -198,38 +201,39 @@ def _listen(member: Member) -> socket.socket:
         ) from error
 
 
-def _wrong(
-    other: dict[str, Any], mine: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
+def _mismatch(
+    other: dict[str, Any], first: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
 ) -> str:
-    """Returns why a process that has connected (`other`) does not belong to the group of process 0
-    (`mine`): other version, count or command, or an index that is taken; "" if it does.
+    """Returns why a process with the hello `other` does not belong to the group of process 0: another
+    version, count or command than in its own, `first`, or an index that is taken in `hellos`; "" if it
+    does.
     """
     who = f"process {other['process']} on {other['host']}"
-    if other["attnlab"] != mine["attnlab"]:
+    if other["attnlab"] != first["attnlab"]:
         return (
-            f"{who} runs attnlab {other['attnlab']}, process 0 runs {mine['attnlab']}; install the"
+            f"{who} runs attnlab {other['attnlab']}, process 0 runs {first['attnlab']}; install the"
             " same everywhere"
         )
-    if other["processes"] != mine["processes"]:
+    if other["processes"] != first["processes"]:
         return (
             f"{who} was started as one of {other['processes']} processes, process 0 as one of"
-            f" {mine['processes']}"
+            f" {first['processes']}"
         )
-    if other["command"] != mine["command"]:
-        pairs = (other["command"], mine["command"]), (mine["command"], other["command"])
-        theirs, ours = (
+    if other["command"] != first["command"]:
+        pairs = (other["command"], first["command"]), (first["command"], other["command"])
+        extra, missing = (
             " ".join(word for word in a if word not in b) or "nothing more" for a, b in pairs
         )
-        return f"{who} was started for something else ({theirs}; process 0: {ours}); {ALONE}"
-    if same := hellos.get(other["process"]):
+        return f"{who} was started for something else ({extra}; process 0: {missing}); {ALONE}"
+    if taken := hellos.get(other["process"]):
         return (
-            f"two processes were started as process {other['process']}, on {same['host']} and on"
+            f"two processes were started as process {other['process']}, on {taken['host']} and on"
             f" {other['host']}"
         )
     return ""
 
 
-def _refused(links: Mapping[int, Connection], message: str) -> UserError:
+def _refuse_all(links: Mapping[int, Connection], message: str) -> UserError:
     """Sends the message as a refusal to all connected processes, closes their links, and returns it
     as the `UserError` of process 0.
     """

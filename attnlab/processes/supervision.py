@@ -51,7 +51,7 @@ class Group:
           BaseException: any other exception of process 0 itself.
         """
         worker = Worker(work, self.member.index == 0)
-        with worker.signalled():
+        with worker.passing_signals():
             try:
                 return self._decide(worker) if self.member.index == 0 else self._follow(worker)
             finally:
@@ -65,14 +65,14 @@ class Group:
         """
         indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
         while True:
-            left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-            ready = wait([*indices, *worker.sources], left)
-            if not ready:
+            timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+            readable = wait([*indices, *worker.sources], timeout)
+            if not readable:
                 return None
             if end := worker.hear():
                 return self.member.index, end
             for link, index in indices.items():
-                if link in ready:
+                if link in readable:
                     message = receive(link)
                     if message is not None:
                         return index, End(**message)
@@ -112,7 +112,7 @@ class Group:
             raise UserError(f"{who}: {end.text}")
         if end.details:
             print(end.details.rstrip(), file=sys.stderr)
-        _say(f"{who} {end.text}: {_AGAIN}")
+        _print_error(f"{who} {end.text}: {_AGAIN}")
         return end.code
 
     # --- the others ---
@@ -130,7 +130,7 @@ class Group:
                 continue
             if end is _GONE and self.member.index == 1:  # the first process that is left says it
                 worker.stop()
-                _say(f"{self._name(0)} {_GONE.text}: {_AGAIN}")
+                _print_error(f"{self._name(0)} {_GONE.text}: {_AGAIN}")
             return end.code
         return _GONE.code
 
@@ -138,7 +138,7 @@ class Group:
         return f"process {index} of {self.member.count} (host {self.meeting.hosts[index]})"
 
 
-def _say(line: str) -> None:
+def _print_error(line: str) -> None:
     print(
         f"{pathlib.Path(sys.argv[0]).name or 'attnlab'}: error: {line}", file=sys.stderr, flush=True
     )

@@ -63,7 +63,7 @@ class _Remote(Exception):
 class Worker:
     """Forks a process that does `work`.
 
-    Signals that ask to leave are held back until `signalled` is entered.
+    Signals that ask to leave are held back until `passing_signals` is entered.
 
     Args:
       work: what to do; its result is the exit code.
@@ -93,11 +93,11 @@ class Worker:
         self.sources = ends
 
     @contextlib.contextmanager
-    def signalled(self) -> Iterator[None]:
+    def passing_signals(self) -> Iterator[None]:
         """Context manager: passes signals that ask this process to leave on to the worker, which
         knows what to save. Signals since the fork are passed on too.
         """
-        before = {
+        handlers = {
             number: signal.signal(number, lambda number, frame: self.signal(number))
             for number in SIGNALS
         }
@@ -105,7 +105,7 @@ class Worker:
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
 
     def signal(self, number: int) -> None:
@@ -140,9 +140,9 @@ class Worker:
         if code is None:
             return None
         self.sources.clear()
-        return self._unasked(code)
+        return self._end_of_code(code)
 
-    def _unasked(self, code: int) -> End:
+    def _end_of_code(self, code: int) -> End:
         """Returns the `End` of a process that has reported none, from its exit code; a negative
         code is the signal that killed it.
         """
@@ -168,12 +168,12 @@ def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connec
             for stream in (sys.stdout, sys.stderr):
                 if stream is not None:
                     stream.flush()
-            _tell(sink, End("done", code))
+            _send_end(sink, End("done", code))
             os._exit(code)
     except BaseException as error:
         # Ctrl-C comes from the terminal and from the parent
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _tell(sink, _failed(error))
+        _send_end(sink, _end_of_error(error))
     # the parent ends it later: closing its connections now would make the others fail
     while True:
         time.sleep(3600.0)
@@ -192,7 +192,7 @@ def _redirect(speaks: bool, noise: Connection) -> None:
     Python's own stdout and stderr stay as they are if `speaks`, else go nowhere.
     """
     streams = [
-        _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
+        _copy_stream(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
         for stream in (sys.stdout, sys.stderr)
     ]
     os.dup2(noise.fileno(), 1)
@@ -201,7 +201,7 @@ def _redirect(speaks: bool, noise: Connection) -> None:
     sys.stdout, sys.stderr = streams
 
 
-def _like(stream: TextIO | None) -> TextIO | None:
+def _copy_stream(stream: TextIO | None) -> TextIO | None:
     """Returns a copy of a text stream with a file descriptor of its own; None for None."""
     if stream is None:
         return None
@@ -212,7 +212,7 @@ def _like(stream: TextIO | None) -> TextIO | None:
     return io.TextIOWrapper(open(os.dup(stream.fileno()), "wb"), **options)
 
 
-def _failed(error: BaseException) -> End:
+def _end_of_error(error: BaseException) -> End:
     """Returns the `End` that describes an exception and holds it: a plain `UserError` for a mistake
     (exit code 2) and a `KeyboardInterrupt` (130) without traceback; any other (1) with its
     traceback as text, which replaces its `__cause__`.
@@ -227,7 +227,7 @@ def _failed(error: BaseException) -> End:
     return End("failure", 1, text, details, error)
 
 
-def _tell(sink: Connection, end: End) -> None:
+def _send_end(sink: Connection, end: End) -> None:
     """Sends the end to the parent and closes the pipe; leaves the exception itself out if it cannot
     be pickled.
     """

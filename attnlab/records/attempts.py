@@ -168,15 +168,15 @@ def spent(records: Sequence[Mapping[str, Any]]) -> float:
 
     Where several runs were one program, each has an equal share of its time.
     """
-    whole, now, share = 0.0, 0.0, 1
+    total, current, share = 0.0, 0.0, 1
     for record in records:
         if record["event"] == "retry":
-            whole = now = 0.0
+            total = current = 0.0
         elif record["event"] == "start":
-            whole, now, share = whole + now, 0.0, max(1, record.get("together", 1))
+            total, current, share = total + current, 0.0, max(1, record.get("together", 1))
         else:
-            now = max(now, (record.get("seconds") or 0.0) / share)
-    return whole + now
+            current = max(current, (record.get("seconds") or 0.0) / share)
+    return total + current
 
 
 def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
@@ -202,13 +202,13 @@ def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
 
 
 def peak_bytes() -> int:
-    """The largest resident set of this process so far."""
+    """Returns the largest resident set of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _last_step(workdir: Path) -> int:
-    """Of the newest record; 0 without any."""
+    """Returns the step of the newest record of a run; 0 without any."""
     records = read(workdir)
     return int(records[-1]["step"]) if records else 0
 
@@ -231,8 +231,8 @@ def _append(
     now: float | None = None,
     lasting: bool = True,
 ) -> None:
-    """Appends a record to `events.jsonl` (renaming the file of earlier versions first) and, if it
-    is `lasting`, forces it onto the disk.
+    """Appends a record of the kind `event`, with `fields` and the time `now` (seconds since 1970), to
+    `events.jsonl` (renaming the file of earlier versions first); forces it onto the disk if `lasting`.
     """
     when = round(time.time() if now is None else now, 3)
     record = {"event": event, "time": when, **fields}

@@ -20,19 +20,19 @@ FILE, RESULTS = "digests.json", "results.json"
 _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 
-def write_results(workdir: Path, results: str, others: Mapping[str, str] | None = None) -> None:
-    """Writes the files `others`, the digests of all records to `<workdir>/digests.json`, and last
+def write_results(workdir: Path, results: str, texts: Mapping[str, str] | None = None) -> None:
+    """Writes further files, the digests of all records to `<workdir>/digests.json`, and last
     `results.json`.
 
     Args:
       workdir: of the run; its other records are there.
       results: the text of `results.json`.
-      others: the texts of further files, by name.
+      texts: those of the further files, by name.
     """
-    others = others or {}
-    for name, text in others.items():
+    texts = texts or {}
+    for name, text in texts.items():
         write_atomic(workdir / name, text)
-    digests = {name: _digest(workdir / name) for name in (*_KEPT, *others)}
+    digests = {name: _digest(workdir / name) for name in (*_KEPT, *texts)}
     digests[RESULTS] = hashlib.sha256(results.encode()).hexdigest()
     present = {name: digest for name, digest in digests.items() if digest}
     write_atomic(workdir / FILE, json.dumps(present, indent=1) + "\n")

@@ -32,12 +32,12 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with full_disk(path):
         try:
-            before = os.stat(path)
+            replaced = os.stat(path)
         except FileNotFoundError:
-            before = None
+            replaced = None
         # /dev/stdout may lead to a file that holds more than this
         stream = path.is_absolute() and path.parts[1] in ("dev", "proc")
-        if before is not None and (stream or not stat.S_ISREG(before.st_mode)):
+        if replaced is not None and (stream or not stat.S_ISREG(replaced.st_mode)):
             with open(path, "ab" if stream else "wb", buffering=0) as file:
                 _write_all(file, data)
             return
@@ -52,9 +52,9 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
                 temporary,
                 "xb",
                 buffering=0,
-                opener=lambda name, flags: os.open(name, flags, _mode(before)),
+                opener=lambda name, flags: os.open(name, flags, _mode(replaced)),
             ) as file:
-                _own_as(before, file)
+                _own_as(replaced, file)
                 _write_all(file, data)
                 os.fsync(file.fileno())
             os.replace(temporary, target)
@@ -64,30 +64,30 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
             raise
 
 
-def _mode(before: os.stat_result | None) -> int:
-    """Returns the mode for a new file: that of the file which it replaces, or the usual one, from
-    which the process's umask is taken.
+def _mode(replaced: os.stat_result | None) -> int:
+    """Returns the mode for a new file: that of the file `replaced` by it, or, where there is none, the
+    usual one, from which the process's umask is taken.
     """
-    return 0o666 if before is None else stat.S_IMODE(before.st_mode)
+    return 0o666 if replaced is None else stat.S_IMODE(replaced.st_mode)
 
 
-def _own_as(before: os.stat_result | None, file: BinaryIO) -> None:
-    """Gives a new file the mode and, where allowed, the owner of the one that it is to replace;
+def _own_as(replaced: os.stat_result | None, file: BinaryIO) -> None:
+    """Gives a new `file` the mode and, where allowed, the owner of the one `replaced` by it; does
     nothing if there is none.
     """
-    if before is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    if replaced is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         with contextlib.suppress(OSError):  # only root may give files away
-            os.fchown(file.fileno(), before.st_uid, before.st_gid)
-        os.fchmod(file.fileno(), _mode(before))
+            os.fchown(file.fileno(), replaced.st_uid, replaced.st_gid)
+        os.fchmod(file.fileno(), _mode(replaced))
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
     """Writes all of `data` to an unbuffered file, in one call as a rule; where the system takes
     less, the next call says why.
     """
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]
 
 
 def expanded(path: str | Path) -> Path:

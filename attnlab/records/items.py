@@ -56,9 +56,9 @@ class Items:
     rows: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, given: Mapping[str, tuple[str, Any]]) -> Items:
-        """Builds the items from `given`, measure to (name of its rule, rows as an array [N,C] or a
-        list of them); raises `UserError` for an unknown rule, rows that are no table of numbers, or
+    def of(cls, measures: Mapping[str, tuple[str, Any]]) -> Items:
+        """Builds the items from `measures`, each name to (name of its rule, rows as an array [N,C] or
+        a list of them); raises `UserError` for an unknown rule, rows that are no table of numbers, or
         measures that differ in their number of rows.
 
         Raises:
@@ -67,8 +67,8 @@ class Items:
         import numpy as np
 
         items = cls(
-            {name: rule for name, (rule, _) in given.items()},
-            {name: np.asarray(rows) for name, (_, rows) in given.items()},
+            {name: rule for name, (rule, _) in measures.items()},
+            {name: np.asarray(rows) for name, (_, rows) in measures.items()},
         )
         for name, rows in items.rows.items():
             if items.rules[name] not in RULES:
@@ -212,8 +212,8 @@ def chrf(sums: Sequence[float]) -> float:
     """
     precision = recall = 0.0
     orders = [row for row in zip(*[iter(sums)] * 3, strict=True) if row[0] > 0 and row[1] > 0]
-    for ours, theirs, match in orders:  # Python's `sum` rounds otherwise from 3.12 on
-        precision, recall = precision + match / ours, recall + match / theirs
+    for grams, reference_grams, match in orders:  # Python's `sum` rounds otherwise from 3.12 on
+        precision, recall = precision + match / grams, recall + match / reference_grams
     precision, recall = precision / max(len(orders), 1), recall / max(len(orders), 1)
     return 100 * (5 * precision * recall / (4 * precision + recall)) if precision + recall else 0.0
 

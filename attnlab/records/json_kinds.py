@@ -139,13 +139,13 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
         return value if is_allowed else _refuse(value, kind, where)
     if dataclasses.is_dataclass(origin):
         fields = {field.name: _required(field) for field in dataclasses.fields(origin)}
-        return origin(**_fit_fields(value, origin, fields, where, others=False))  # type: ignore[operator]
+        return origin(**_fit_fields(value, origin, fields, where, allow_unknown=False))  # type: ignore[operator]
     if typing.is_typeddict(origin):
         fields = {
             name: name in origin.__required_keys__ and not _may_lack(hint)
             for name, hint in _hints(origin).items()
         }
-        return _fit_fields(value, origin, fields, where, others=True)
+        return _fit_fields(value, origin, fields, where, allow_unknown=True)
     if origin in (list, tuple) and isinstance(value, list):
         return origin(
             fit(element, inner[0] if inner else Any, f"{where}[{place}]")
@@ -160,10 +160,11 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
 
 
 def _fit_fields(
-    value: Any, kind: Any, required: Mapping[str, bool], where: str, *, others: bool
+    value: Any, kind: Any, required: Mapping[str, bool], where: str, *, allow_unknown: bool
 ) -> dict[str, Any]:
-    """Converts the members of a JSON object to the field types of `kind`; raises Damaged if a
-    required one is missing, or an unknown one is there and `others` is False.
+    """Converts the members of the JSON object `value`, at the position `where`, to the field types of
+    `kind`; raises Damaged if one that is True in `required` is missing, or if there is an unknown one
+    and not `allow_unknown`.
     """
     if not isinstance(value, dict):
         _refuse(value, kind, where)
@@ -171,7 +172,7 @@ def _fit_fields(
         if needed and name not in value:
             raise Damaged(f"{_below(where, name)} is missing")
     for name in value:
-        if name not in required and not others:
+        if name not in required and not allow_unknown:
             raise Damaged(f"{_below(where, name)} is not known")
     hints = _hints(kind)
     return {
@@ -238,9 +239,9 @@ def _is_plain(value: Any, kind: Any) -> bool:
 
 
 def _refuse(value: Any, kind: Any, where: str) -> typing.NoReturn:
-    shown = json.dumps(value)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-    raise Damaged(f"{where or 'the whole of it'} is {shown}, expected {_name(kind)}")
+    text = json.dumps(value)
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    raise Damaged(f"{where or 'the whole of it'} is {text}, expected {_name(kind)}")
 
 
 def _name(kind: Any) -> str:

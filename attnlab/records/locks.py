@@ -88,7 +88,7 @@ class RunLock:
 
     Args:
       workdir: the run directory.
-      only: why it is taken, if not to work there.
+      purpose: why it is taken, if not to work there.
       later: return before it is proved that no other machine has it too; then call `prove`.
 
     Raises:
@@ -97,7 +97,7 @@ class RunLock:
       UserError: the directory cannot be written.
     """
 
-    def __init__(self, workdir: str | Path, later: bool = False, only: str = "") -> None:
+    def __init__(self, workdir: str | Path, later: bool = False, purpose: str = "") -> None:
         """Takes the lock of `workdir` (made if absent) or raises Held, writes who this is into it,
         and, unless `later`, proves that no process of another machine has it too.
         """
@@ -118,13 +118,13 @@ class RunLock:
                 " use another --workdir"
             )
             raise Held(message, who) from None
-        before, self._rival = _record(self._path), ""
-        here: Holder = {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
-        self._record: Holder = {**here, "machine": machine(), "nonce": secrets.token_hex(8)}
-        if only:
-            self._record["only"] = only
+        previous, self._rival = _record(self._path), ""
+        identity: Holder = {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
+        self._record: Holder = {**identity, "machine": machine(), "nonce": secrets.token_hex(8)}
+        if purpose:
+            self._record["only"] = purpose
         self._write()
-        wait = before is not None and _is_open_elsewhere(before)
+        wait = previous is not None and _is_open_elsewhere(previous)
         self._until = time.monotonic() + (ANSWER if wait else 0.0)
         if not later:
             self.prove()
@@ -133,7 +133,7 @@ class RunLock:
         """Locks the file by `flock`, trying again for an instant as `is_held` may be testing it;
         raises BlockingIOError if another process has it.
         """
-        for left in reversed(range(_LOOKS)):
+        for tries_left in reversed(range(_LOOKS)):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -143,7 +143,7 @@ class RunLock:
                         f"cannot lock {self._path}: {error.strerror}; use a --workdir on a file"
                         " system with locks"
                     ) from error
-                if not left:
+                if not tries_left:
                     raise BlockingIOError from error
             time.sleep(0.02)
 
@@ -233,7 +233,7 @@ def prove(workdir: str | Path) -> None:
     """
     if is_elsewhere(workdir):
         with contextlib.suppress(Held):
-            RunLock(workdir, only="proof").release()
+            RunLock(workdir, purpose="proof").release()
 
 
 def is_held(workdir: str | Path) -> bool:
@@ -251,13 +251,13 @@ def is_held(workdir: str | Path) -> bool:
 
 
 def is_proving(workdir: str | Path) -> bool:
-    """Whether who holds a lock is in `prove`, and gives it up soon."""
+    """Returns whether the process that holds a lock is in `prove`, and gives it up soon."""
     record = _record(Path(workdir) / ".lock")
     return record is None or "only" in record
 
 
 def is_elsewhere(workdir: str | Path) -> bool:
-    """Whether the record of a lock names a process of another machine that has not ended."""
+    """Returns whether the record of a lock names a process of another machine that has not ended."""
     record = _record(Path(workdir) / ".lock")
     return record is not None and _is_open_elsewhere(record)
 
@@ -296,10 +296,10 @@ def _is_open_elsewhere(record: Holder) -> bool:
     """Returns whether a lock's record is of another machine and has no end; False for those of
     earlier versions, without a nonce, which never write an end nor answer.
     """
-    here = (socket.gethostname(), machine())
+    this_machine = (socket.gethostname(), machine())
     if "end" in record or "nonce" not in record:
         return False
-    return (record["host"], record.get("machine", here[1])) != here
+    return (record["host"], record.get("machine", this_machine[1])) != this_machine
 
 
 def _record(path: Path) -> Holder | None:

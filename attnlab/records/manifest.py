@@ -168,11 +168,11 @@ class Manifest:
         """Raises `UserError` with up to five differing fields if this manifest's config differs
         from `config`, apart from the nodes `ignore`.
         """
-        wrong = changed(self.config, config, ignore)
-        if wrong:
-            more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        lines = changed(self.config, config, ignore)
+        if lines:
+            suffix = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
             raise UserError(
-                f"workdir {workdir} holds another config: {'; '.join(wrong[:_SHOWN])}{more}. Use"
+                f"workdir {workdir} holds another config: {'; '.join(lines[:_SHOWN])}{suffix}. Use"
                 " another --workdir"
             )
 
@@ -193,16 +193,16 @@ class Manifest:
 
         One that is lost or damaged is for the task to miss.
         """
-        now, before = vocabulary_prints(workdir), self.vocabulary or {}
-        other = [name for name, digest in now.items() if before.get(name, digest) != digest]
-        if other:
-            again = (
+        now, recorded = vocabulary_prints(workdir), self.vocabulary or {}
+        altered = [name for name, digest in now.items() if recorded.get(name, digest) != digest]
+        if altered:
+            advice = (
                 ", or delete it and run the 'train' command of this workdir again, which learns it"
                 " from the same data"
             )
-            remedy = f"put back a good copy{again if sweep_of(workdir) is None else ''}"
+            remedy = f"put back a good copy{advice if sweep_of(workdir) is None else ''}"
             raise Changed(
-                f"{Path(workdir) / _VOCABULARY / other[0]} is not the one that this run was trained"
+                f"{Path(workdir) / _VOCABULARY / altered[0]} is not the one that this run was trained"
                 f" with; {remedy}"
             )
 
@@ -226,12 +226,12 @@ class Manifest:
           prints: the fingerprint now by split; those that the run has not read are left alone.
           workdir: for the message.
         """
-        before = self.read_data(workdir)
-        changed = [split for split, digest in prints.items() if before.get(split, digest) != digest]
-        if changed:
+        saved = self.read_data(workdir)
+        splits = [split for split, digest in prints.items() if saved.get(split, digest) != digest]
+        if splits:
             where = f"the data of workdir {workdir} has changed since it began"
             raise Changed(
-                f"{where} (split {', '.join(changed)}), or this version reads it in another way"
+                f"{where} (split {', '.join(splits)}), or this version reads it in another way"
                 " (CHANGELOG.md); put it back, or use another --workdir"
             )
 
@@ -242,19 +242,19 @@ class Manifest:
         if not any(line.startswith("data.") for line in changed(self.config, config)):
             self.check_data(prints, workdir)
 
-    def environment_changes(self, now: Manifest) -> list[str]:
-        """Returns what differs from the manifest `now` and may break bit-for-bit equality on resume
+    def environment_changes(self, current: Manifest) -> list[str]:
+        """Returns what the manifest `current` has otherwise and may break bit-for-bit equality on resume
         (packages, Python, devices, data, code), as "a.b: saved 3, wanted 4". Cores that were not
         recorded, as in older runs, are no change; nor is another commit with the same package.
         """
         parts = ("packages", "python", "devices", "data", "code")
-        saved, wanted = ((manifest.code or {}).get("tree") for manifest in (self, now))
-        same = ("code.revision",) if saved is not None and saved == wanted else ()
+        trees = [(manifest.code or {}).get("tree") for manifest in (self, current)]
+        extra = ("code.revision",) if trees[0] is not None and trees[0] == trees[1] else ()
         return differences(
             {part: getattr(self, part) for part in parts},
-            {part: getattr(now, part) for part in parts},
+            {part: getattr(current, part) for part in parts},
             # other trees are told by their commits
-            ignore=("code.tree", *same, *(() if "cores" in self.devices else ("devices.cores",))),
+            ignore=("code.tree", *extra, *(() if "cores" in self.devices else ("devices.cores",))),
         )
 
 
@@ -298,43 +298,43 @@ def plain(config: Any) -> Any:
 
 def differences(
     saved: Mapping[str, Any],
-    wanted: Mapping[str, Any] | Node,
+    current: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
     """Returns the fields in which two configs differ, as "a.b: saved 3, wanted 4", apart from those
-    in `ignore`, in the order of `wanted`, then of `saved`.
+    in `ignore`, in the order of `current`, then of `saved`.
 
     Args:
       saved: nested mapping.
-      wanted: nested mapping.
+      current: nested mapping.
       ignore: dotted names of fields or whole nodes that may differ.
     """
-    values = differing(flat(plain(wanted)), flat(plain(saved)))
+    values = differing(flat(plain(current)), flat(plain(saved)))
     return [
-        f"{name}: saved {before}, wanted {now}"
-        for name, (now, before) in values.items()
+        f"{name}: saved {old}, wanted {new}"
+        for name, (new, old) in values.items()
         if not is_below(name, ignore)
     ]
 
 
 def changed(
     saved: Mapping[str, Any],
-    wanted: Mapping[str, Any] | Node,
+    current: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
     """Returns the fields in which two configs differ, as `differences`, but a setting that `saved`
     lacks counts as its default if the saved config can be completed.
     """
-    wrong = differences(saved, wanted, ignore)
-    if not any(": saved nothing, " in line for line in wrong):
-        return wrong
+    lines = differences(saved, current, ignore)
+    if not any(": saved nothing, " in line for line in lines):
+        return lines
     from attnlab import config as configs  # which imports the components that a config names
 
     try:
         complete = configs.to_dict(configs.prepare(configs.from_dict(plain(saved)), []))
     except UserError:
-        return wrong
-    return differences(complete, wanted, ignore)
+        return lines
+    return differences(complete, current, ignore)
 
 
 def package_versions() -> dict[str, str]:
@@ -374,7 +374,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     takes over 10 s.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
@@ -383,4 +383,4 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -116,9 +116,9 @@ def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[s
         count.
     """
     measures = declared(task)
-    wanted = measures if names is None else [name for name in names if name in measures]
+    selected = measures if names is None else [name for name in names if name in measures]
     named = units(task)
-    chosen = {name: dataclasses.replace(measures[name], unit=named.get(name)) for name in wanted}
+    chosen = {name: dataclasses.replace(measures[name], unit=named.get(name)) for name in selected}
     if not any(measure.of for measure in chosen.values()):
         return chosen
     examples = {"examples": task.size(split), task.examples: task.size(split)}
@@ -140,8 +140,8 @@ def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
     """Returns measures as dicts for JSON, by name; fields that are None are left out."""
     fields = {name: dataclasses.asdict(measure) for name, measure in measures.items()}
     return {
-        name: {key: value for key, value in each.items() if value is not None}
-        for name, each in fields.items()
+        name: {key: value for key, value in values.items() if value is not None}
+        for name, values in fields.items()
     }
 
 

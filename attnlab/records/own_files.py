@@ -48,7 +48,7 @@ class Source:
     content: bytes = dataclasses.field(default=b"", repr=False, compare=False)
 
 
-def named(config: Any) -> Iterator[str]:
+def module_names(config: Any) -> Iterator[str]:
     """Yields the names of the modules to which dotted paths (`module:Attribute`) in a config refer,
     at any depth.
 
@@ -61,20 +61,20 @@ def named(config: Any) -> Iterator[str]:
             if path:
                 yield path[1]
             else:
-                yield from named(value)
+                yield from module_names(value)
     elif isinstance(config, (list, tuple)):
         for value in config:
-            yield from named(value)
+            yield from module_names(value)
     elif isinstance(config, str):
-        yield from _meant(config)
+        yield from _quoted_module(config)
 
 
-def _meant(text: str) -> Iterator[str]:
+def _quoted_module(text: str) -> Iterator[str]:
     """Yields the module of a text `module:word` if that is a module of the user's with this word in
     its source; nothing otherwise.
     """
     path = _PATH.fullmatch(text)
-    file = located(path[1])[0] if path else None
+    file = locate(path[1])[0] if path else None
     if path and file is not None and _is_own(file):
         with contextlib.suppress(OSError):
             if re.search(rb"\b%s\b" % path[2].encode(), file.read_bytes()):
@@ -87,16 +87,16 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
     """
     sources: dict[str, Source] = {}
     foreign: set[str] = set()
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = deque(names)
     while waiting:
         parts = waiting.popleft().split(".")
         # importing a module runs its packages
         for name in (".".join(parts[:end]) for end in range(1, len(parts) + 1)):
-            if name in seen or parts[0] in foreign:
+            if name in visited or parts[0] in foreign:
                 continue
-            seen.add(name)
-            file, folders = located(name)
+            visited.add(name)
+            file, folders = locate(name)
             if file is not None and _is_own(file):
                 package = folders is not None and file.stem == "__init__"
                 source = read(file, name, package)
@@ -105,10 +105,10 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
                     waiting += imports(source.content, name, package)
             elif "." not in name and not (file is None and folders):
                 foreign.add(name)  # but a package without a file of its own may hold the user's
-    return dict(sorted(sources.items())), frozenset(seen)
+    return dict(sorted(sources.items())), frozenset(visited)
 
 
-def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
+def locate(name: str) -> tuple[Path | None, Sequence[str] | None]:
     """Returns the file of a module (None without one) and, if it is a package, its folders; (None,
     None) where there is no such module. Nothing is imported.
     """
@@ -117,15 +117,15 @@ def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
         file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", None)
         return Path(file) if file else None, None if folders is None else list(folders)
     parent = name.rpartition(".")[0]
-    within = located(parent)[1] if parent else None
-    if parent and within is None:
+    search_path = locate(parent)[1] if parent else None
+    if parent and search_path is None:
         return None, None
     for finder in sys.meta_path:
         try:
-            spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, within)
+            spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, search_path)
         except KeyError:  # a folder without `__init__.py` in another: Python wants that imported
-            here = [Path(folder) / name.rpartition(".")[2] for folder in within or ()]
-            return None, [str(folder) for folder in here if folder.is_dir()]
+            portions = [Path(part) / name.rpartition(".")[2] for part in search_path or ()]
+            return None, [str(folder) for folder in portions if folder.is_dir()]
         if spec is not None:
             file = spec.origin if spec.has_location else None
             folders = spec.submodule_search_locations
@@ -155,7 +155,7 @@ def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
             if function in ("import_module", "__import__") and isinstance(first, str):
                 yield first
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from _meant(node.value)
+            yield from _quoted_module(node.value)
 
 
 def _is_own(file: Path) -> bool:

@@ -77,18 +77,18 @@ class Code:
         """Writes copies of all files below `folder`/code, and returns a line for each file that is
         a link, of which the target is copied.
         """
-        every = [*self.modules.values(), *self.files.values()]
-        for source in every:
+        sources = [*self.modules.values(), *self.files.values()]
+        for source in sources:
             _write(folder / FOLDER / source.copy, source.content)
         return [
             f"{source.file} is a link: a copy of what it leads to, {os.path.realpath(source.file)},"
             " is kept"
-            for source in every
+            for source in sources
             if os.path.islink(source.file)
         ]
 
 
-def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
+def code(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
     """Finds and reads the user's own modules that `configs` name, with all that they import, and
     the files from which settings were read, and returns them.
 
@@ -110,7 +110,7 @@ def of(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path |
             copy = f"{folder}/{part.copy}"
             copies[copy] = dataclasses.replace(part, copy=copy)
     modules, sought = own_files.closure(
-        module for config in configs for module in own_files.named(config)
+        module for config in configs for module in own_files.module_names(config)
     )
     return Code(modules, copies, accept, sought)
 
@@ -130,18 +130,18 @@ class Change:
         gone" or "is new".
         """
         path = Path(self.file)
-        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        file = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         if self.now is None and path.exists():
             state = "cannot be imported from here" if self.elsewhere else "is no longer imported"
-            return f"{shown} {state}"
+            return f"{file} {state}"
         state = "is gone" if self.now is None else "is new" if self.was is None else "has changed"
-        return f"{shown} {state}"
+        return f"{file} {state}"
 
     @property
     def elsewhere(self) -> bool:
         """Whether its file is there, but not where Python looks for modules now."""
         present = self.now is None and Path(self.file).exists()
-        return present and own_files.located(self.module) == (None, None)
+        return present and own_files.locate(self.module) == (None, None)
 
 
 def check_record(record: Any) -> None:
@@ -191,9 +191,9 @@ def changes(record: Record | None, code: Code) -> list[Change]:
     return [Change(name, before.get(name), after.get(name), files[name]) for name in names]
 
 
-def of_part(record: Record | None, code: Code) -> Record | None:
-    """Returns a record without the modules that `code`, of a part of its config, has not looked up;
-    None for None. What was accepted is kept.
+def without_unread(record: Record | None, code: Code) -> Record | None:
+    """Returns a record without the modules that `code`, read for a part of its config, has not looked
+    up; None for None. What was accepted is kept.
     """
     if record is None:
         return None
@@ -243,8 +243,8 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
         for word in record["accepted"]
     ]
     if changed:
-        what = describe(changed, record, folder)
-        lines.append(f"going on with other code, accepted by {FLAG}: {what}")
+        description = describe(changed, record, folder)
+        lines.append(f"going on with other code, accepted by {FLAG}: {description}")
     edited = [
         source.file
         for name, source in code.files.items()
@@ -278,7 +278,7 @@ def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
     return modules
 
 
-def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
+def accept(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
     """Writes copies of the changed modules into `folder`, and returns the record updated to this
     code, with an entry on who accepted the change.
 
@@ -296,7 +296,7 @@ def accepted(record: Record, code: Code, folder: Path, step: int | None = None) 
             source = code.modules[change.module]
             _write(folder / below / source.copy, source.content)
             modules[change.module] = _entry(source, f"{below}/{source.copy}")
-    words = [*record["accepted"], word(digests(record), code.digests, step)]
+    words = [*record["accepted"], edit(digests(record), code.digests, step)]
     return {**record, "modules": modules, "accepted": words}
 
 
@@ -304,7 +304,7 @@ def _short(digest: str | None) -> str:
     return (digest or "absent")[:12]
 
 
-def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
+def edit(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
     """Returns the entry on an accepted change: time, person, command, `step` (the last one done
     before), and the old and new hash of each module that differs between `was` and `now`.
     """

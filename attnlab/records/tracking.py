@@ -94,22 +94,22 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--track", metavar="NAME[:WHERE],...", help=HELP)
 
 
-def check_installed(name: str, asked: str) -> None:
-    """Raises UserError unless a tracker's packages are there, without importing them; a folder of the
-    name, which trackers leave, is none.
+def check_installed(name: str, flag: str) -> None:
+    """Raises UserError, which begins with `flag`, unless a tracker's packages are there, without
+    importing them; a folder of the name, which trackers leave, is none.
     """
     for module in (name, "sqlalchemy", "alembic") if name == "mlflow" else (name,):
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
-            raise UserError(f"{asked} needs {module}: pip install 'attnlab[{name}]'")
+            raise UserError(f"{flag} needs {module}: pip install 'attnlab[{name}]'")
 
 
 def _addresses(flag: str) -> dict[str, str]:
     """Returns where each tracker of "wandb,mlflow:http://host:5000" keeps runs; raises UserError."""
-    here, to = Path.cwd(), dict[str, str]()
+    folder, to = Path.cwd(), dict[str, str]()
     usual = {
-        "wandb": str(here / os.environ.get("WANDB_DIR", "")),
-        "mlflow": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{here / 'mlflow.db'}",
+        "wandb": str(folder / os.environ.get("WANDB_DIR", "")),
+        "mlflow": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow.db'}",
         "trackio": "local",
     }
     for word in flag.split(",") if flag != "none" else ():

@@ -25,7 +25,7 @@ from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.data.longer import treat_long_examples
 from attnlab.data.settings import Buckets
-from attnlab.decoding.rows import OnRows, by_example, part_of
+from attnlab.decoding.rows import OnRows, by_example, evenly_spaced
 from attnlab.errors import UserError
 from attnlab.progress import patience
 from attnlab.records.measures import Measure
@@ -361,7 +361,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     ) -> list[Totals]:
         """The sums of each scored batch, fetched at the end; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
-        batches = part_of(self.split_batches(split), -(-rows // self.at_once))
+        batches = evenly_spaced(self.split_batches(split), -(-rows // self.at_once))
         sums = jax.device_get([(numbers >= 0, score(params, batch)) for numbers, batch in batches])
         return [{"rows": np.broadcast_to(real.sum(), x["loss"].shape), **x} for real, x in sums]
 

@@ -34,7 +34,7 @@ from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.data.vocabulary import TOKENIZER
-from attnlab.decoding.rows import part_of
+from attnlab.decoding.rows import evenly_spaced
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
 from attnlab.records.measures import VOCABULARY, Measure, share
@@ -215,7 +215,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         for batch in (
             itertools.islice(batches, count or None)
             if state is not None
-            else part_of(batches, count)
+            else evenly_spaced(batches, count)
         ):
             sums, state = score(params, batch, state)
             parts.append(sums)

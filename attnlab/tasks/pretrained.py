@@ -27,7 +27,7 @@ from attnlab.records.manifest import Manifest
 from attnlab.tasks import TASKS, schemas
 from attnlab.tasks.protocol import Params
 from attnlab.training.pruning import ALONE, CHECKPOINTS, used_prints
-from attnlab.weights.fitting import Fit, Heads, Model, fit, fitted
+from attnlab.weights.fitting import Fit, Heads, Model, fit, fit_parameters
 from attnlab.weights.names import flat, nested
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class InitialWeights:
             taken = weights.parameters(self.folder, source.shapes)
         drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
         models = model_of(source), model_of(self.task)
-        return nested(fitted(flat(jax.device_get(taken)), drawn, *models))
+        return nested(fit_parameters(flat(jax.device_get(taken)), drawn, *models))
 
     @property
     def partial(self) -> bool:

@@ -28,8 +28,8 @@ from attnlab.training.orbax_steps import (
     check_readable,
     compare,
     disk_full,
+    first_os_error,
     leaves_by_path,
-    refusal,
     short_reason,
     with_saved_rows,
 )
@@ -136,15 +136,15 @@ class Checkpoints:
         arrays, writes = arrays_of(tree), step not in self.steps()
         self._together = spans(arrays)
         if not writes:
-            self._tell(False)
+            self._send_to_others(False)
             return False
         try:
             self._prepare(step, sum(array.nbytes for array in arrays.values()))
             self._saving = step
-            self._tell(True)
+            self._send_to_others(True)
             self._store().write(step, arrays, {"best": best_step, "meta": dict(meta)})
         except Exception as error:
-            self._failed(step, error)
+            self._raise_save_error(step, error)
         return True
 
     def wait(self) -> None:
@@ -160,7 +160,7 @@ class Checkpoints:
         try:
             self._store().wait()
         except Exception as error:
-            self._failed(self._saving, error)
+            self._raise_save_error(self._saving, error)
         self._saving = None
         remaining = {*self.steps()[-self.keep :], self.best}
         for step in self.steps():
@@ -202,7 +202,7 @@ class Checkpoints:
         self.wait()
         self._together = spans(like)
         restored = self._newest(like) if step is None else self._restore_one(like, step)
-        self._tell(restored and {"step": restored.step, "meta": restored.meta})
+        self._send_to_others(restored and {"step": restored.step, "meta": restored.meta})
         return restored
 
     def _newest(self, like: Tree) -> Restored | None:
@@ -232,15 +232,15 @@ class Checkpoints:
 
     def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
         """Reads the step of this number, or the best; raises `UserError` if missing or damaged."""
-        wanted = self.best if step == "best" else step
+        number = self.best if step == "best" else step
         listed = ", ".join(map(str, self.steps())) or "none"
-        if wanted is None or wanted not in self.steps():
-            what = "no best step is recorded" if wanted is None else f"there is no step {wanted}"
-            raise UserError(f"checkpoints in {self.directory}: {what}; steps there: {listed}")
-        restored = self._read(wanted, like)
+        if number is None or number not in self.steps():
+            problem = "no best step is recorded" if number is None else f"there is no step {number}"
+            raise UserError(f"checkpoints in {self.directory}: {problem}; steps there: {listed}")
+        restored = self._read(number, like)
         if isinstance(restored, str):
             raise UserError(
-                f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {listed}"
+                f"checkpoint {self._folder(number)} is damaged ({restored}); steps there: {listed}"
             )
         return restored
 
@@ -252,7 +252,7 @@ class Checkpoints:
             record = self._store().read_record(step)
             like = with_saved_rows(like, record)
             compare(self._folder(step), record["arrays"], like)
-            self._tell({"step": step, "arrays": record["arrays"]})
+            self._send_to_others({"step": step, "arrays": record["arrays"]})
             arrays = self._store().read_arrays(step, record["arrays"], like)
         except (UserError, MemoryError):
             raise
@@ -301,8 +301,8 @@ class Checkpoints:
             )
         self._checked_space = True
 
-    def _failed(self, step: int, error: Exception) -> None:
-        """Removes what a failed save left; raises `UserError` if the disk is why, else the error."""
+    def _raise_save_error(self, step: int, error: Exception) -> None:
+        """Removes what the failed save left; raises `UserError` if the disk is why, else `error`."""
         self._saving, self._raised = None, True
         self._sweep(_TEMPORARY)
         steps = self.steps()
@@ -311,7 +311,7 @@ class Checkpoints:
             raise UserError(
                 f"no space left on the disk of {self.directory}: step {step} was not saved; {last}"
             ) from error
-        if cause := refusal(error):
+        if cause := first_os_error(error):
             raise UserError(
                 f"cannot write checkpoint {step} in {self.directory}: {one_line(cause)}; {last}"
             ) from error
@@ -326,8 +326,8 @@ class Checkpoints:
             self._opened = OrbaxSteps(self.directory, self._together)
         return self._opened
 
-    def _tell(self, order: object) -> None:
-        """Tell the other processes what they do too, if the state lies over all of them."""
+    def _send_to_others(self, order: object) -> None:
+        """Sends an order (JSON) to the other processes, if the state lies over all of them."""
         if self._together:
             message_from_0(order)
 
@@ -346,7 +346,7 @@ class Checkpoints:
         self._folder(step).rename(target)
 
     def _sweep(self, suffix: str = "") -> None:
-        """Delete the folders marked for deletion and, given the suffix, half-written ones."""
+        """Deletes the folders marked for deletion and, if given, those whose names end in `suffix`."""
         patterns = ["deleting-*", f"*{suffix}"] if suffix else ["deleting-*"]
         for folder in [path for pattern in patterns for path in self.directory.glob(pattern)]:
             shutil.rmtree(folder, ignore_errors=True)
@@ -388,12 +388,12 @@ class Followed(Checkpoints):
 
 
 def arrays_of(tree: Tree) -> dict[str, Tree]:
-    """The arrays of a tree by path, on the host unless they lie on a mesh."""
+    """Returns the arrays of a tree by path, on the host unless they lie on a mesh."""
     leaves = leaves_by_path(tree)
     return {path: leaf if on_mesh(leaf) else np.asarray(leaf) for path, leaf in leaves.items()}
 
 
 def tree_of(arrays: Mapping[str, Tree], like: Tree) -> Tree:
-    """A tree like `like` of arrays by path, as `arrays_of` gives them."""
+    """Returns a tree like `like` whose leaves are these arrays by path, as of `arrays_of`."""
     leaves = [arrays[path] for path in leaves_by_path(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

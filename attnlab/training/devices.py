@@ -74,9 +74,9 @@ def _cores() -> int:
     """Returns the number of CPU cores that XLA divides its work by (`$NPROC`, else those this
     process may use), which decides how sums round.
     """
-    asked = os.environ.get("NPROC", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
+    setting = os.environ.get("NPROC", "")
+    if setting.isdecimal() and int(setting):
+        return int(setting)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -19,33 +19,33 @@ from attnlab.training.step import Tree
 Drawn = TypeVar("Drawn")
 
 
-def first_params(init: Callable[..., Drawn], *given: Tree, shardings: Tree = None) -> Drawn:
-    """`init(*given)`, a tree of arrays: traced, and what the result needs of it computed operation by
-    operation. What else `init` computes, such as the pass through the model in which Flax finds its
-    parameters, is left out. Equal to `jax.jit(init)(*given)` up to rounding.
+def first_params(init: Callable[..., Drawn], *arguments: Tree, shardings: Tree = None) -> Drawn:
+    """Returns `init(*arguments)`, a tree of arrays: traced, and what the result needs of it computed
+    operation by operation. What else `init` computes, such as the pass through the model in which
+    Flax finds its parameters, is left out. Equal to `jax.jit(init)(*arguments)` up to rounding.
 
     With `shardings`, a tree like the result, each array is placed as soon as it is drawn, so that no
     more than one is ever whole: the same bits.
     """
-    return values(jax.jit(init).trace(*given), *given, shardings=shardings)
+    return evaluate_traced(jax.jit(init).trace(*arguments), *arguments, shardings=shardings)
 
 
-def values(traced: jax.stages.Traced, *given: Tree, shardings: Tree = None) -> Tree:
-    """Evaluates a traced function at the arguments `given` without its unused equations; with
-    `shardings`, one result after another, each placed at once, so that only one is ever whole.
+def evaluate_traced(traced: jax.stages.Traced, *arguments: Tree, shardings: Tree = None) -> Tree:
+    """Evaluates a traced function at the `arguments` without its unused equations; with `shardings`,
+    one result after another, each placed at once, so that only one is ever whole.
     """
     closed, shape = traced.jaxpr, traced.out_info
-    needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(given)
+    needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(arguments)
 
-    def drawn(results: list[Var | Literal]) -> list[jax.Array]:
+    def evaluate_results(results: list[Var | Literal]) -> list[jax.Array]:
         part = _without_unused(needed.replace(outvars=results))
         return jaxpr_as_fun(type(closed)(part, closed.consts))(*arrays)
 
     if shardings is None:
-        leaves = drawn(needed.outvars)
+        leaves = evaluate_results(needed.outvars)
     else:
         pairs = zip(needed.outvars, jax.tree.leaves(shardings), strict=True)
-        leaves = [place(drawn([result])[0], sharding) for result, sharding in pairs]
+        leaves = [place(evaluate_results([result])[0], sharding) for result, sharding in pairs]
     return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
@@ -53,10 +53,10 @@ def _without_unused(jaxpr: Jaxpr) -> Jaxpr:
     """Returns the program without the equations on which no result depends; those with effects
     stay.
     """
-    wanted = {var for var in jaxpr.outvars if isinstance(var, Var)}
+    needed = {var for var in jaxpr.outvars if isinstance(var, Var)}
     equations = []
     for equation in reversed(jaxpr.eqns):
-        if equation.effects or not wanted.isdisjoint(equation.outvars):
+        if equation.effects or not needed.isdisjoint(equation.outvars):
             equations.append(equation)
-            wanted.update(var for var in equation.invars if isinstance(var, Var))
+            needed.update(var for var in equation.invars if isinstance(var, Var))
     return jaxpr.replace(eqns=equations[::-1])

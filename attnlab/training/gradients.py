@@ -33,7 +33,7 @@ _READ = {  # where these operands are; the others say where, or by how much
 }
 
 
-def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tuple[str, ...]:
+def idle_paths(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tuple[str, ...]:
     """Returns the paths ("encoder/kernel") of the parameters whose gradient of `loss(params,
     *arguments)` is zero whatever their values are.
 
@@ -95,8 +95,8 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
         )
     if name == "cond":
         return [
-            all(each)
-            for each in zip(
+            all(branch_zeros)
+            for branch_zeros in zip(
                 *(_zero_results(branch, inputs[1:]) for branch in params["branches"]), strict=True
             )
         ]
@@ -135,10 +135,10 @@ def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) ->
     what `body` makes nonzero, repeated until nothing changes.
     """
     while True:
-        after = [before and stays for before, stays in zip(carry, body(carry), strict=True)]
-        if after == carry:
+        remaining = [zero and stays for zero, stays in zip(carry, body(carry), strict=True)]
+        if remaining == carry:
             return carry
-        carry = after
+        carry = remaining
 
 
 def _is_zero(value: float | np.ndarray | jax.Array) -> bool:

@@ -46,12 +46,12 @@ def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dic
     fields[WEIGHTS] = list(groups.get(WEIGHTS, {}))
     fields["training"] = ["clip", "ema", "label_smoothing"]
     fields["training"] += ["steps"] if "steps" in fields["schedule"] else []
-    every = {
+    settings = {
         f"{node}.{field}": groups[node].get(field) for node in fields for field in fields[node]
     }
     return {
         name: value
-        for name, value in every.items()
+        for name, value in settings.items()
         if isinstance(value, (int, float))
         and not isinstance(value, bool)
         and name not in COMPILED
@@ -63,13 +63,13 @@ def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> s
     """Returns as canonical JSON all that determines the compiled program and its data (no seed, no
     values of `numbers`); equal for trials that can be stacked. `users_code` as in `numbers`.
     """
-    rest = plain(config)
-    free = numbers(rest, users_code)
+    constants = plain(config)
+    free = numbers(constants, users_code)
     for name in free:
         node, _, field = name.partition(".")
-        del rest[node][field]
-    del rest["seed"]
-    return json.dumps([rest, sorted(free)], sort_keys=True)
+        del constants[node][field]
+    del constants["seed"]
+    return json.dumps([constants, sorted(free)], sort_keys=True)
 
 
 def _fields(node: str, component: Mapping[str, object], users_code: bool) -> list[str]:

@@ -67,7 +67,7 @@ class Journal:
         attempt unless one is given, and opens the run's metrics and checkpoints in `workdir`.
         """
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
-        self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
+        self._by, self._better = config.checkpoint.by, measures[config.checkpoint.by].better
         self.last = config.training.steps
         self.best = (math.inf, math.inf)
         self.ended, self._after = "", after
@@ -120,14 +120,15 @@ class Journal:
         batches, if given, with its peak in memory.
         """
         self.metrics.time(step, {"compile_seconds": seconds, **programs.take()})
-        self._tell_compiled(seconds, shapes, peak)
+        if shapes:
+            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds, peak)
 
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
         """Checks that the numbers of a step are finite, and writes its metrics and pace if a record
         is due; returns why the run has diverged, or "".
         """
-        if wrong := _not_finite(step, values):
-            return wrong
+        if problem := _not_finite(step, values):
+            return problem
         if self._due(step, self.config.training.log_every):
             self.metrics.write(
                 step, "train", {**values, "learning_rate": float(self._schedule(step - 1))}
@@ -149,13 +150,13 @@ class Journal:
         """
         self.metrics.write(step, "valid", scores)
         self._watch(step, scores)
-        if made := programs.take():
-            self.metrics.time(step, made)
+        if counts := programs.take():
+            self.metrics.time(step, counts)
         self._progress.note(
             f"{self._label}step {step}: valid "
             + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
         )
-        reached = rank_key(scores, self._by, self._way)
+        reached = rank_key(scores, self._by, self._better)
         improved = reached < self.best
         self.best = reached if improved else self.best
         return improved
@@ -177,8 +178,8 @@ class Journal:
         returns why the run has diverged (nothing is then saved), or "".
         """
         self.metrics.sync()
-        if wrong := _not_finite_params(step, state):
-            return wrong
+        if problem := _not_finite_params(step, state):
+            return problem
         meta = {"best": self.best, "records": self.metrics.extent}
         self._checkpoints.save(step, state.replace(seed=None, numbers=None), meta, best=best)
         return ""
@@ -190,15 +191,11 @@ class Journal:
         finally:
             self._checkpoints.close()
 
-    def _tell_compiled(self, seconds: float, shapes: Shapes, peak: str) -> None:
-        if shapes:
-            self._progress.compiled(f"batches of {format_shapes(shapes)}", seconds, peak)
-
-    def _due(self, step: int, every: int) -> bool:
-        """Whether something that happens every so many steps (0: never) and at the last one
-        happens now.
+    def _due(self, step: int, interval: int) -> bool:
+        """Whether something that happens every `interval` steps (0: never) and at the last one
+        happens at `step`.
         """
-        return step == self.last or bool(every and step % every == 0)
+        return step == self.last or bool(interval and step % interval == 0)
 
 
 class Follower(Journal):
@@ -247,7 +244,7 @@ class _Unwritten:
     extent: Mapping[str, object] = {}
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *given: None
+        return lambda *arguments: None
 
 
 def _not_finite(step: int, values: Mapping[str, float]) -> str:

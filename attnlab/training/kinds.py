@@ -91,14 +91,14 @@ def differently_decayed(params: Params) -> list[str]:
     """
     paths = [path for path, _ in by_path(params)]
     by_rank = jax.tree.leaves(decayed_by_rank(params))
-    both = zip(paths, by_rank, strict=True)
-    differ = [path for path, decays in both if decays != (kind_of(path) == DECAYED)]
+    decays_by_rank = zip(paths, by_rank, strict=True)
+    differ = [path for path, decays in decays_by_rank if decays != (kind_of(path) == DECAYED)]
     if not differ:
         return []
-    more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+    suffix = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
     return [
         "weight decay goes by rank, as in runs of earlier versions (optimizer.decayed=rank); by kind"
-        f" it would be otherwise for {', '.join(differ[:3])}{more}"
+        f" it would be otherwise for {', '.join(differ[:3])}{suffix}"
     ]
 
 

@@ -17,7 +17,7 @@ from attnlab.records.measures import declared
 from attnlab.training.journal import Follower, Journal, Shapes, shapes_of
 from attnlab.training.parallel import HostBatch, Program, broadcast_from_0, largest
 from attnlab.training.session import Interrupt, Outcome, Session
-from attnlab.training.sizes import of_program
+from attnlab.training.sizes import program_sizes
 from attnlab.training.step import Sums, TrainState
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def train(run: Run, session: Session) -> Outcome:
         host = broadcast_from_0(restored.replace(numbers=None))
         host = host.replace(numbers=run.updates.numbers)
         begin = int(host.step)
-        if agreed(None, False, journal.ended)[2]:
+        if agree(None, False, journal.ended)[2]:
             return Outcome("done", begin, None, journal.ended)
         if until is not None and until <= begin < last:
             if until == 0:  # before the first step nothing has been saved
                 journal.save(0, host, False)
-            return stopped(interrupt, interrupt.signal, begin, None)
+            return suspend(interrupt, interrupt.signal, begin, None)
         state, batch = devices.place(host), run.batches(begin)
         fed, shapes = devices.feed(batch), shapes_of(batch)
         under_way = UnderWay(journal, devices.fetch, session, steps_late(run.config.training.lag))
@@ -66,23 +66,23 @@ def train(run: Run, session: Session) -> Outcome:
                 batch = run.batches(step)
                 fed, shapes = devices.feed(batch), shapes_of(batch)
             pauses = journal.pauses(step) or step == until
-            wrong = under_way.add(step, sums, began, wait=pauses)
-            if not wrong and not pauses and under_way.asks(step):
-                wrong, pauses = under_way.record(0), True
-            if wrong:
-                return Outcome("diverged", under_way.step, under_way.first, wrong)
+            problem = under_way.add(step, sums, began, wait=pauses)
+            if not problem and not pauses and under_way.asks(step):
+                problem, pauses = under_way.record(0), True
+            if problem:
+                return Outcome("diverged", under_way.step, under_way.first, problem)
             if not pauses:
                 continue
             improved = journal.evaluates(step) and evaluate(run, session, journal, step, state)
-            signal, improved, over = agreed(interrupt.signal, improved, journal.ended)
-            stop = step < last and not over and (signal is not None or step == until)
-            if (stop or improved or over or journal.saves(step)) and (
-                wrong := journal.save(step, devices.saved(state), improved)
+            signal, improved, ended = agree(interrupt.signal, improved, journal.ended)
+            stop = step < last and not ended and (signal is not None or step == until)
+            if (stop or improved or ended or journal.saves(step)) and (
+                problem := journal.save(step, devices.saved(state), improved)
             ):
-                return Outcome("diverged", step, under_way.first, wrong)
+                return Outcome("diverged", step, under_way.first, problem)
             if stop:
-                return stopped(interrupt, signal, step, under_way.first)
-            if over:
+                return suspend(interrupt, signal, step, under_way.first)
+            if ended:
                 return Outcome("done", step, under_way.first, journal.ended)
     return Outcome("done", last, under_way.first)
 
@@ -91,7 +91,7 @@ def evaluate(run: Run, session: Session, journal: Journal, step: int, state: Tra
     """Scores the averaged parameters on the validation split, writes and shows the scores, and returns
     whether they are the best so far.
     """
-    params = run.updates.trained.seen(run.devices.arrays(state.averaged))
+    params = run.updates.trained.merge(run.devices.arrays(state.averaged))
     scores = run.task.evaluate(params, "valid", run.config.training.evaluate_rows)
     improved = journal.scored(step, scores)
     session.on_step(step, {f"valid/{name}": value for name, value in scores.items()})
@@ -120,9 +120,9 @@ class Compiling:
         batches ahead; not on a CPU, whose cores are needed for the state and the steps.
         """
         batches = self._run.batches
-        most = 0 if on_processor() else len(getattr(batches, "shapes", [None]))
+        limit = 0 if on_processor() else len(getattr(batches, "shapes", [None]))
         for later in range(step, step + count):
-            if len(self._programs) < most:
+            if len(self._programs) < limit:
                 self.begin(batches(later))
 
     def program(self, step: int, batch: HostBatch, shapes: Shapes, journal: Journal) -> Program:
@@ -131,7 +131,7 @@ class Compiling:
         """
         if shapes not in self._ready:
             self._ready[shapes], seconds = self.begin(batch).result()
-            peak = of_program(self._ready[shapes]).get("peak", "")
+            peak = program_sizes(self._ready[shapes]).get("peak", "")
             journal.compiled(step, seconds, shapes, peak)
             self.look_ahead(step)
         return self._ready[shapes]
@@ -197,17 +197,17 @@ class UnderWay:
         self._waiting.append((step, sums, began))
         return self.record(0 if wait else self._lag)
 
-    def record(self, left: int) -> str:
-        """Records all but the youngest `left` steps; returns why the run has diverged, or ""."""
-        while len(self._waiting) > left:
+    def record(self, remaining: int) -> str:
+        """Records all but the last `remaining` steps; returns why the run has diverged, or ""."""
+        while len(self._waiting) > remaining:
             self.step, sums, began = self._waiting.popleft()
             values = {name: float(value) for name, value in self._fetch(sums).items()}
             now = time.perf_counter()
             seconds, self._ended = now - max(began, self._ended), now
             self.first = self.first or now - self._session.began
             pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
-            if wrong := self._journal.stepped(self.step, values, pace):
-                return wrong
+            if problem := self._journal.stepped(self.step, values, pace):
+                return problem
             self._session.progress.update(self.step, loss=values["loss"], **pace)
             self._journal.running(self.step)
             self._session.on_step(self.step, values)
@@ -227,28 +227,30 @@ def on_processor() -> bool:
 
 
 def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -> Journal:
-    """The files of one of the runs of a session; of all processes but the first, none."""
+    """Opens the journal of a run, which is the run `number` of the session, with `label` before its
+    notes; processes other than 0 get a `Follower`.
+    """
     kind = Journal if jax.process_index() == 0 else Follower
     attempt = session.attempts[number] if session.attempts else None
     progress, measures = session.progress, declared(run.task)
-    given = run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt
+    parts = run.config, run.workdir, run.updates.schedule, progress, measures, label, attempt
     return kind(
-        *given, [*run.lineage.get("before", ()), run.lineage["step"]] if run.lineage else ()
+        *parts, [*run.lineage.get("before", ()), run.lineage["step"]] if run.lineage else ()
     )
 
 
-def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
-    """The end of a run that continues later, agreed by all processes."""
+def suspend(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
+    """Returns the outcome of a run that continues later, by a signal all processes agree on."""
     interrupt.signal = signal
     return Outcome("interrupted", step, first, why_stopped(interrupt), signal)
 
 
-def agreed(signal: int | None, improved: bool, ended: str) -> tuple[int | None, bool, bool]:
-    """Returns the values shared by all processes: a signal to any of them, and whether by the evaluation of
-    process 0 the score is the best so far and training has `ended`.
+def agree(signal: int | None, improved: bool, ended: str) -> tuple[int | None, bool, bool]:
+    """Returns, equal in all processes, the `signal` that came to any of them, and whether in process
+    0 the score `improved` and training has `ended` (why, or "").
     """
-    number, best, over = largest((signal or 0, int(improved), int(bool(ended))))
-    return number or None, bool(best), bool(over)
+    number, best, ends = largest((signal or 0, int(improved), int(bool(ended))))
+    return number or None, bool(best), bool(ends)
 
 
 def why_stopped(interrupt: Interrupt) -> str:

@@ -100,11 +100,11 @@ class Layout:
         """
         if path.partition("/")[0] == "remembered":
             return ("rows",)
-        given = (rule(path, shape) for _, rule in self.rules)
-        for axes in given:
+        candidates = (rule(path, shape) for _, rule in self.rules)
+        for axes in candidates:
             if axes is not None and self._fits(axes, shape):
                 return axes
-        return self._general(shape)
+        return self._general_axes(shape)
 
     def _fits(self, axes: Axes, shape: tuple[int, ...]) -> bool:
         sizes = self.mesh.shape
@@ -112,7 +112,7 @@ class Layout:
             axis is None or size % sizes[axis] == 0 for axis, size in zip(axes, shape, strict=False)
         )
 
-    def _general(self, shape: tuple[int, ...]) -> Axes:
+    def _general_axes(self, shape: tuple[int, ...]) -> Axes:
         """Returns the axes by the general rule: "fsdp" for the largest dimension that its size
         divides; () for a small array or none that fits.
         """
@@ -157,12 +157,12 @@ class Layout:
 
     def gathered(self, params: Params) -> AbstractContextManager[Params]:
         """See `gathering.whole`."""
-        lie = self.shardings({"params": params})["params"]
-        return whole(params, lie, NamedSharding(self.mesh, PartitionSpec()))
+        shardings = self.shardings({"params": params})["params"]
+        return whole(params, shardings, NamedSharding(self.mesh, PartitionSpec()))
 
 
 def place(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """An array that every process has whole, on the devices; what lies there already stays."""
+    """Puts an array, whole in every process, on devices by `sharding`; what lies there stays."""
     if isinstance(array, jax.Array) and array.sharding == sharding:
         return array
     values = np.asarray(array)
@@ -181,16 +181,17 @@ def spans(tree: Tree) -> bool:
 
 
 def on_host(function: Callable[[Tree], Tree], array: Tree) -> np.ndarray:
-    """`function` of an array, computed where it lies; on the host, the same in all processes. It is
-    waited for: on a processor, programs of several devices at once may wait for each other for ever.
+    """Computes `function` of an array where it lies, and returns the result on the host, the same in
+    all processes. It is waited for: on a processor, programs of several devices at once may wait for
+    each other for ever.
     """
     if on_mesh(array):
-        function = _everywhere(function, NamedSharding(array.sharding.mesh, PartitionSpec()))
+        function = _jitted(function, NamedSharding(array.sharding.mesh, PartitionSpec()))
     return jax.device_get(function(array))
 
 
 @functools.cache
-def _everywhere(function: Callable[[Tree], Tree], sharding: NamedSharding) -> jax.stages.Wrapped:
+def _jitted(function: Callable[[Tree], Tree], sharding: NamedSharding) -> jax.stages.Wrapped:
     return jax.jit(function, out_shardings=sharding)
 
 
@@ -205,7 +206,7 @@ def _read_rule(text: str) -> Rule:
                 f"config.parallel.rules: axis {axis!r} in {text!r}; {nearest(axis, ['fsdp'])}"
             )
         return functools.partial(
-            _by_pattern, compile_pattern(pattern, "config.parallel.rules"), axis, place
+            _axes_by_pattern, compile_pattern(pattern, "config.parallel.rules"), axis, place
         )
     if re.fullmatch(r"[\w.]+:\w+", text):
         with users_code():
@@ -219,10 +220,12 @@ def _read_rule(text: str) -> Rule:
     )
 
 
-def _by_pattern(
+def _axes_by_pattern(
     pattern: re.Pattern[str], axis: str, place: int, path: str, shape: tuple[int, ...]
 ) -> Axes | None:
-    """The axes of an array whose path has the pattern, divided along one dimension."""
+    """Returns the axes of an array of this path and shape: `axis` in its dimension `place` if the
+    path has the pattern and the array that dimension, else None.
+    """
     if not pattern.search(path) or not -len(shape) <= place < len(shape):
         return None
     place %= len(shape)

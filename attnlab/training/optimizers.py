@@ -88,11 +88,11 @@ def build_optimizer(
     _check("training.clip", clip, "0 (off) or above")
     _check("training.steps", steps, "at least 1")
     instead = instead or {}
-    with _naming("schedule", schedule):
+    with _naming_errors("schedule", schedule):
         rate = build(SCHEDULES, schedule, "schedule")(
             steps=instead.get("training.steps", steps), **_fields_of("schedule", instead)
         )
-    with _naming("optimizer", optimizer):
+    with _naming_errors("optimizer", optimizer):
         transform = build(OPTIMIZERS, optimizer, "optimizer")(
             learning_rate=rate, **_fields_of("optimizer", instead)
         )
@@ -112,15 +112,15 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
     """
     tree = {"training": {"steps": steps}, "optimizer": optimizer, "schedule": schedule}
     if any(":" in str(node["name"]) for node in (optimizer, schedule)):
-        jax.eval_shape(functools.partial(_try, tree, steps), pack(tree))
+        jax.eval_shape(functools.partial(_trace_own, tree, steps), pack(tree))
 
 
-def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
+def _trace_own(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
     """Raises `UserError` if, traced, the rate is no number or updates have other shapes."""
     optimizer, schedule = tree["optimizer"], tree["schedule"]
-    given = unpack(numbers(tree), packed)
-    transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=given)
-    with _naming("schedule", schedule):
+    traced = unpack(numbers(tree), packed)
+    transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=traced)
+    with _naming_errors("schedule", schedule):
         number = jax.eval_shape(rate, jax.ShapeDtypeStruct((), jnp.int32))
         if getattr(number, "shape", None) != ():
             raise UserError(
@@ -131,7 +131,7 @@ def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
         "kernel": jax.ShapeDtypeStruct((2, 3), jnp.float32),
         "bias": jax.ShapeDtypeStruct((3,), jnp.float32),
     }
-    with _naming("optimizer", optimizer):
+    with _naming_errors("optimizer", optimizer):
         updates, _ = jax.eval_shape(
             lambda arrays: transform.update(arrays, transform.init(arrays), arrays), params
         )
@@ -143,7 +143,7 @@ def _try(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
 
 
 @contextlib.contextmanager
-def _naming(node: str, spec: Spec) -> Iterator[None]:
+def _naming_errors(node: str, spec: Spec) -> Iterator[None]:
     """Turns exceptions of a user's schedule or optimizer into `UserError`s that name it."""
     try:
         yield
@@ -260,7 +260,7 @@ def adagrad(
 def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
     """peak min(1, t / warmup)."""
     _check_schedule(peak, warmup)
-    return lambda count: _after_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
+    return lambda count: _with_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
 
 
 def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
@@ -270,7 +270,7 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
     _check_schedule(peak, warmup)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
-        update, flat = _update(count), jnp.maximum(warmup, 1.0)
+        update, flat = _update_number(count), jnp.maximum(warmup, 1.0)
         return peak * jnp.minimum(update * (1.0 / flat), jnp.sqrt(flat / update))
 
     return rate
@@ -283,9 +283,9 @@ def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     _check_schedule(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
-        wave = jnp.cos(jnp.pi * _decayed(count, warmup, steps))
+        wave = jnp.cos(jnp.pi * _decay_progress(count, warmup, steps))
         decayed = peak * (0.5 + 0.5 * wave) + floor * (0.5 - 0.5 * wave)
-        return _after_warmup(count, peak, warmup, decayed)
+        return _with_warmup(count, peak, warmup, decayed)
 
     return rate
 
@@ -297,8 +297,8 @@ def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     _check_schedule(peak, warmup, floor, steps)
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
-        p = _decayed(count, warmup, steps)
-        return _after_warmup(count, peak, warmup, peak * (1.0 - p) + floor * p)
+        p = _decay_progress(count, warmup, steps)
+        return _with_warmup(count, peak, warmup, peak * (1.0 - p) + floor * p)
 
     return rate
 
@@ -324,33 +324,33 @@ def stepped(
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         """Returns the learning rate after `count` updates."""
-        done, first, rise, apart = (
-            jnp.asarray(whole, jnp.int32) for whole in (count, hold, warmup, every)
+        update, first, rise, interval = (
+            jnp.asarray(number, jnp.int32) for number in (count, hold, warmup, every)
         )
-        falls = jnp.maximum(done - jnp.maximum(first, rise) + apart, 0) // apart
-        risen = _after_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
+        falls = jnp.maximum(update - jnp.maximum(first, rise) + interval, 0) // interval
+        risen = _with_warmup(count, peak, warmup, jnp.asarray(peak, jnp.float32))
         return risen * factor**falls
 
     return rate
 
 
-def _update(count: jax.typing.ArrayLike) -> jax.Array:
+def _update_number(count: jax.typing.ArrayLike) -> jax.Array:
     """t, [] float32."""
     return jnp.asarray(count, jnp.float32) + 1
 
 
-def _after_warmup(
+def _with_warmup(
     count: jax.typing.ArrayLike, peak: float, warmup: int, decayed: jax.Array
 ) -> jax.Array:
     """Returns peak t / warmup, rounded as optax does, up to update `warmup`; then `decayed`."""
-    missing = 1.0 - _update(count) * (1.0 / jnp.maximum(warmup, 1.0))
+    missing = 1.0 - _update_number(count) * (1.0 / jnp.maximum(warmup, 1.0))
     return jnp.where(missing > 0.0, peak - peak * missing, decayed)
 
 
-def _decayed(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
+def _decay_progress(count: jax.typing.ArrayLike, warmup: int, steps: int) -> jax.Array:
     """(t - warmup) / (steps - warmup), between 0 and 1."""
-    left = 1.0 / jnp.maximum(steps - warmup, 1.0)
-    return jnp.clip((_update(count) - warmup) * left, 0.0, 1.0)
+    per_step = 1.0 / jnp.maximum(steps - warmup, 1.0)
+    return jnp.clip((_update_number(count) - warmup) * per_step, 0.0, 1.0)
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
@@ -394,6 +394,6 @@ def _is_plain(*values: object) -> bool:
     return all(isinstance(value, int | float) for value in values)
 
 
-def _check(name: str, value: float, wanted: str) -> None:
-    if _is_plain(value) and not _RANGES[wanted](value):
-        raise UserError(f"{name}={value} must be {wanted}")
+def _check(name: str, value: float, allowed: str) -> None:
+    if _is_plain(value) and not _RANGES[allowed](value):
+        raise UserError(f"{name}={value} must be {allowed}")

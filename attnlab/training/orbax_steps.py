@@ -87,10 +87,10 @@ class OrbaxSteps:
         """
         self._ocp, self._directory = _import_orbax(), directory
         active = None if together else {0}
-        several = self._ocp.options.MultiprocessingOptions(active_processes=active)
-        more = {"multiprocessing_options": several} if jax.process_count() > 1 else {}
+        processes = self._ocp.options.MultiprocessingOptions(active_processes=active)
+        keywords = {"multiprocessing_options": processes} if jax.process_count() > 1 else {}
         options = self._ocp.CheckpointManagerOptions(
-            max_to_keep=None, create=False, save_root_metadata=False, **more
+            max_to_keep=None, create=False, save_root_metadata=False, **keywords
         )
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
@@ -137,17 +137,17 @@ class OrbaxSteps:
             path: np.broadcast_to(np.zeros((), np.dtype(entry["dtype"])), entry["shape"])
             for path, entry in saved.items()
         } | {path: leaf for path, leaf in leaves_by_path(like).items() if on_mesh(leaf)}
-        wanted = self._ocp.args.StandardRestore(_nest(targets))
-        folder, wrong, arrays = self._directory / str(step) / "state", None, dict[str, Tree]()
+        request = self._ocp.args.StandardRestore(_nest(targets))
+        folder, problem, arrays = self._directory / str(step) / "state", None, dict[str, Tree]()
         try:  # without the manager, in which processes would wait for one that has failed
             with _without_late_callbacks():
-                state = self._ocp.StandardCheckpointHandler().restore(folder, args=wanted)
+                state = self._ocp.StandardCheckpointHandler().restore(folder, args=request)
             arrays = leaves_by_path(state)
         except Exception as error:
-            wrong = error
-        failed = jax.process_index() + 1 if wrong else 0
+            problem = error
+        failed = jax.process_index() + 1 if problem else 0
         if number := largest([failed])[0] if spans(like) else failed:
-            raise wrong or ValueError(f"process {number - 1} cannot read its part")
+            raise problem or ValueError(f"process {number - 1} cannot read its part")
         for path, entry in saved.items():
             arrays[path] = arrays[path] if on_mesh(arrays[path]) else np.asarray(arrays[path])
             if fingerprint(arrays[path], "sum" in entry) != entry:
@@ -225,8 +225,8 @@ def _import_orbax() -> ModuleType:
 
 
 def leaves_by_path(tree: Tree) -> dict[str, Tree]:
-    """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and
-    `jax.ShapeDtypeStruct`.
+    """Returns the leaves of a tree (arrays or `jax.ShapeDtypeStruct`) by path,
+    "params/encoder/kernel", in the tree's order.
     """
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
@@ -253,11 +253,11 @@ def fingerprint(array: Tree, summed: bool | None = None) -> Print:
     """
     if on_mesh(array) if summed is None else summed:
         return _describe(array) | {"sum": on_host(_sum, array).tolist()}
-    data = np.ascontiguousarray(on_host(_same, array)).reshape(-1).view(np.uint8)
+    data = np.ascontiguousarray(on_host(_identity, array)).reshape(-1).view(np.uint8)
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
 
 
-def _same(array: jax.Array) -> jax.Array:
+def _identity(array: jax.Array) -> jax.Array:
     return array
 
 
@@ -275,8 +275,8 @@ def _sum(array: jax.Array) -> jax.Array:
     for axis, length in enumerate(bits.shape):
         place = place * np.uint32(length) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
     hashed = _mix(bits ^ _mix(place))
-    again = _mix(hashed + np.uint32(0x9E3779B9))
-    return jnp.stack([hashed.sum(dtype=jnp.uint32), again.sum(dtype=jnp.uint32)])
+    second_hash = _mix(hashed + np.uint32(0x9E3779B9))
+    return jnp.stack([hashed.sum(dtype=jnp.uint32), second_hash.sum(dtype=jnp.uint32)])
 
 
 def _mix(x: jax.Array) -> jax.Array:
@@ -286,28 +286,28 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-def compare(folder: Path, saved: Mapping[str, Print], wanted: Tree) -> None:
-    """Raises `UserError` unless the paths, shapes and dtypes of a saved tree are those of the
-    wanted one; no array is read.
+def compare(folder: Path, saved: Mapping[str, Print], like: Tree) -> None:
+    """Raises `UserError` unless the paths, shapes and dtypes of a saved tree are those of `like`; no
+    array is read.
 
     Args:
       folder: the step, for the message.
       saved: path to fingerprint, as recorded.
-      wanted: pytree of arrays or `jax.ShapeDtypeStruct`.
+      like: pytree of arrays or `jax.ShapeDtypeStruct`, as requested.
 
     Raises:
       UserError: a path is missing or not wanted, a shape or dtype differs: the first of them, and
         how many more.
     """
-    new = {path: _describe(leaf) for path, leaf in leaves_by_path(wanted).items()}
+    new = {path: _describe(leaf) for path, leaf in leaves_by_path(like).items()}
     pairs = [
         (path, _spec(saved.get(path)), _spec(new.get(path)))
         for path in dict.fromkeys([*new, *saved])
     ]
-    wrong = [f"{path}: saved {have}, wanted {want}" for path, have, want in pairs if have != want]
-    if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise UserError(f"checkpoint {folder} does not fit: {wrong[0]}{more}")
+    misfits = [f"{path}: saved {have}, wanted {want}" for path, have, want in pairs if have != want]
+    if misfits:
+        suffix = f" (and {len(misfits) - 1} more)" if len(misfits) > 1 else ""
+        raise UserError(f"checkpoint {folder} does not fit: {misfits[0]}{suffix}")
 
 
 def _describe(leaf: Tree) -> Print:
@@ -369,7 +369,7 @@ def disk_full(error: BaseException) -> bool:
     return any(getattr(link, "errno", None) in numbers or full.search(str(link)) for link in chain)
 
 
-def refusal(error: BaseException) -> OSError | None:
+def first_os_error(error: BaseException) -> OSError | None:
     """Returns the first OSError in the chain of causes of an error, also one that a text mentions
     by number; None if there is none.
     """

@@ -94,36 +94,36 @@ class PmapBackend:
         """
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
-        def dealt(rows: np.ndarray) -> jax.Array:
+        def deal_rows(rows: np.ndarray) -> jax.Array:
             shape = (jax.process_count(), len(self.local), -1, *rows.shape[1:])
             return jax.device_put(np.asarray(rows).reshape(shape)[jax.process_index()], sharding)
 
         # pmap's own axis name: under another one the second step would compile anew
-        copied = functools.partial(flax.jax_utils.replicate, devices=self.local, axis_name=AXIS)
-        return _each(state, copied, dealt)
+        copy = functools.partial(flax.jax_utils.replicate, devices=self.local, axis_name=AXIS)
+        return _apply(state, copy, deal_rows)
 
     def like(self, state: TrainState) -> TrainState:
         """Returns the shapes and dtypes that a state has after `place`, with a leading device axis.
         See `Backend.like`.
         """
         shape = (jax.process_count(), len(self.local), -1)
-        copied = functools.partial(jax.tree.map, lambda leaf: jnp.stack([leaf] * shape[1]))
+        copy = functools.partial(jax.tree.map, lambda leaf: jnp.stack([leaf] * shape[1]))
 
-        def dealt(rows: jax.Array) -> jax.Array:
+        def deal_rows(rows: jax.Array) -> jax.Array:
             return jnp.reshape(rows, (*shape, *rows.shape[1:]))[0]
 
-        return jax.eval_shape(lambda state: _each(state, copied, dealt), state)
+        return jax.eval_shape(lambda state: _apply(state, copy, deal_rows), state)
 
     def fetch(self, tree: Of) -> Of:
         """Returns a tree as host arrays: from one device what is replicated, `remembered` as the
         rows of all devices and processes in order. See `Backend.fetch`.
         """
 
-        def collected(x: jax.Array) -> np.ndarray:
-            mine = [_from_device(x, number) for number in range(len(self.local))]
-            return _gathered_rows(np.concatenate(mine))
+        def collect_rows(x: jax.Array) -> np.ndarray:
+            parts = [_from_device(x, number) for number in range(len(self.local))]
+            return _gathered_rows(np.concatenate(parts))
 
-        return _each(tree, lambda rest: jax.device_get(self.arrays(rest)), collected)
+        return _apply(tree, lambda copies: jax.device_get(self.arrays(copies)), collect_rows)
 
     saved = fetch
 
@@ -176,7 +176,7 @@ class MeshBackend:
 
     def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
-        return _each(tree, lambda rest: jax.device_get(self.arrays(rest)), _gathered_rows)
+        return _apply(tree, lambda copies: jax.device_get(self.arrays(copies)), _gathered_rows)
 
     def saved(self, state: TrainState) -> TrainState:
         """See `Backend.saved`."""
@@ -243,14 +243,14 @@ class TrialParallel(MeshBackend):
         return jax.tree.map(lambda _: self.rows, state)
 
 
-def _each(tree: Of, whole: Callable[[Tree], Tree], rows: Callable[[Tree], Tree]) -> Of:
-    """Applies `whole` to a tree without what it remembers of the rows of the batch, and `rows` to
-    each array of that; only a training state remembers anything.
+def _apply(tree: Of, map_tree: Callable[[Tree], Tree], map_rows: Callable[[Tree], Tree]) -> Of:
+    """Applies `map_tree` to a tree without `remembered`, and `map_rows` to each array of that; only
+    a training state has it, arrays with a row for each of the batch.
     """
     if not isinstance(tree, TrainState):
-        return whole(tree)  # type: ignore[no-any-return]
-    rest: Of = whole(tree.replace(remembered=None))
-    return rest.replace(remembered=jax.tree.map(rows, tree.remembered))  # type: ignore[attr-defined]
+        return map_tree(tree)  # type: ignore[no-any-return]
+    mapped: Of = map_tree(tree.replace(remembered=None))
+    return mapped.replace(remembered=jax.tree.map(map_rows, tree.remembered))  # type: ignore[attr-defined]
 
 
 def _from_device(x: jax.Array, number: int = 0) -> jax.Array:
@@ -280,19 +280,19 @@ def place_trials(trials: int, settings: Parallel) -> TrialParallel:
             f"config.parallel.fsdp={settings.fsdp}: trials that are stacked lie whole on a device;"
             " train them apart with --stack=off"
         )
-    return TrialParallel(_first(settings.devices)[:trials], trials)
+    return TrialParallel(_first_devices(settings.devices)[:trials], trials)
 
 
 def backend(settings: Parallel) -> Backend:
     """Returns the backend, pmap or mesh, of a run on `settings.devices` devices (0: all); raises
     `UserError` if there are not so many or the axes do not fit. "auto" is pmap while the state is
-    copied, and the mesh where it is divided.
+    copy, and the mesh where it is divided.
 
     Raises:
       UserError: more devices than there are, or not as many of each of several processes; axes that
         do not fit them.
     """
-    devices = _first(settings.devices)
+    devices = _first_devices(settings.devices)
     layout = Layout.of(settings, devices)
     if settings.backend == "pmap" or (settings.backend == "auto" and not layout.divides):
         return PmapBackend(devices)
@@ -313,8 +313,8 @@ def agree_with_0(texts: Sequence[str]) -> list[bool]:
     """Which of these texts equal those of process 0; every process must call it with the same
     number of texts.
     """
-    mine = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    return [digest == first for digest, first in zip(mine, message_from_0(mine), strict=True)]
+    digests = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    return [digest == first for digest, first in zip(digests, message_from_0(digests), strict=True)]
 
 
 def broadcast_from_0(tree: Of) -> Of:
@@ -346,11 +346,11 @@ def message_from_0(content: Content) -> Content:
         return content
     text = json.dumps(content).encode()
     size = int(broadcast_from_0(np.asarray(len(text), np.int32)))
-    mine = np.frombuffer(text.ljust(size)[:size], np.uint8)
-    return json.loads(broadcast_from_0(mine).tobytes())
+    encoded = np.frombuffer(text.ljust(size)[:size], np.uint8)
+    return json.loads(broadcast_from_0(encoded).tobytes())
 
 
-def _first(devices: int) -> list[jax.Device]:
+def _first_devices(devices: int) -> list[jax.Device]:
     """Returns the first `devices` devices (0: all), equally many of each process; raises
     `UserError` if there are not so many.
     """

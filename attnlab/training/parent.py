@@ -43,8 +43,8 @@ another state of the optimizer); every other setting is refused by name.
 
 
 def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage | None:
-    """Compares a config with the run that its `training.after` names, and returns what the manifest
-    says of that; None if it names none.
+    """Compares a config, and the user's `code` (None: as it is now), with the run that its
+    `training.after` names; returns what the manifest says of that, None if it names none.
 
     Raises:
       UserError: there is no such run or step, the run would end before it, or a setting differs
@@ -53,14 +53,14 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
     """
     if not config.training.after:
         return None
-    folder, wanted = split(config.training.after.replace("{seed}", str(config.seed)))
+    folder, named_step = parse_run(config.training.after.replace("{seed}", str(config.seed)))
     if is_held(folder):
         raise UserError(
             f"config.training.after={config.training.after}: {folder} is at work ({holder(folder)});"
             " wait for it, or stop it"
         )
     manifest, steps = Manifest.read(folder), provenance.saved_steps(folder / "checkpoints")
-    step = steps[-1] if wanted is None and steps else wanted
+    step = steps[-1] if named_step is None and steps else named_step
     if manifest is not None:
         manifest.check_states(folder, "best")
     clips = manifest and manifest.config["training"]["clip"] and config.training.clip
@@ -77,8 +77,8 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
         problem = f"another config: {'; '.join(other[:5])}; may change: {', '.join(allowed)}"
     if problem or manifest is None or step is None:
         raise UserError(f"config.training.after={config.training.after}: {problem}")
-    code = code or provenance.of(config)
-    provenance.check(provenance.of_part(manifest.own_code, code), code, folder)
+    code = code or provenance.code(config)
+    provenance.check(provenance.without_unread(manifest.own_code, code), code, folder)
     names = [line.partition(":")[0] for line in changed(manifest.config, config, [])]
     own_plan = any(is_below(name, OWN_PLAN) for name in names)
     alike = not own_plan and "training.evaluate_rows" not in names
@@ -125,7 +125,7 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
                 folder / "checkpoints" / str(number), half, copy_function=shutil.copyfile
             )
             if not joined:
-                _restart(half, lineage["data_from"] == step)
+                _mark_restarted(half, lineage["data_from"] == step)
             half.rename(checkpoints / str(number))
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
@@ -134,7 +134,7 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
         ) from error
 
 
-def _restart(saved: Path, rows: bool) -> None:
+def _mark_restarted(saved: Path, rows: bool) -> None:
     """Makes a copied step one of which no score or record is known, and with `rows` nothing that was
     remembered of rows of the batch (see `Journal.begin`).
     """
@@ -161,16 +161,16 @@ class LaterBatches:
         return getattr(self.batches, name)
 
 
-def split(after: str) -> tuple[Path, int | None]:
+def parse_run(named_run: str) -> tuple[Path, int | None]:
     """Returns the folder and the step of "FOLDER@STEP"; None for a step that is not named."""
-    folder, mark, step = after.rpartition("@")
+    folder, mark, step = named_run.rpartition("@")
     named = bool(mark) and step.isdecimal()
-    return Path(folder if named else after).expanduser(), int(step) if named else None
+    return Path(folder if named else named_run).expanduser(), int(step) if named else None
 
 
 def _best_at(folder: Path, step: int) -> int | None:
-    """Returns the best step that a run had at a step; None without one, or where its record is
-    damaged, as whoever restores it says.
+    """Returns the best step that the checkpoint `step` of the run in `folder` records; None without
+    one, or where the record is damaged, as whoever restores it says.
     """
     try:
         text = (folder / "checkpoints" / str(step) / "meta" / "metadata").read_text()

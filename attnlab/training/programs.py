@@ -66,8 +66,8 @@ def keep(folder: Path) -> None:
     shrink(folder, MOST)
 
 
-def shrink(folder: Path, most: int) -> None:
-    """If the files of a folder take more than `most` bytes, deletes the least recently used until
+def shrink(folder: Path, limit: int) -> None:
+    """If the files of a folder take more than `limit` bytes, deletes the least recently used until
     three quarters of that are left. Others may do the same at the same time.
     """
     files = []
@@ -76,9 +76,9 @@ def shrink(folder: Path, most: int) -> None:
             about = path.stat()
             files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
     size = sum(length for _, length, _ in files)
-    left = most if size <= most else 0.75 * most
+    target = limit if size <= limit else 0.75 * limit
     for _, length, path in sorted(files):
-        if size <= left:
+        if size <= target:
             break
         path.unlink(missing_ok=True)
         size -= length
@@ -109,9 +109,9 @@ def take() -> dict[str, float]:
     """Returns numbers and seconds of programs compiled and loaded (`COUNTED`) since the last call,
     and resets them; {} if there was no program.
     """
-    made, loaded = ((len(each), sum(each)) for each in _seconds.values())
-    for each in _seconds.values():
-        each.clear()
-    compiled = max(made[0] - loaded[0], 0)
-    both = (compiled, max(made[1] - loaded[1], 0.0) if compiled else 0.0, *loaded)
-    return dict(zip(COUNTED, both, strict=True)) if made[0] else {}
+    total, loaded = ((len(seconds), sum(seconds)) for seconds in _seconds.values())
+    for seconds in _seconds.values():
+        seconds.clear()
+    compiled = max(total[0] - loaded[0], 0)
+    values = (compiled, max(total[1] - loaded[1], 0.0) if compiled else 0.0, *loaded)
+    return dict(zip(COUNTED, values, strict=True)) if total[0] else {}

@@ -38,9 +38,9 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
     state, step, _ = attempts.last_word(attempts.read(workdir))
     scored = any((workdir / name).exists() for name in ("results.json", "valid.json"))
     if state != "done" or not scored:
-        what = f"not scored yet ('train --workdir={workdir}' does it)"
-        what = what if state == "done" else f"{state} at step {step}"
-        raise UserError(f"{workdir} is {what}, and goes on from its states; they stay until then")
+        stage = f"not scored yet ('train --workdir={workdir}' does it)"
+        stage = stage if state == "done" else f"{state} at step {step}"
+        raise UserError(f"{workdir} is {stage}, and goes on from its states; they stay until then")
     folder, alone = workdir / CHECKPOINTS, saved_steps(workdir / ALONE)
     try:
         steps = alone or saved_steps(folder)

@@ -52,7 +52,7 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
     from attnlab.training.updates import Updates
 
     declared(kind)
-    for key, name in _deciding(config).items():
+    for key, name in _deciding_measures(config).items():
         if name not in kind.evaluated:
             raise UserError(f"config.{key}={name!r}; {nearest(name, kind.evaluated)}")
     if config.training.stop.measure and not config.training.evaluate_every:
@@ -70,7 +70,7 @@ def check_scores(task: AnyTask) -> None:
     end the training, and its validation split can be counted.
     """
     choices = [name for name in task.evaluated if name in task.measures]
-    for key, name in _deciding(task.config).items():
+    for key, name in _deciding_measures(task.config).items():
         if name not in task.measures:
             raise UserError(
                 f"config.{key}={name!r}: this data has no such score; {nearest(name, choices)}"
@@ -78,20 +78,20 @@ def check_scores(task: AnyTask) -> None:
     counted(task, "valid")
 
 
-def _deciding(config: Settings) -> dict[str, str]:
+def _deciding_measures(config: Settings) -> dict[str, str]:
     """Returns the measures that training goes by, by the setting that names them."""
     by, stop = config.checkpoint.by, config.training.stop.measure
     return {"checkpoint.by": by, "training.stop.measure": stop or by}
 
 
 def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | None) -> None:
-    """Check that the run that has begun in `workdir` is this very one, with its vocabulary and,
-    once it has trained, its code; `UserError`.
+    """Raises `UserError` unless the run begun in `workdir`, with the manifest `begun`, has this
+    config, its vocabulary and, once it has trained, the user's `code` (None: as it is now).
     """
     begun.check_config(config, workdir, ignore=("parallel", "training.metrics"))
     begun.check_states(workdir)
     if provenance.saved_step(workdir) is not None:
-        provenance.check(begun.own_code, code or provenance.of(config), workdir)
+        provenance.check(begun.own_code, code or provenance.code(config), workdir)
     begun.check_vocabulary(workdir)
 
 
@@ -228,21 +228,21 @@ class Run:
 
         if jax.process_count() == 1:
             return
-        code = (self.code or provenance.of(self.config)).digests
-        mine = {
+        local = {
             "config": to_dict(self.config),
-            "code": code,
+            "code": (self.code or provenance.code(self.config)).digests,
             "data": dict(self.task.data.fingerprints),
             "vocabulary": _vocabulary_digests(self.task),
         }
         if self.updates.layout is not None:  # all read and write there
             message_from_0(None)  # the manifest is written
-            mine["weights"] = self.task.check_pretrained()
-            mine["--workdir (with parallel.fsdp all share one)"] = repr(Manifest.read(self.workdir))
-        equal = agree_with_0([json.dumps(part, sort_keys=True) for part in mine.values()])
-        if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
+            local["weights"] = self.task.check_pretrained()
+            manifest = Manifest.read(self.workdir)
+            local["--workdir (with parallel.fsdp all share one)"] = repr(manifest)
+        equal = agree_with_0([json.dumps(part, sort_keys=True) for part in local.values()])
+        if names := ", ".join(name for name, same in zip(local, equal, strict=True) if not same):
             raise UserError(
-                f"not the {others} of process 0: every host needs the same files; is an older run"
+                f"not the {names} of process 0: every host needs the same files; is an older run"
                 f" in {self.workdir} here?"
             )
 
@@ -253,7 +253,7 @@ class Run:
         from attnlab.training import sizes
 
         state = self.updates.state_like(self.task)
-        takes = ", ".join(f"{name} {size}" for name, size in sizes.of_state(state).items())
+        takes = ", ".join(f"{name} {size}" for name, size in sizes.state_sizes(state).items())
         number = sizes.count(state.params)
         progress.note(f"run: {self.workdir}, {number:,} parameters; in memory: {takes}")
         progress.note(devices.line(self.devices, self.config.training.precision))
@@ -275,7 +275,7 @@ class Run:
           Changed: data has changed since the run began, or someone else has trained it since
             `begun` was read.
         """
-        code, previous = self.code or provenance.of(self.config), self.begun
+        code, previous = self.code or provenance.code(self.config), self.begun
         if Manifest.read(self.workdir) != previous:
             raise Changed(
                 f"another process, or an earlier loop, has trained {self.workdir} meanwhile; give the"
@@ -307,12 +307,12 @@ class Run:
         elif (
             changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps
         ):  # else nothing is trained with it
-            before = previous.own_code if step is not None else None
-            if before is None:  # nothing of the code before is in this run
+            earlier_code = previous.own_code if step is not None else None
+            if earlier_code is None:  # nothing of the code before is in this run
                 code.keep(self.workdir)
                 record = code.record()
             else:
-                record = provenance.accepted(before, code, self.workdir, step)
+                record = provenance.accept(earlier_code, code, self.workdir, step)
             dataclasses.replace(previous, own_code=record).write(self.workdir)
 
     def _resumed(

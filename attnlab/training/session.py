@@ -45,12 +45,12 @@ class Interrupt:
         """
         if threading.current_thread() is not threading.main_thread():
             return self
-        wanted = [
+        numbers = [
             number
             for number in _SIGNALS
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
         ]
-        self._before = {number: signal.signal(number, self._remember) for number in wanted}
+        self._before = {number: signal.signal(number, self._remember) for number in numbers}
         return self
 
     def __exit__(

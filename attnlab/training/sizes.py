@@ -19,7 +19,7 @@ def megabytes(size: float) -> str:
     return f"{size / 1e6:,.{1 if size >= 1e6 else 3}f} MB"
 
 
-def of_state(state: TrainState) -> dict[str, str]:
+def state_sizes(state: TrainState) -> dict[str, str]:
     """Returns what the parts of a training state take in all, as text, by the names of the parts:
     "parameters", "optimizer" and, where there is one, "moving average".
     """
@@ -31,7 +31,7 @@ def of_state(state: TrainState) -> dict[str, str]:
     }
 
 
-def of_program(program: object) -> dict[str, str]:
+def program_sizes(program: object) -> dict[str, str]:
     """Returns what a compiled program takes on one device, as text: "activations" (what it computes
     on its way) and "peak" (with state and batch); {} where it is not compiled or does not say.
     """

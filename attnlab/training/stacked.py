@@ -94,8 +94,8 @@ def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
             files.enter_context(contextlib.closing(journal))
             hosts.append(journal.begin(like, fresh).replace(numbers=run.updates.numbers))
             step = int(hosts[-1].step)
-            done = Outcome("done", step) if step == run.config.training.steps else None
-            members.append(Member(journal, run.batches, step, run.batches(step), outcome=done))
+            outcome = Outcome("done", step) if step == run.config.training.steps else None
+            members.append(Member(journal, run.batches, step, run.batches(step), outcome=outcome))
             journal.running(step)
         stack, first = Stack(runs, members, hosts, session.progress), None
         while any(member.outcome is None for member in members):
@@ -136,8 +136,9 @@ class Stack:
         self.devices = first.devices
         self._slots = -(-len(members) // self.devices.count) * self.devices.count
         trained = first.updates.trained
-        self._seen = jax.vmap(trained.seen) if trained.rank else trained.seen
-        self._pads = not uses_randomness(self.task, trained.seen(hosts[0].params), members[0].batch)
+        self._merge = jax.vmap(trained.merge) if trained.rank else trained.merge
+        params = trained.merge(hosts[0].params)
+        self._pads = not uses_randomness(self.task, params, members[0].batch)
         self._step = stack_step(first.updates.step(self.task))
         self._programs: dict[Shapes, Program] = {}
         idle = [hosts[0]] * (self._slots - len(members))
@@ -164,7 +165,7 @@ class Stack:
         sums = self.devices.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:
-            values = {name: float(every[i]) for name, every in sums.items()}
+            values = {name: float(by_trial[i]) for name, by_trial in sums.items()}
             self._stepped(self.members[i], values, seconds, len(moving))
         under_way = [member.step for member in self.members if member.outcome is None]
         pace = {
@@ -186,7 +187,7 @@ class Stack:
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = []
         if evaluated:
-            params = self._seen(self.devices.arrays(self._state.averaged))
+            params = self._merge(self.devices.arrays(self._state.averaged))
             scores = self.task.evaluate_stacked(params, "valid", self._rows)
         improved = {i for i in evaluated if waiting[i].journal.scored(waiting[i].step, scores[i])}
         due = [i for i in waiting if i in improved or waiting[i].journal.saves(waiting[i].step)]
@@ -211,8 +212,8 @@ class Stack:
         host = self.devices.fetch(self._state) if numbers else None
         for i in numbers:
             member, state = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
-            if wrong := member.journal.save(member.step, state, i in best):
-                member.outcome = Outcome("diverged", member.step, message=wrong)
+            if problem := member.journal.save(member.step, state, i in best):
+                member.outcome = Outcome("diverged", member.step, message=problem)
 
     def _stepped(
         self, member: Member, values: dict[str, float], seconds: float, together: int
@@ -224,8 +225,8 @@ class Stack:
         share = seconds / together
         pace = {"step_seconds": share, "tokens_per_second": values["tokens"] / share}
         pace["together"] = together
-        if wrong := member.journal.stepped(member.step, values, pace):
-            member.outcome = Outcome("diverged", member.step, message=wrong)
+        if problem := member.journal.stepped(member.step, values, pace):
+            member.outcome = Outcome("diverged", member.step, message=problem)
             return
         member.waits = member.journal.evaluates(member.step) or member.journal.saves(member.step)
         member.journal.running(member.step)
@@ -251,8 +252,8 @@ def stack_step(step: Step) -> Step:
     """
 
     def update(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
-        after, sums = step(state, fed["batch"])
-        return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
+        moved, sums = step(state, fed["batch"])
+        return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), moved, state), sums
 
     return jax.vmap(update)
 
@@ -299,9 +300,9 @@ def choose_trials(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[in
     """
     largest = max(waiting.values(), key=math.prod)
     if pads and all(
-        size <= most
+        size <= longest
         for shape in waiting.values()
-        for size, most in zip(shape, largest, strict=True)
+        for size, longest in zip(shape, largest, strict=True)
     ):
         return list(waiting)
     ((most_wanted, _),) = collections.Counter(waiting.values()).most_common(1)

@@ -48,8 +48,8 @@ class Loss(Protocol):
         for `follow`. A loss with `remembered` (the state of each row after the previous step) gets
         it as a keyword, and adds "remembered": the new state of these rows, which is not summed and
         has no gradient. A loss whose parameters follow the batch beside their gradient (the running
-        averages of batch norm) adds "statistics", as `_followed` takes them: those of the whole
-        batch, the same on every device, so that they are not summed.
+        averages of batch norm) adds "statistics", as `_follow_statistics` takes them: those of the
+        whole batch, the same on every device, so that they are not summed.
         """
 
 
@@ -163,8 +163,8 @@ def make_step(
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
         free, fixed = (state.params, {}) if trained is None else trained.split(state.params)
-        whole = None if trained is None else _Whole(trained, fixed)
-        objective = functools.partial(_objective, carrying, compute, whole, layout)
+        make_params = None if trained is None else _ModelParams(trained, fixed)
+        objective = functools.partial(_objective, carrying, compute, make_params, layout)
         part = (dict(batch), state.remembered)
         grads, metrics, (remembered, statistics) = _gradients(
             jax.grad(objective, has_aux=True), accumulate, free, part, key, jnp.maximum(total, 1)
@@ -174,52 +174,52 @@ def make_step(
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, free)
         if trained is not None:
-            updates = trained.scaled(updates, state.params)
-        params = _followed(optax.apply_updates(free, updates), free, statistics)
-        average, carried = _averaged(state.ema, params, ema, trained, fixed), state.carried
+            updates = trained.scale_updates(updates, state.params)
+        params = _follow_statistics(optax.apply_updates(free, updates), free, statistics)
+        average, carried = _update_average(state.ema, params, ema, trained, fixed), state.carried
         if trained is not None:
-            params = trained.joined(params, fixed)
+            params = trained.join(params, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
-        after = (state.step + 1, params, opt_state, average, carried, remembered)
-        return TrainState(*after, state.seed, state.numbers), metrics
+        fields = (state.step + 1, params, opt_state, average, carried, remembered)
+        return TrainState(*fields, state.seed, state.numbers), metrics
 
     return step
 
 
-def _followed(params: Params, before: Params, statistics: Tree) -> Params:
+def _follow_statistics(params: Params, previous: Params, statistics: Tree) -> Params:
     """Moves the parameters that are running averages of batch statistics: a to c a + (1 - c) b,
-    from their values `before` the update. `statistics` has, below the path of a module, how often
-    it was called, each time with c and every b by the name of its parameter; those that are not
-    trained stay.
+    from their values a in `previous`, before the update. `statistics` has, below the path of a
+    module, a pair for each call of it: c, and every b by the name of its parameter; those that are
+    not trained stay.
     """
     if not statistics:
         return params
-    moved, old = (dict(flax.traverse_util.flatten_dict(tree)) for tree in (params, before))
+    moved, old = (dict(flax.traverse_util.flatten_dict(tree)) for tree in (params, previous))
     for path, calls in flax.traverse_util.flatten_dict(statistics).items():
-        for decay, seen in calls:
-            for name, value in seen.items():
-                at = (*path[:-1], name)
-                if at in old:
-                    old[at] = moved[at] = decay * old[at] + (1.0 - decay) * value
+        for decay, batch_values in calls:
+            for name, value in batch_values.items():
+                key = (*path[:-1], name)
+                if key in old:
+                    old[key] = moved[key] = decay * old[key] + (1.0 - decay) * value
     return flax.traverse_util.unflatten_dict(moved)  # type: ignore[no-any-return]
 
 
-def _averaged(
+def _update_average(
     average: Params | None,
     free: Params,
     ema: float,
     trained: Trained | None,
     fixed: Params,
 ) -> Params | None:
-    """Returns the exponential moving average of all parameters after an update of the trained ones,
-    `free`; None if there is none.
+    """Returns the exponential moving average of all parameters, of decay `ema`, after an update of
+    the trained ones to `free`, while the others stay `fixed`; None if there is no `average`.
     """
     if average is None:
         return None
-    before = average if trained is None else trained.split(average)[0]
-    after = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, free)
-    return after if trained is None else trained.joined(after, fixed)
+    previous = average if trained is None else trained.split(average)[0]
+    updated = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, previous, free)
+    return updated if trained is None else trained.join(updated, fixed)
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
@@ -229,12 +229,12 @@ def averages(statistics: Tree) -> set[tuple[str, ...]]:
     return {
         (*path[:-1], name)
         for path, calls in flax.traverse_util.flatten_dict(statistics).items()
-        for _, seen in calls
-        for name in seen
+        for _, batch_values in calls
+        for name in batch_values
     }
 
 
-class _Whole(NamedTuple):
+class _ModelParams(NamedTuple):
     """What the model computes with, made of the parameters that are trained."""
 
     trained: Trained
@@ -242,13 +242,13 @@ class _Whole(NamedTuple):
 
     def __call__(self, free: Params, key: jax.Array) -> Params:
         params_key = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
-        return self.trained.seen(self.trained.joined(free, self.fixed), params_key)
+        return self.trained.merge(self.trained.join(free, self.fixed), params_key)
 
 
 def _objective(
     loss: Loss,
     compute: str,
-    whole: _Whole | None,
+    make_params: _ModelParams | None,
     layout: Layout | None,
     params: Params,
     part: Part,
@@ -257,24 +257,20 @@ def _objective(
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
     """Computes the loss of some rows over the weight `total` of the whole batch, in the precision
     `compute`; returns it with the sums to report, the rows' new memory and the batch statistics.
-    `whole` makes all parameters of those that are trained.
+    `make_params` makes all parameters of `params`, those that are trained.
     """
     batch, remembered = part
-    params = params if whole is None else whole(params, key)
+    params = params if make_params is None else make_params(params, key)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
-    more = {} if remembered is None else {"remembered": remembered}
-    with (
-        contextlib.nullcontext(params)
-        if layout is None
-        else layout.gathered(params) as whole_params
-    ):
-        summed, sums = loss(whole_params, batch, key, **more)
-    after = jax.tree.map(
+    keywords = {} if remembered is None else {"remembered": remembered}
+    with layout.gathered(params) if layout else contextlib.nullcontext(params) as whole_params:
+        summed, sums = loss(whole_params, batch, key, **keywords)
+    new_rows = jax.tree.map(
         lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
     )
     statistics: Tree = sums.pop("statistics", {})
-    return summed / total, ({"loss": summed / total, **sums}, (after, statistics))
+    return summed / total, ({"loss": summed / total, **sums}, (new_rows, statistics))
 
 
 def _gradients(
@@ -292,15 +288,15 @@ def _gradients(
       ValueError: statistics of a batch that is never there as a whole.
     """
     if accumulate == 1:
-        grads, (sums, after) = differentiate(params, part, key, total)
-        return grads, sums, after
+        grads, (sums, extras) = differentiate(params, part, key, total)
+        return grads, sums, extras
     # Every accumulate-th row: so each device has a part of each microbatch, and no row moves to
     # another device.
     parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
 
     def add(carry: Tree, microbatch: tuple[Part, jax.Array]) -> tuple[Tree, Tree]:
-        grads, (sums, after) = differentiate(params, *microbatch, total)
-        return jax.tree.map(jnp.add, carry, (grads, sums)), after
+        grads, (sums, extras) = differentiate(params, *microbatch, total)
+        return jax.tree.map(jnp.add, carry, (grads, sums)), extras
 
     keys = jax.random.split(key, accumulate)
     shapes = jax.eval_shape(
@@ -309,5 +305,5 @@ def _gradients(
     if shapes[1][1][1]:
         raise ValueError("a loss with statistics of the batch takes no microbatches")
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes[0], shapes[1][0]))
-    (grads, sums), after = jax.lax.scan(add, zeros, (parts, keys))
-    return grads, sums, jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), after)
+    (grads, sums), extras = jax.lax.scan(add, zeros, (parts, keys))
+    return grads, sums, jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), extras)

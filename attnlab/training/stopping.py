@@ -24,18 +24,18 @@ def why_ended(
         ends; if training would have ended by one of them, patience begins anew behind it, else the
         evaluations before it count as in one long run.
     """
-    best, best_step, waited, sign, over = math.inf, 0, 0, 1 if better == "min" else -1, False
-    previous, begin = 0, max(after, default=0)
+    best, best_step, waited, sign = math.inf, 0, 0, 1 if better == "min" else -1
+    expired, previous, begin = False, 0, max(after, default=0)
     for step, value in scores:
-        if over and any(previous <= parent < step for parent in after):
-            waited, over = 0, False
+        if expired and any(previous <= parent < step for parent in after):
+            waited, expired = 0, False
         previous = step
         if sign * value < best - stop.min_delta:
             best, best_step, waited = sign * value, step, 0
             continue
         waited += 1
-        over = over or waited == stop.patience
-        if over and step > begin:
+        expired = expired or waited == stop.patience
+        if expired and step > begin:
             by = f" by more than {stop.min_delta:g}" if stop.min_delta else ""
             return (
                 f"stopped early at step {step}: {stop.measure} has not improved on {sign * best:.6g}"

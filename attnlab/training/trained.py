@@ -97,9 +97,9 @@ class Trained:
                         f"config.lora.on: {path} has the shape {list(flat[path].shape)}; LoRA adds"
                         " to matrices, so name those only, as 'w_(query|value)/kernel'"
                     )
-        whole = list(_flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0))))
+        paths = list(_flat(jax.eval_shape(self.with_adapters, params, jax.random.key(0))))
         for name, patterns in self._patterns():
-            among = list(flat) if name.startswith("lora") else whole
+            among = list(flat) if name.startswith("lora") else paths
             for pattern in patterns:
                 if not any(re.search(pattern, path) for path in among):
                     ends = sorted({"/".join(path.split("/")[-2:]) for path in among})
@@ -107,9 +107,9 @@ class Trained:
                         f"config.{name}: no parameter has {pattern!r} in its path;"
                         f" they end in: {', '.join(ends)}"
                     )
-        if not any(self._trains(path) for path in whole):
-            at = "lora.on" if self.rank else "training.freeze"
-            raise UserError(f"config.{at}: every parameter is frozen; leave some to be trained")
+        if not any(self._trains(path) for path in paths):
+            key = "lora.on" if self.rank else "training.freeze"
+            raise UserError(f"config.{key}: every parameter is frozen; leave some to be trained")
 
     def note(self, params: Params) -> str:
         """How many numbers are trained, for a person."""
@@ -118,17 +118,17 @@ class Trained:
         count = sum(size for path, size in sizes.items() if self._trains(path))
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
 
-    def warnings(self, params: Params, drawn: Iterable[str]) -> list[str]:
-        """Returns one line of text if some of the parameters `drawn` at random are neither trained
-        nor adapted by LoRA; else [].
+    def warnings(self, params: Params, random_paths: Iterable[str]) -> list[str]:
+        """Returns one line of text if some parameters, of the paths that were drawn at random, are
+        neither trained nor adapted by LoRA; else [].
         """
         learned = self._adapted(_flat(params)) if self.rank else []
-        stay = [path for path in drawn if not self._trains(path) and path not in learned]
+        stay = [path for path in random_paths if not self._trains(path) and path not in learned]
         if not stay:
             return []
         advice = "name them in lora.also" if self.rank else "leave them out of training.freeze"
-        more = f" and {len(stay) - 4} more" if len(stay) > 4 else ""
-        return [f"drawn anew and not trained: {', '.join(stay[:4])}{more}; {advice}"]
+        suffix = f" and {len(stay) - 4} more" if len(stay) > 4 else ""
+        return [f"drawn anew and not trained: {', '.join(stay[:4])}{suffix}; {advice}"]
 
     def with_adapters(self, params: Params, key: jax.Array) -> Params:
         """Returns the first parameters with LoRA's matrices beside them: A drawn at random, B zero;
@@ -157,14 +157,14 @@ class Trained:
         trained, fixed = (flax.traverse_util.unflatten_dict(part, sep="/") for part in parts)
         return trained, fixed
 
-    def joined(self, trained: Params, fixed: Params) -> Params:
+    def join(self, trained: Params, fixed: Params) -> Params:
         """All parameters again, of the two parts that `split` gives."""
         if self.all:
             return trained
-        both = {**_flat(trained), **_flat(fixed)}
-        return flax.traverse_util.unflatten_dict(both, sep="/")  # type: ignore[no-any-return]
+        leaves = {**_flat(trained), **_flat(fixed)}
+        return flax.traverse_util.unflatten_dict(leaves, sep="/")  # type: ignore[no-any-return]
 
-    def seen(self, params: Params, key: jax.Array | None = None) -> Params:
+    def merge(self, params: Params, key: jax.Array | None = None) -> Params:
         """Returns the parameters that the model computes with: W_0 + (alpha / rank) A B in the
         place of W_0; with a `key`, as in training, rows of A are dropped.
         """
@@ -176,13 +176,13 @@ class Trained:
             a = pairs[f"{path}/a"]
             if key is not None and self.dropout:
                 keep = 1.0 - self.dropout
-                drawn = jax.random.bernoulli(jax.random.fold_in(key, number), keep, (len(a), 1))
-                a = jnp.where(drawn, a / keep, 0.0)
+                mask = jax.random.bernoulli(jax.random.fold_in(key, number), keep, (len(a), 1))
+                a = jnp.where(mask, a / keep, 0.0)
             change = a @ pairs[f"{path}/b"]
             flat[path] = flat[path] + (self.alpha / self.rank) * change
         return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
 
-    def scaled(self, updates: Params, params: Params) -> Params:
+    def scale_updates(self, updates: Params, params: Params) -> Params:
         """Returns the updates of the trained parameters, each times its factor by `rates` and layer
         decay; `params` are all parameters.
         """
@@ -219,8 +219,8 @@ class Trained:
 
     def _trains(self, path: str) -> bool:
         """Whether the parameter at a path is trained."""
-        beside = not self.rank or path.startswith(f"{LORA}/") or _has(self.also, path)
-        return beside and not _has(self.freeze, path)
+        adapts = not self.rank or path.startswith(f"{LORA}/") or _has(self.also, path)
+        return adapts and not _has(self.freeze, path)
 
     def _adapted(self, paths: Iterable[str]) -> list[str]:
         """The paths of the matrices that LoRA adds to, sorted."""

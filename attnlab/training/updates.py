@@ -20,7 +20,7 @@ import optax
 from attnlab.errors import UserError
 from attnlab.training import arguments
 from attnlab.training.checkpoints import Checkpoints, Followed
-from attnlab.training.drawing import values
+from attnlab.training.drawing import evaluate_traced
 from attnlab.training.hyperparameters import SMOOTHING, WEIGHTS, numbers
 from attnlab.training.kinds import decayed_by_kind, differently_decayed
 from attnlab.training.mesh import Layout, place, spans
@@ -92,14 +92,15 @@ class Updates:
             """Builds the step with the numbers of this state in place of the config's, and makes
             the update.
             """
-            given = arguments.unpack(names, state.numbers)
-            options = {name: given[name] for name in given if name.startswith((SMOOTHING, WEIGHTS))}
+            traced = arguments.unpack(names, state.numbers)
+            of_loss = [name for name in traced if name.startswith((SMOOTHING, WEIGHTS))]
+            options = {name: traced[name] for name in of_loss}
             step = make_step(
                 functools.partial(task.loss, numbers=options) if options else task.loss,
                 task.weight,
-                Updates.of(self.config, given).optimizer,
+                Updates.of(self.config, traced).optimizer,
                 accumulate=training.accumulate,
-                ema=given.get("training.ema", training.ema),
+                ema=traced.get("training.ema", training.ema),
                 compute=training.compute,
                 follow=task.follow,
                 trained=self.trained,
@@ -117,7 +118,7 @@ class Updates:
         shardings = self.layout and self.layout.shardings(like)
         param_shardings = shardings and {name: shardings.params[name] for name in task.shapes}
         first = functools.partial(self._first_state, task)
-        after = jax.jit(first, out_shardings=shardings, donate_argnums=(0,) if shardings else ())
+        jitted = jax.jit(first, out_shardings=shardings, donate_argnums=(0,) if shardings else ())
 
         def start(seed: int) -> TrainState:
             """Draws the parameters with the seed, or takes them from the weights that the run
@@ -125,11 +126,11 @@ class Updates:
             """
             key = jax.random.key(seed)
             if task.beginning is None:
-                params = values(task.traced_init, key, shardings=param_shardings)
+                params = evaluate_traced(task.traced_init, key, shardings=param_shardings)
             else:
                 params = task.beginning.params(key, best_params)
                 params = jax.tree.map(place, params, param_shardings) if shardings else params
-            state = after(params, key)
+            state = jitted(params, key)
             state = state if shardings else jax.device_get(state)
             return state.replace(seed=seed_array(seed), numbers=self.numbers)
 
@@ -149,14 +150,14 @@ class Updates:
         shardings = self.layout and self.layout.shardings(like)
         if shardings is None:
             return like
-        return jax.tree.map(lambda leaf, at: leaf.update(sharding=at), like, shardings)
+        return jax.tree.map(lambda leaf, sharding: leaf.update(sharding=sharding), like, shardings)
 
     def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """Reads the parameters to use of a trained workdir, as `best_parts`, with the products of
         LoRA added; returns them and the step.
         """
         params, step = self.best_parts(task, workdir)
-        return self.trained.seen(params), step
+        return self.trained.merge(params), step
 
     def best_parts(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
         """Reads the parameters of a trained workdir (of its best step on validation, else the
@@ -166,11 +167,11 @@ class Updates:
           UserError: there is no checkpoint, or it is damaged or does not fit.
         """
         like, alone = self.saved_like(task), bool(saved_steps(workdir / ALONE))
-        wanted: Any = {"params": like.averaged} if alone else like
+        requested: Any = {"params": like.averaged} if alone else like
         folder = workdir / (ALONE if alone else CHECKPOINTS)
-        kind = Followed if spans(wanted) and jax.process_index() else Checkpoints
+        kind = Followed if spans(requested) and jax.process_index() else Checkpoints
         with contextlib.closing(kind(folder, 1, read_only=True)) as checkpoints:
-            restored = checkpoints.restore(wanted, None if checkpoints.best is None else "best")
+            restored = checkpoints.restore(requested, None if checkpoints.best is None else "best")
         if restored is None:
             raise UserError(
                 f"no checkpoint in {folder}: train there first, or name another --workdir"

@@ -9,7 +9,7 @@
 
 A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, and one line in `MODELS`. If its systems are not
 `decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer. One of images
-has no tokenizer: `pictures` says what it reads, and `beside` writes that down again.
+has no tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
 from attnlab.weights import generation
-from attnlab.weights.foreign import ForeignConfig, shown
+from attnlab.weights.foreign import ForeignConfig, brief
 from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.pictures import Pictures
 
@@ -73,13 +73,13 @@ def parameters(folder: Path, params: Any, dtype: Any = np.float32) -> dict[str, 
       UserError: a folder that cannot be read, a model of a kind that is not known here, tensors
         that are missing, too many or of another shape than the system has them.
     """
-    names, shapes = _met(folder, params)
+    names, shapes = _names_and_shapes(folder, params)
     return nested(names.read(folders.files(folder), shapes, dtype))
 
 
 def check(folder: Path, params: Any) -> None:
     """Raises `UserError` where `parameters` would; each tensor is read and checked, none is kept."""
-    names, shapes = _met(folder, params)
+    names, shapes = _names_and_shapes(folder, params)
     where = folders.files(folder)
     for _ in folders.tensors({name: where[name] for name in names.check(where, shapes)}):
         pass
@@ -107,15 +107,15 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
-    """The table of names of the model in a folder, and the shapes of parameters by path."""
+def _names_and_shapes(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
+    """Returns the table of names of the model in a folder, and the shapes of `params` by path."""
     content = folders.settings(folder)
     kind = kind_of(content, str(folder / folders.CONFIG))
     return names_of(kind), {path: tuple(leaf.shape) for path, leaf in flat(params).items()}
 
 
 def _module_and_file(folder: Path) -> tuple[Any, ForeignConfig]:
-    """The module of the model type of a folder, and what its config says."""
+    """Returns the module of the model type of a folder, and its config."""
     file = ForeignConfig(folders.settings(folder), str(folder / folders.CONFIG), folder)
     return family(kind_of(file.content, file.where)), file
 
@@ -130,7 +130,7 @@ def kind_of(content: Mapping[str, Any], where: str) -> str:
     key = "model_type" if "model_type" in content else "architecture"
     kind = content.get(key)
     if not isinstance(kind, str) or kind not in MODELS:
-        problem = f"{key}={shown(kind)}" if kind else "it has no model_type"
+        problem = f"{key}={brief(kind)}" if kind else "it has no model_type"
         raise UserError(f"{where}: {problem}; known are: {', '.join(MODELS)}")
     return kind
 

@@ -29,25 +29,25 @@ UNUSED = 2  # rows of a table of positions before the first
 EMBEDDING = "model.shared.weight"
 
 _LINEAR = (("k", "w_key"), ("v", "w_value"), ("q", "w_query"), ("out", "out"))
-_LOOKS = {"encoder": ("self",), "decoder": ("self", "cross")}
-_THEIRS = {"self": "self_attn", "cross": "encoder_attn"}
+_SLOTS = {"encoder": ("self",), "decoder": ("self", "cross")}
+_MODULES = {"self": "self_attn", "cross": "encoder_attn"}
 
 
-def _lines_of_stack(stack: str) -> list[Name]:
+def _stack_names(stack: str) -> list[Name]:
     """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
     "decoder", its positions and its norms.
     """
-    theirs, ours = f"model.{stack}.layers.{{i}}", f"{stack}_{{i}}"
+    tensor, ours = f"model.{stack}.layers.{{i}}", f"{stack}_{{i}}"
     places = "positions_decoder" if stack == "decoder" else "positions"
     linear, norms = [], [(f"model.{stack}.layernorm_embedding", f"embed_norm_{stack}")]
-    for look in _LOOKS[stack]:
-        name = f"{theirs}.{_THEIRS[look]}"
+    for slot in _SLOTS[stack]:
+        name = f"{tensor}.{_MODULES[slot]}"
         for part, path in _LINEAR:
-            linear.append((f"{name}.{part}_proj", f"{ours}/{look}_attention/{path}"))
-        norms.append((f"{name}_layer_norm", f"{ours}/around_{look}/normalisation"))
+            linear.append((f"{name}.{part}_proj", f"{ours}/{slot}_attention/{path}"))
+        norms.append((f"{name}_layer_norm", f"{ours}/around_{slot}/normalisation"))
     for part, path in (("fc1", "inner"), ("fc2", "outer")):
-        linear.append((f"{theirs}.{part}", f"{ours}/feed_forward/{path}"))
-    norms.append((f"{theirs}.final_layer_norm", f"{ours}/around_feed_forward/normalisation"))
+        linear.append((f"{tensor}.{part}", f"{ours}/feed_forward/{path}"))
+    norms.append((f"{tensor}.final_layer_norm", f"{ours}/around_feed_forward/normalisation"))
     return [
         Name(f"model.{stack}.embed_positions.weight", f"{places}/table"),
         *(line for part, path in linear for line in matrix(part, path)),
@@ -59,8 +59,8 @@ NAMES = Names(
     (
         Name("final_logits_bias", "out/bias", row=True),
         Name(EMBEDDING, "embed_target/embedding"),
-        *_lines_of_stack("encoder"),
-        *_lines_of_stack("decoder"),
+        *_stack_names("encoder"),
+        *_stack_names("decoder"),
     ),
     prefix="model.",
     tied=dict.fromkeys(
@@ -113,24 +113,24 @@ def system(file: ForeignConfig) -> dict[str, Any]:
         )
     file.only(tie_word_embeddings=True, is_encoder_decoder=True)
     file.only(encoder_layerdrop=0.0, decoder_layerdrop=0.0, force_bos_token_to_be_generated=False)
-    looks = {"name": "multihead", "bias": True, "dropout": node["encoder_attention"]["dropout"]}
+    attention = {"name": "multihead", "bias": True, "dropout": node["encoder_attention"]["dropout"]}
     slots = ("encoder_attention", "decoder_attention", "cross_attention")
-    return {**node, **{slot: {**node[slot], **looks} for slot in slots}}
+    return {**node, **{slot: {**node[slot], **attention} for slot in slots}}
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the BART config of a complete node `system`; raises `UserError` without learned
     positions. Settings that it cannot express are found by reading it back.
     """
-    check_learned(of)
+    check_learned(system)
     content: dict[str, Any] = {"model_type": "bart", "is_encoder_decoder": True}
-    for key, value in content_of(KEYS, of).items():
-        content[key] = of["layers"] if key == "decoder_layers" and not value else value
+    for key, value in content_of(KEYS, system).items():
+        content[key] = system["layers"] if key == "decoder_layers" and not value else value
         if key == "encoder_ffn_dim":
             content["decoder_ffn_dim"] = value
     return content
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """Of a config of a run, what it says beside the system."""
+    """Returns task, data, batch and decoding for the run config of a BART; see `tuned`."""
     return tuned(file.count("max_position_embeddings", 1024))

@@ -15,9 +15,9 @@ from attnlab.weights.foreign import (
     ACTIVATIONS,
     ForeignConfig,
     Key,
+    brief,
     check_learned,
     content_of,
-    shown,
     system_of,
 )
 from attnlab.weights.names import Name, Names, norm
@@ -39,11 +39,11 @@ _TASKS = {
 _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
 
 
-def dense(theirs: str, ours: str) -> tuple[Name, Name]:
-    """The lines of a layer W, b of torch."""
+def dense(name: str, path: str) -> tuple[Name, Name]:
+    """Returns the lines of a layer W, b: of the module `name` in files of torch, at `path` here."""
     return (
-        Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
-        Name(f"{theirs}.bias", f"{ours}/bias", beside=f"{ours}/kernel"),
+        Name(f"{name}.weight", f"{path}/kernel", transposed=True),
+        Name(f"{name}.bias", f"{path}/bias", required=f"{path}/kernel"),
     )
 
 
@@ -62,7 +62,7 @@ NAMES = Names(
         *dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
         *norm(f"{_H}.output.LayerNorm", f"{_L}/around_feed_forward/normalisation"),
         *dense("bert.pooler.dense", "pooler"),
-        Name("cls.predictions.bias", "out/bias", beside="out/inner/kernel"),
+        Name("cls.predictions.bias", "out/bias", required="out/inner/kernel"),
         *dense("cls.predictions.transform.dense", "out/inner"),
         *norm("cls.predictions.transform.LayerNorm", "out/normalisation"),
         *dense("cls.seq_relationship", "relation"),
@@ -129,22 +129,22 @@ def run(file: ForeignConfig) -> dict[str, Any]:
     return {"task": task, "data": "none", "batch": batch}
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the BERT config of a complete node `system`; raises `UserError` without learned
     positions or token types. Settings that it cannot express are found by reading it back.
     """
-    check_learned(of)
-    if not of["types"]:
+    check_learned(system)
+    if not system["types"]:
         raise UserError("it has types of tokens")
     architectures = (
         name
         for name, head in HEADS.items()
-        if all(of.get(key) == value for key, value in head.items())
+        if all(system.get(key) == value for key, value in head.items())
     )
     return {
         "architectures": [next(architectures, ARCHITECTURES[kind])],
         "model_type": "bert",
-        **content_of(KEYS, of),
+        **content_of(KEYS, system),
     }
 
 
@@ -155,7 +155,7 @@ def _architecture(file: ForeignConfig) -> str:
     architectures = file.content.get("architectures") or [ARCHITECTURES["bert"]]
     if architectures not in ([head] for head in HEADS):
         raise UserError(
-            f"{file.where}: architectures={shown(architectures)}; known are: {', '.join(HEADS)}"
+            f"{file.where}: architectures={brief(architectures)}; known are: {', '.join(HEADS)}"
             " (others have no head, or another one; load them with one of these and save that)"
         )
     return str(architectures[0])

@@ -75,8 +75,8 @@ class Fit:
             ("left out", self.left_out),
         )
         return [
-            f"pretrained: {len(paths)} parameters {what}: {'; '.join(together(paths))}"
-            for what, paths in groups
+            f"pretrained: {len(paths)} parameters {fate}: {'; '.join(join_paths(paths))}"
+            for fate, paths in groups
             if paths
         ]
 
@@ -92,46 +92,46 @@ def fit(source: Model, target: Model) -> Fit:
     sizes = {len(vocabulary) for vocabulary in source.vocabularies}
     kept, pooled, drawn = [], [], []
     for path, shape in target.shapes.items():
-        before = source.shapes.get(path)
-        if before == shape and not (other and sizes & set(shape)):
+        original = source.shapes.get(path)
+        if original == shape and not (other and sizes & set(shape)):
             kept.append(path)
-        elif before is not None and _pools(path, source, target):
+        elif original is not None and _can_pool(path, source, target):
             pooled.append(path)
         else:
             drawn.append(path)
     used = {*kept, *pooled}
-    left = [path for path in source.shapes if path not in used]
-    return Fit(tuple(kept), tuple(pooled), tuple(drawn), tuple(left))
+    left_out = [path for path in source.shapes if path not in used]
+    return Fit(tuple(kept), tuple(pooled), tuple(drawn), tuple(left_out))
 
 
-def fitted(
-    parameters: Mapping[str, Any], drawn: Mapping[str, Any], source: Model, target: Model
+def fit_parameters(
+    parameters: Mapping[str, Any], initial: Mapping[str, Any], source: Model, target: Model
 ) -> dict[str, Any]:
     """Returns the first parameters of the target by path: those of the source (float32) where they
-    are kept, averaged over heads where pooled, else those of `drawn`, which may have these alone.
+    are kept, averaged over heads where pooled, else those of `initial`, which may have these alone.
     """
     plan, values = fit(source, target), {}
     means, new = set(plan.pooled), set(plan.drawn)
     for path in target.shapes:
         if path in new:
-            values[path] = drawn[path]
+            values[path] = initial[path]
             continue
         values[path] = np.asarray(parameters[path], np.float32)
         if path in means:
-            values[path] = pooled(values[path], target.heads[_module(path)])
+            values[path] = pool_heads(values[path], target.heads[_mechanism(path)])
     return values
 
 
-def pooled(parameter: np.ndarray, heads: Heads) -> np.ndarray:
+def pool_heads(parameter: np.ndarray, heads: Heads) -> np.ndarray:
     """Averages neighbouring heads of a projection [..., K * D], or its bias, so that `heads.keys`
     heads remain.
     """
     *lead, size = parameter.shape
-    apart = parameter.reshape(*lead, heads.keys, size // heads.keys // heads.width, heads.width)
-    return apart.mean(axis=-2, dtype=np.float64).astype(parameter.dtype).reshape(*lead, -1)
+    grouped = parameter.reshape(*lead, heads.keys, size // heads.keys // heads.width, heads.width)
+    return grouped.mean(axis=-2, dtype=np.float64).astype(parameter.dtype).reshape(*lead, -1)
 
 
-def together(paths: Iterable[str]) -> list[str]:
+def join_paths(paths: Iterable[str]) -> list[str]:
     """Shortens a list of paths: those that differ only in a number become one,
     "layer_{0-3}/attention/out/kernel"; those of one module that differ only in the last part too,
     "top/{scale,bias}".
@@ -163,21 +163,21 @@ def _ranges(numbers: list[int]) -> str:
     return runs[0] if len(numbers) == 1 else "{" + ",".join(runs) + "}"
 
 
-def _module(path: str) -> str:
+def _mechanism(path: str) -> str:
     """The path of the mechanism whose keys or values a parameter projects; "" for other parameters."""
     match = POOLED.fullmatch(path)
     return match["module"] if match else ""
 
 
-def _pools(path: str, source: Model, target: Model) -> bool:
+def _can_pool(path: str, source: Model, target: Model) -> bool:
     """Returns whether the key or value heads of a projection can be averaged to those of the
     target: heads of one width, as many query heads, and a number of key heads that divides the
     source's.
     """
-    module = _module(path)
-    before, after = source.heads.get(module), target.heads.get(module)
-    if before is None or after is None or before.width != after.width:
+    module = _mechanism(path)
+    old, new = source.heads.get(module), target.heads.get(module)
+    if old is None or new is None or old.width != new.width:
         return False
     *lead, last = source.shapes[path]
-    same = (*lead, last // before.keys * after.keys) == target.shapes[path]
-    return same and before.queries == after.queries and before.keys % after.keys == 0
+    fits = (*lead, last // old.keys * new.keys) == target.shapes[path]
+    return fits and old.queries == new.queries and old.keys % new.keys == 0

@@ -221,10 +221,10 @@ def write(
     return [*written, folder / CONFIG]
 
 
-def few(names: list[str], most: int = 3) -> str:
-    """The first few names and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def few(names: list[str], limit: int = 3) -> str:
+    """Joins the first `limit` names to a text, with how many more there are."""
+    suffix = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + suffix
 
 
 def _names(file: Path) -> list[str]:

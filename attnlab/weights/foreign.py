@@ -56,8 +56,8 @@ class Key(NamedTuple):
             usual = 1 if type(self.default) is int else self.default
             return usual if setting is None else setting
         other = self.default if isinstance(self.default, str) else next(iter(self.ours))
-        theirs = {ours: theirs for theirs, ours in reversed([*self.ours.items()])}
-        return theirs.get(setting, other)
+        values = {ours: value for value, ours in reversed([*self.ours.items()])}
+        return values.get(setting, other)
 
 
 Keys = Mapping[str, Any]
@@ -65,10 +65,10 @@ Keys = Mapping[str, Any]
 
 
 def system_of(keys: Keys, file: ForeignConfig) -> dict[str, Any]:
-    """The config node `system` that a config describes by a table."""
+    """Returns the config node `system` that a foreign config describes by the table of its family."""
     paths = {setting.replace(".", "/"): value for setting, value in keys.items()}
     return nested(
-        {path: file.at(key) if isinstance(key, Key) else key for path, key in paths.items()}
+        {path: file.setting(key) if isinstance(key, Key) else key for path, key in paths.items()}
     )
 
 
@@ -86,7 +86,7 @@ def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
     return content
 
 
-def of_layers(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+def layer_nodes(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     """Returns for each layer, in order, the complete node of a field of a system, with patterns
     over layers resolved; see `attnlab.layers.by_layer`.
     """
@@ -121,7 +121,7 @@ class ForeignConfig:
         """Reads a number from 0; None counts as absent, unless `absent` is the value of a key that
         is not there.
         """
-        value = float(self._of(key, (int, float), "a number", default, absent))
+        value = float(self._read(key, (int, float), "a number", default, absent))
         if value < 0:
             raise UserError(f"{self.where}: {key}={value}; expected a number from 0")
         return value
@@ -132,34 +132,34 @@ class ForeignConfig:
         """Reads a whole number from `least` to `MOST`, of layers to `LAYERS`, else raises
         `UserError`; null means `default`, and so does a missing key unless `absent` is given.
         """
-        value = int(self._of(key, (int,), "a whole number", default, absent))
-        most = LAYERS if "layer" in key else MOST
-        if not least <= value <= most:
-            what = f"at least {least}" if value < least else f"at most {most:,}"
-            raise UserError(f"{self.where}: {key}={value}; expected {what}")
+        value = int(self._read(key, (int,), "a whole number", default, absent))
+        limit = LAYERS if "layer" in key else MOST
+        if not least <= value <= limit:
+            expected = f"at least {least}" if value < least else f"at most {limit:,}"
+            raise UserError(f"{self.where}: {key}={value}; expected {expected}")
         return value
 
     def flag(self, key: str, default: bool | None = None) -> bool:
-        """true or false; None counts as absent."""
-        return bool(self._of(key, (bool,), "true or false", default))
+        """Reads true or false at a key; null and a missing key mean `default`."""
+        return bool(self._read(key, (bool,), "true or false", default))
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text; None counts as absent."""
-        return str(self._of(key, (str,), "a text", default))
+        """Reads a text at a key; null and a missing key mean `default`."""
+        return str(self._read(key, (str,), "a text", default))
 
-    def one_of(self, key: str, choices: Mapping[str, T], default: str | None = None) -> T:
+    def choice(self, key: str, choices: Mapping[str, T], default: str | None = None) -> T:
         """Returns what `choices` has for the text at a key; raises `UserError` for any other text."""
         name = self.text(key, default)
         if name not in choices:
             raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
         return choices[name]
 
-    def at(self, key: Key) -> Any:
-        """Reads the setting of ours that a key of a table says: checked by the type of the key's
+    def setting(self, key: Key) -> Any:
+        """Reads the value at a key of a table as our setting: checked by the type of the key's
         default, then translated.
         """
         if isinstance(key.default, str):
-            return self.one_of(key.name, key.ours, key.default)
+            return self.choice(key.name, key.ours, key.default)
         read: Any = {bool: self.flag, int: self.count, float: self.number}[type(key.default)]
         value = read(key.name, key.default)
         return key.ours.get(value, value)
@@ -168,7 +168,7 @@ class ForeignConfig:
         """Returns the object at a key as a config; an empty one where there is none."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
-            raise self.refused(key, "an object")
+            raise self.error(key, "an object")
         return ForeignConfig(value or {}, f"{self.where}: {key}")
 
     def numbers(self, key: str, count: int, default: float) -> tuple[float, ...]:
@@ -178,18 +178,20 @@ class ForeignConfig:
         value = self.content.get(key)
         if not isinstance(value, list):
             return (float(self.number(key, default)),) * count
-        right = all(
+        are_numbers = all(
             isinstance(number, int | float) and not isinstance(number, bool) for number in value
         )
-        if not right or len(value) != count:
-            raise self.refused(key, f"{count} numbers")
+        if not are_numbers or len(value) != count:
+            raise self.error(key, f"{count} numbers")
         return tuple(map(float, value))
 
     def counts(self, key: str, count: int, default: int | None) -> tuple[int, ...]:
-        """So many whole numbers from 1, or one for all; None counts as absent."""
+        """Reads a list of exactly `count` whole numbers from 1, or one number that is repeated so often;
+        null and a missing key mean `default`.
+        """
         value = self.content.get(key)
-        every = value if isinstance(value, list) and len(value) == count else [value] * count
-        return tuple(ForeignConfig({key: size}, self.where).count(key, default) for size in every)
+        sizes = value if isinstance(value, list) and len(value) == count else [value] * count
+        return tuple(ForeignConfig({key: size}, self.where).count(key, default) for size in sizes)
 
     def names(self, key: str) -> tuple[str, ...]:
         """Reads a list of texts, no two of them alike, else raises `UserError`; () where the key is
@@ -198,7 +200,7 @@ class ForeignConfig:
         texts = self.content.get(key)
         listed = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
         if texts is not None and (not listed or len({*texts}) < len(texts)):
-            raise self.refused(key, "a list of different names")
+            raise self.error(key, "a list of different names")
         return tuple(texts or ())
 
     def labels(self) -> tuple[str, ...]:
@@ -210,12 +212,12 @@ class ForeignConfig:
             return tuple(f"LABEL_{number}" for number in range(self.count("num_labels", 2)))
         numbers = [str(number) for number in range(len(node))] if isinstance(node, Mapping) else []
         if not numbers or {*node} != {*numbers}:
-            raise self.refused("id2label", "names by number, from 0 on")
+            raise self.error("id2label", "names by number, from 0 on")
         listed = {"id2label": [node[number] for number in numbers]}
         return ForeignConfig(listed, self.where).names("id2label")
 
-    def beside(self, name: str) -> ForeignConfig:
-        """Reads another JSON file of the folder as a config; an empty one where there is none."""
+    def sibling(self, name: str) -> ForeignConfig:
+        """Reads the JSON file `name` of the same folder as a config, empty where there is none."""
         if self.folder is None or not (self.folder / name).is_file():
             return ForeignConfig({}, name)
         return ForeignConfig(read_json(self.folder / name), str(self.folder / name))
@@ -232,16 +234,16 @@ class ForeignConfig:
         first, second = (dict(folders.tensors({key: where[key]}))[key] for key in (name, other))
         return not np.array_equal(first, second)
 
-    def refused(self, key: str, what: str) -> UserError:
-        """The error of a value that is not what was expected."""
-        return UserError(f"{self.where}: {key}={shown(self.content.get(key))}; expected {what}")
+    def error(self, key: str, expected: str) -> UserError:
+        """Returns the error that the value of a key is not as `expected`, a text."""
+        return UserError(f"{self.where}: {key}={brief(self.content.get(key))}; expected {expected}")
 
-    def no_others(self, keys: Sequence[str]) -> None:
+    def check_keys(self, keys: Sequence[str]) -> None:
         """Raises `UserError` for a key that is not known and is neither null nor false."""
         for key in sorted({*self.content} - {*keys}):
             if self.content[key] not in (None, False):
                 near = nearest(key, keys)
-                raise self.refused(key, f"nothing, for the key is not known here; {near}")
+                raise self.error(key, f"nothing, for the key is not known here; {near}")
 
     def only(self, **values: Any) -> None:
         """Raises `UserError` where a key has another value than the given one, which alone is
@@ -250,25 +252,26 @@ class ForeignConfig:
         for key, value in values.items():
             if (actual := self.content.get(key, value)) not in (value, None):
                 raise UserError(
-                    f"{self.where}: {key}={shown(actual)} is not computed here, {value!r} is"
+                    f"{self.where}: {key}={brief(actual)} is not computed here, {value!r} is"
                 )
 
-    def _of(
-        self, key: str, kinds: tuple[type, ...], what: str, default: Any, absent: Any = None
+    def _read(
+        self, key: str, kinds: tuple[type, ...], expected: str, default: Any, absent: Any = None
     ) -> Any:
         """Returns the value of a key, `absent` if it is missing, `default` if that is null; raises
-        `UserError` for a value of another type, or where none remains.
+        `UserError`, which names what is `expected`, for a value of none of the types `kinds`, or
+        where none remains.
         """
         value = self.content.get(key, absent)
         value = default if value is None else value
         if value is None:
             raise UserError(f"{self.where} lacks {key!r}")
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise self.refused(key, what)
+            raise self.error(key, expected)
         return value
 
 
-def shown(value: Any) -> str:
+def brief(value: Any) -> str:
     """A value of a config for a message, its beginning where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -52,40 +52,41 @@ def decoding(file: ForeignConfig) -> dict[str, Any]:
     Raises:
       UserError: a setting that no setting here means, by name.
     """
-    of, pairs = file.beside(FILE), file.flag("is_encoder_decoder", False)
-    if not of.content:
+    keys, pairs = file.sibling(FILE), file.flag("is_encoder_decoder", False)
+    if not keys.content:
         older = {key: file.content[key] for key in (*READ.split(), *NEUTRAL) if key in file.content}
         if not older.keys() - {"forced_eos_token_id"}:
             return {}
-        of = ForeignConfig(older, file.where)
-    of.only(**NEUTRAL)
-    of.no_others((*READ.split(), *NEUTRAL, *SILENT.split()))
-    beams, samples = of.count("num_beams", 1), of.flag("do_sample", False)
+        keys = ForeignConfig(older, file.where)
+    keys.only(**NEUTRAL)
+    keys.check_keys((*READ.split(), *NEUTRAL, *SILENT.split()))
+    beams, samples = keys.count("num_beams", 1), keys.flag("do_sample", False)
     if beams > 1 and samples:
-        raise of.refused("do_sample", f"false beside num_beams={beams}")
+        raise keys.error("do_sample", f"false beside num_beams={beams}")
     settings: dict[str, Any] = {
         "method": "beam" if beams > 1 else "sample" if samples else "greedy",
-        "n_best": of.count("num_return_sequences", 1),
-        "repetition_penalty": of.number("repetition_penalty", 1.0),
-        "no_repeat_ngram": of.count("no_repeat_ngram_size", 0, least=0),
+        "n_best": keys.count("num_return_sequences", 1),
+        "repetition_penalty": keys.number("repetition_penalty", 1.0),
+        "no_repeat_ngram": keys.count("no_repeat_ngram_size", 0, least=0),
     }
     if beams > 1:
-        penalty = of.number("length_penalty", 1.0)
+        penalty = keys.number("length_penalty", 1.0)
         settings |= {"beam": beams, "length_penalty": penalty, "length_offset": 0}
     if samples:
-        settings |= {"top_k": of.count("top_k", 50, least=0), "min_p": of.number("min_p", 0.0)}
-        settings |= {key: of.number(key, 1.0) for key in ("temperature", "top_p")}
-    stop = of.content.get("stop_strings")
+        settings |= {"top_k": keys.count("top_k", 50, least=0), "min_p": keys.number("min_p", 0.0)}
+        settings |= {key: keys.number(key, 1.0) for key in ("temperature", "top_p")}
+    stop = keys.content.get("stop_strings")
     if stop is not None:
         settings["stop"] = (
-            (of.text("stop_strings"),) if isinstance(stop, str) else of.names("stop_strings")
+            (keys.text("stop_strings"),) if isinstance(stop, str) else keys.names("stop_strings")
         )
-    forced = of.content.get("forced_eos_token_id") is not None
-    most, least = of.count("max_new_tokens", 0, least=0), of.count("min_new_tokens", 0, least=0)
-    length, shortest = of.count("max_length", 0, least=0), of.count("min_length", 0, least=0)
+    forced = keys.content.get("forced_eos_token_id") is not None
+    maximum = keys.count("max_new_tokens", 0, least=0)
+    minimum = keys.count("min_new_tokens", 0, least=0)
+    length, shortest = keys.count("max_length", 0, least=0), keys.count("min_length", 0, least=0)
     if pairs:
-        most, least = most or max(0, length - 1 - forced), least or max(0, shortest - 1)
+        maximum, minimum = maximum or max(0, length - 1 - forced), minimum or max(0, shortest - 1)
     elif shortest:
-        raise of.refused("min_length", "0, or min_new_tokens, which leaves out the prompt")
-    settings |= {"max_ratio": 0.0, "max_extra": most} if most else {}
-    return {**settings, **({"min_length": least} if least else {})}
+        raise keys.error("min_length", "0, or min_new_tokens, which leaves out the prompt")
+    settings |= {"max_ratio": 0.0, "max_extra": maximum} if maximum else {}
+    return {**settings, **({"min_length": minimum} if minimum else {})}

@@ -66,14 +66,16 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """The system of a config."""
+    """Returns the config node `system` that a GPT-2 config describes."""
     file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     node = system_of(KEYS, file)
     return {**node, "hidden": file.count("n_inner", 4 * node["width"])}
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The config of a system, whole; what it cannot say, reading it back shows."""
-    check_learned(of)
-    usual = {"n_inner": None} if of["hidden"] == 4 * of["width"] else {}
-    return {"model_type": "gpt2", **content_of(KEYS, of), **usual}
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Returns the GPT-2 config of a complete node `system`; settings that it cannot express are found
+    by reading it back.
+    """
+    check_learned(system)
+    usual = {"n_inner": None} if system["hidden"] == 4 * system["width"] else {}
+    return {"model_type": "gpt2", **content_of(KEYS, system), **usual}

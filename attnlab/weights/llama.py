@@ -1,7 +1,7 @@
 """Llama (Touvron et al. 2023) and its family in the files of `transformers`: Mistral, Qwen 2 and 3,
 Gemma 1 to 3 (text). RoPE is in halves there, as the files' matrices already are.
 
-    family     projections with a bias       what else is its own
+    family     linear with a bias       what else is its own
     llama      none, or all four             scaled RoPE
     mistral    none                          a window in all layers
     qwen2      query, key, value             a window in some layers
@@ -22,7 +22,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import rope
-from attnlab.weights.foreign import ForeignConfig, of_layers
+from attnlab.weights.foreign import ForeignConfig, layer_nodes
 from attnlab.weights.names import Name, Names, matrix
 
 ACTIVATIONS = {
@@ -43,7 +43,7 @@ class Family:
 
     Attributes:
       architecture: the class of `transformers`.
-      biased: the projections that have a bias whatever the config says; None where it says.
+      biased: the linear that have a bias whatever the config says; None where it says.
       qk_norm: whether queries and keys are normalised.
       gemma: norms by 1 + g, scaled embeddings, tied unless said otherwise.
       sandwich: two norms around each function.
@@ -96,33 +96,33 @@ _H, _L = "model.layers.{i}", "layer_{i}"
 def names(kind: str) -> Names:
     """Returns the table of tensor names and parameter paths of a model type of the Llama family."""
     attention = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
-    inside, after = "around_feed_forward/normalisation", "post_attention_layernorm"
+    inside, norm_name = "around_feed_forward/normalisation", "post_attention_layernorm"
     around = [
         ("input_layernorm", "around_attention/normalisation"),
-        (after, inside),
+        (norm_name, inside),
         ("pre_feedforward_layernorm", inside),
         ("post_feedforward_layernorm", "around_feed_forward/normalisation_out"),
     ]
     if FAMILIES[kind].sandwich:
-        around[1] = (after, "around_attention/normalisation_out")
+        around[1] = (norm_name, "around_attention/normalisation_out")
     else:
         del around[2:]
-    both = [
-        *((f"self_attn.{theirs}_proj", f"attention/{ours}") for theirs, ours in attention),
-        *((f"mlp.{theirs}_proj", f"feed_forward/{ours}") for theirs, ours in
+    linear = [
+        *((f"self_attn.{tensor}_proj", f"attention/{path}") for tensor, path in attention),
+        *((f"mlp.{tensor}_proj", f"feed_forward/{path}") for tensor, path in
           (("gate", "gate"), ("up", "inner"), ("down", "outer"))),
     ]  # fmt: skip
     scores = ("attention/score", "attention/score/score")  # the second where scores are capped
     return Names(
         (
             Name("model.embed_tokens.weight", "embed/embedding"),
-            *(line for theirs, ours in both for line in matrix(f"{_H}.{theirs}", f"{_L}/{ours}")),
+            *(line for tensor, path in linear for line in matrix(f"{_H}.{tensor}", f"{_L}/{path}")),
             *(
-                Name(f"{_H}.self_attn.{theirs}_norm.weight", f"{_L}/{score}/{ours}_norm/scale")
+                Name(f"{_H}.self_attn.{tensor}_norm.weight", f"{_L}/{score}/{path}_norm/scale")
                 for score in scores
-                for theirs, ours in (("q", "query"), ("k", "key"))
+                for tensor, path in (("q", "query"), ("k", "key"))
             ),
-            *(Name(f"{_H}.{theirs}.weight", f"{_L}/{ours}/scale") for theirs, ours in around),
+            *(Name(f"{_H}.{tensor}.weight", f"{_L}/{path}/scale") for tensor, path in around),
             Name("model.norm.weight", "top/scale"),
             Name("lm_head.weight", "out/kernel", transposed=True),
         ),
@@ -162,64 +162,64 @@ def system(file: ForeignConfig) -> dict[str, Any]:
         "share": "output" if file.flag("tie_word_embeddings", family.gemma) else "none",
     }
     near = {"name": "window", "width": window}
-    turned = rope.read(file, "sliding_attention")
+    local_positions = rope.read(file, "sliding_attention")
     if all(local):
-        attention = _attention(file, family, epsilon, turned)
+        attention = _attention(file, family, epsilon, local_positions)
         return {**node, "attention": attention, "visibility": near}
     if any(local):
-        other = _attention(file, family, epsilon, turned)
+        other = _attention(file, family, epsilon, local_positions)
         node["visibility"] = _by_layer({"name": "full"}, near, local)
-        if turned != full["positions"]:
+        if local_positions != full["positions"]:
             node["attention"] = _by_layer(full, other, local)
     return node
 
 
 def _by_layer(full: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
-    """The part `other` in the layers that see their neighbours alone."""
-    pattern = tuple("other" if each else "one" for each in local)
+    """Returns the node that has `other` in the layers that are `local`, and `full` in the others."""
+    pattern = tuple("other" if is_local else "one" for is_local in local)
     return {"name": "by_layer", "one": full, "other": other, "pattern": pattern}
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the config of a complete node `system` as a model type of the Llama family; raises
     `UserError` without multihead attention and RoPE. Settings that it cannot express are found by
     reading it back.
     """
-    family, every = FAMILIES[kind], of_layers(of, "attention")
-    if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in every):
+    family, nodes = FAMILIES[kind], layer_nodes(system, "attention")
+    if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in nodes):
         raise UserError("it has multihead attention with rope positions")
-    local = _locals(of)
-    attention = every[local.index(False) if False in local else 0]
-    turned = every[local.index(True) if True in local else 0]["positions"]
-    heads, epsilon = attention["heads"], of["normalisation"].get("epsilon", 1e-6)
+    local = _local_by_layer(system)
+    attention = nodes[local.index(False) if False in local else 0]
+    local_positions = nodes[local.index(True) if True in local else 0]["positions"]
+    heads, epsilon = attention["heads"], system["normalisation"].get("epsilon", 1e-6)
     capped = attention["score"]["name"] == "soft_capped"
     score = attention["score"]["score"] if capped else attention["score"]
-    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    activation = activations.get(of["feed_forward"]["name"], "silu")
+    activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    activation = activations.get(system["feed_forward"]["name"], "silu")
     content: dict[str, Any] = {
         "model_type": kind,
-        "hidden_size": of["width"],
-        "intermediate_size": of["hidden"],
-        "num_hidden_layers": of["layers"],
+        "hidden_size": system["width"],
+        "intermediate_size": system["hidden"],
+        "num_hidden_layers": system["layers"],
         "num_attention_heads": heads,
         "num_key_value_heads": attention["key_heads"] or heads,
-        "head_dim": attention["head_width"] or of["width"] // heads,
+        "head_dim": attention["head_width"] or system["width"] // heads,
         "rms_norm_eps": epsilon,
         "attention_dropout": attention["dropout"],
-        "tie_word_embeddings": of["share"] == "output",
+        "tie_word_embeddings": system["share"] == "output",
         "hidden_activation" if family.gemma else "hidden_act": activation,
-        **rope.written(attention["positions"], turned, kind),
-        **_window_keys(of, family, local),
+        **rope.keys_of(attention["positions"], local_positions, kind),
+        **_window_keys(system, family, local),
     }
     if family.biased is None:
         content["attention_bias"] = bool(attention["bias"])
     if kind == "llama":
-        content["mlp_bias"] = of["feed_forward"].get("bias", False)
+        content["mlp_bias"] = system["feed_forward"].get("bias", False)
     if family.sandwich:
         content |= {
-            "query_pre_attn_scalar": _whole(score.get("over") or content["head_dim"]),
+            "query_pre_attn_scalar": _int_if_whole(score.get("over") or content["head_dim"]),
             "attn_logit_softcapping": attention["score"]["cap"] if capped else None,
-            "final_logit_softcapping": of["logit_cap"] or None,
+            "final_logit_softcapping": system["logit_cap"] or None,
         }
     return content
 
@@ -255,24 +255,26 @@ def _attention(
 
 
 def _cap(file: ForeignConfig, key: str, absent: float | None) -> float:
-    """A soft cap, 0 for none; `UserError` where `transformers` passes over the key."""
+    """Reads a soft cap at a key, 0 for none, `absent` where it is missing; raises `UserError` where
+    that is None and the key there, which `transformers` passes over.
+    """
     if absent is None and file.content.get(key) is not None:
-        raise file.refused(key, "null, for transformers computes no such cap in this type of model")
+        raise file.error(key, "null, for transformers computes no such cap in this type of model")
     return file.number(key, 0.0, absent)
 
 
 def _head_width(file: ForeignConfig, family: Family, width: int, heads: int) -> int:
-    """What `transformers` takes where the config does not say."""
+    """Returns the width of a head that `transformers` takes where the config does not say it."""
     if family.gemma:
         return 256
     return 128 if file.text("model_type") == "qwen3" else width // heads
 
 
 def _activation(file: ForeignConfig, family: Family) -> str:
-    """The name of the feed-forward layer with the activation that a config names."""
+    """Returns the name of the feed-forward layer with the activation that a config names."""
     if family.gemma:  # `hidden_act` of old files means the same; transformers takes the tanh form
-        return file.one_of("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
-    return file.one_of("hidden_act", ACTIVATIONS, "silu")
+        return file.choice("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
+    return file.choice("hidden_act", ACTIVATIONS, "silu")
 
 
 def _window(file: ForeignConfig, family: Family) -> int:
@@ -294,7 +296,7 @@ def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[boo
     if kinds is not None:
         listed = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
         if not listed or len(kinds) != layers or not set(kinds) <= set(KINDS):
-            raise file.refused("layer_types", f"{layers} of {', '.join(KINDS)}")
+            raise file.error("layer_types", f"{layers} of {', '.join(KINDS)}")
         return tuple(KINDS[kind] for kind in kinds)
     if family.windows == "all":
         return (True,) * layers
@@ -305,32 +307,32 @@ def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[boo
     return tuple(bool((number + 1) % period) for number in range(layers))
 
 
-def _locals(of: Mapping[str, Any]) -> list[bool]:
-    """Of each layer of a system, whether it sees a window alone."""
-    return [node["name"] == "window" for node in of_layers(of, "visibility")]
+def _local_by_layer(system: Mapping[str, Any]) -> list[bool]:
+    """Returns for each layer of a system whether it sees a window alone."""
+    return [node["name"] == "window" for node in layer_nodes(system, "visibility")]
 
 
-def _window_keys(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
+def _window_keys(system: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
     """Returns the keys of a config that say which layers are local, and the width of their window;
     {} for a family without windows.
     """
     if not family.windows:
         return {}
-    seen = of_layers(of, "visibility")
-    width = seen[local.index(True)]["width"] if any(local) else None
+    visibilities = layer_nodes(system, "visibility")
+    width = visibilities[local.index(True)]["width"] if any(local) else None
     if family.windows == "all":
         return {"sliding_window": width if all(local) else None}
     keys: dict[str, Any] = {"sliding_window": width}
     if family.windows == "late":
         keys |= {
             "use_sliding_window": any(local),
-            "max_window_layers": local.index(True) if any(local) else of["layers"],
+            "max_window_layers": local.index(True) if any(local) else system["layers"],
         }
-    kinds = {ours: theirs for theirs, ours in KINDS.items()}
+    kinds = {ours: kind for kind, ours in KINDS.items()}
     keys["layer_types"] = [kinds[is_local] for is_local in local]
     return keys
 
 
-def _whole(number: float) -> float | int:
+def _int_if_whole(number: float) -> float | int:
     """The number, an int where it is whole."""
     return int(number) if float(number).is_integer() else number

@@ -32,26 +32,26 @@ class Name:
     """A tensor and the parameters that it holds.
 
     Attributes:
-      theirs: the tensor's name in a file.
-      ours: the path of the parameter, or of several side by side.
+      tensor: its name in a file.
+      parameter: the path of the parameter, or of several side by side.
       transposed: whether the axes of a matrix change places, and those of a window come first.
-      beside: the path of a parameter without which this line does not count; where several heads
+      required: the path of a parameter without which this line does not count; where several heads
         have one of the same path.
       row: whether the tensor has one more axis in front, of one row.
     """
 
-    theirs: str
-    ours: str | tuple[str, ...]
+    tensor: str
+    parameter: str | tuple[str, ...]
     transposed: bool = False
-    beside: str = ""
+    required: str = ""
     row: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The parameters' paths."""
-        return (self.ours,) if isinstance(self.ours, str) else self.ours
+        return (self.parameter,) if isinstance(self.parameter, str) else self.parameter
 
-    def into(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    def split(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Splits a tensor of a file into the parameters that it holds, transposed and without its
         extra axis where this line says so.
         """
@@ -60,30 +60,32 @@ class Name:
         ends = np.cumsum([shape[-1] for shape in shapes])[:-1]
         return np.split(tensor, ends, axis=-1) if len(shapes) > 1 else [tensor]
 
-    def back(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
-        """The tensor of these parameters."""
+    def join(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
+        """Joins the parameters that one tensor of a file holds to it; the inverse of `split`."""
         joined = np.concatenate(parameters, axis=-1) if len(parameters) > 1 else parameters[0]
         joined = joined[None] if self.row else joined
         return np.moveaxis(joined, (-1, -2), (0, 1)) if self.transposed else joined
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-        """That of the tensor, given those of the parameters."""
-        *rest, _ = shapes[0]
-        joined = (*[1] * self.row, *rest, sum(shape[-1] for shape in shapes))
+        """Returns the shape of the tensor of a file, given those of its parameters here."""
+        *lead, _ = shapes[0]
+        joined = (*[1] * self.row, *lead, sum(shape[-1] for shape in shapes))
         return (*joined[:-3:-1], *joined[:-2]) if self.transposed else joined
 
 
-def matrix(theirs: str, ours: str, transposed: bool = True) -> tuple[Name, Name]:
-    """The lines of a layer W, b; those of torch are transposed."""
+def matrix(name: str, path: str, transposed: bool = True) -> tuple[Name, Name]:
+    """Returns the lines of a layer W, b: of the module `name` in files, at `path` here; W of torch is
+    transposed.
+    """
     return (
-        Name(f"{theirs}.weight", f"{ours}/kernel", transposed),
-        Name(f"{theirs}.bias", f"{ours}/bias"),
+        Name(f"{name}.weight", f"{path}/kernel", transposed),
+        Name(f"{name}.bias", f"{path}/bias"),
     )
 
 
-def norm(theirs: str, ours: str) -> tuple[Name, Name]:
-    """The lines of a norm of torch."""
-    return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
+def norm(name: str, path: str) -> tuple[Name, Name]:
+    """Returns the lines of a norm: of the module `name` in files of torch, at `path` here."""
+    return Name(f"{name}.weight", f"{path}/scale"), Name(f"{name}.bias", f"{path}/bias")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,22 +115,22 @@ class Names:
         Raises:
           UserError: parameters that the table has no name for.
         """
-        left = set(shapes)
+        extra = set(shapes)
         numbered = []
         for name in self.names:
             for number in _numbers(name.paths[0], shapes):
                 line = dataclasses.replace(
                     name,
-                    theirs=name.theirs.replace("{i}", number),
-                    ours=tuple(path.replace("{i}", number) for path in name.paths),
+                    tensor=name.tensor.replace("{i}", number),
+                    parameter=tuple(path.replace("{i}", number) for path in name.paths),
                 )
-                beside = name.beside.replace("{i}", number)
-                if set(line.paths) <= left and (not beside or beside in shapes):
-                    left -= set(line.paths)
+                required = name.required.replace("{i}", number)
+                if set(line.paths) <= extra and (not required or required in shapes):
+                    extra -= set(line.paths)
                     numbered.append(line)
-        if left:
+        if extra:
             raise UserError(
-                f"a model of this kind has no place for {few(sorted(left))}; it stands for another"
+                f"a model of this kind has no place for {few(sorted(extra))}; it stands for another"
                 " system than this one"
             )
         yield from numbered
@@ -150,7 +152,7 @@ class Names:
         lines, parameters = self.check(where, shapes), dict[str, np.ndarray]()
         for name, tensor in folder.tensors({name: where[name] for name in lines}):
             line = lines[name]
-            parts = line.into(tensor, [shapes[path] for path in line.paths])
+            parts = line.split(tensor, [shapes[path] for path in line.paths])
             for path, part in zip(line.paths, parts, strict=True):
                 parameters[path] = np.ascontiguousarray(part, dtype)
         return parameters
@@ -162,11 +164,11 @@ class Names:
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
         file_names = {self.newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
-        lines = {file_names.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
+        lines = {file_names.get(line.tensor, line.tensor): line for line in self.lines(shapes)}
         dropped = {
             name
-            for whole, name in file_names.items()
-            if name not in lines and any(re.fullmatch(pattern, whole) for pattern in self.dropped)
+            for full, name in file_names.items()
+            if name not in lines and any(re.fullmatch(pattern, full) for pattern in self.dropped)
         }
         self._compare(
             {name: file for name, file in where.items() if name not in dropped},
@@ -186,8 +188,8 @@ class Names:
         """
         shapes = {path: array.shape for path, array in parameters.items()}
         return {
-            line.theirs: folder.check_finite(
-                line.back([parameters[path] for path in line.paths]), dtype, line.theirs
+            line.tensor: folder.check_finite(
+                line.join([parameters[path] for path in line.paths]), dtype, line.tensor
             )
             for line in self.lines(shapes)
         }
@@ -198,13 +200,13 @@ class Names:
             name = name.replace(old, new)
         return name
 
-    def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
-        """Raises `UserError`, with the names, unless the files have exactly the tensors and shapes
-        of `wanted`; equal copies of tied tensors may be there too.
+    def _compare(self, where: Mapping[str, Path], expected: Shapes) -> None:
+        """Raises `UserError`, with the names, unless the files (`where`, by tensor) have exactly the
+        tensors and shapes of `expected`; equal copies of tied tensors may be there too.
         """
         shapes = {name: shape for name, (shape, _) in folder.headers(where).items()}
-        folder.check_floats({name: file for name, file in where.items() if name in wanted})
-        extra = sorted(set(shapes) - set(wanted))
+        folder.check_floats({name: file for name, file in where.items() if name in expected})
+        extra = sorted(set(shapes) - set(expected))
         for name in [name for name in extra if self.tied.get(name) in where]:
             first, second = (
                 dict(folder.tensors({key: where[key]}))[key] for key in (name, self.tied[name])
@@ -213,24 +215,24 @@ class Names:
                 extra.remove(name)
         misshapen = [
             f"{name} {list(shapes[name])} instead of {list(shape)}"
-            for name, shape in wanted.items()
+            for name, shape in expected.items()
             if name in shapes and shapes[name] != shape
         ]
-        missing = [name for name in wanted if name not in shapes]
-        wrong = [
-            f"{len(names)} {what}: {few(names)}"
-            for what, names in (
+        missing = [name for name in expected if name not in shapes]
+        problems = [
+            f"{len(names)} {fault}: {few(names)}"
+            for fault, names in (
                 ("missing", missing),
                 ("that the config does not have", extra),
                 ("of another shape", misshapen),
             )
             if names
         ]
-        if wrong:
+        if problems:
             files = sorted({str(file) for file in where.values()})
             raise UserError(
                 f"the tensors of {few(files)} are not those that config.json tells of; "
-                + "; ".join(wrong)
+                + "; ".join(problems)
             )
 
 

@@ -100,61 +100,62 @@ class Pictures:
         }
 
 
-def processed(of: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
+def parse(file: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
     """Reads a `preprocessor_config.json` as `Pictures` for a model that reads this shape; raises
     `UserError` for steps that are not computed here.
     """
-    of.no_others((*READ.split(), *SILENT.split()))
-    kind = of.text("image_processor_type", of.text("feature_extractor_type", "ViTImageProcessor"))
+    file.check_keys((*READ.split(), *SILENT.split()))
+    kind = file.text("feature_extractor_type", "ViTImageProcessor")
+    kind = file.text("image_processor_type", kind)
     named = _KIND.fullmatch(kind)
     if named is None or named[1] not in PROCESSORS:
-        raise UserError(f"{of.where}: image_processor_type={kind!r}; known are: ViT, DeiT")
+        raise UserError(f"{file.where}: image_processor_type={kind!r}; known are: ViT, DeiT")
     usual = PROCESSORS[named[1]]
-    of.only(do_resize=True, do_rescale=True)
-    if abs(of.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6:
-        raise of.refused("rescale_factor", "1 / 255, by which pixels are divided here")
-    resample = of.count("resample", usual["resample"], least=0)
+    file.only(do_resize=True, do_rescale=True)
+    if abs(file.number("rescale_factor", 1 / 255) * 255 - 1) > 1e-6:
+        raise file.error("rescale_factor", "1 / 255, by which pixels are divided here")
+    resample = file.count("resample", usual["resample"], least=0)
     if resample >= len(RESAMPLES):
-        raise of.refused("resample", f"a filter of Pillow, 0 to {len(RESAMPLES) - 1}")
-    cut, resize = of.flag("do_center_crop", usual["cut"]), _size(of, "size", usual["size"])
-    left = _size(of, "crop_size", usual["crop_size"]) if cut else resize
-    if left != shape[:2]:
+        raise file.error("resample", f"a filter of Pillow, 0 to {len(RESAMPLES) - 1}")
+    cut, resize = file.flag("do_center_crop", usual["cut"]), _size(file, "size", usual["size"])
+    size = _size(file, "crop_size", usual["crop_size"]) if cut else resize
+    if size != shape[:2]:
         raise UserError(
-            f"{of.where}: it makes images of {' x '.join(map(str, left))}, and the model reads"
+            f"{file.where}: it makes images of {' x '.join(map(str, size))}, and the model reads"
             f" {shape[0]} x {shape[1]}"
         )
     mean, deviation = (0.0,) * shape[2], (1.0,) * shape[2]
-    if of.flag("do_normalize", True):  # 0.5 is what transformers takes where a folder does not say
-        mean, deviation = (of.numbers(key, shape[2], 0.5) for key in ("image_mean", "image_std"))
-    return Pictures(shape, mean, deviation, classes, resize, RESAMPLES[resample]).check(of.where)
+    if file.flag("do_normalize", True):  # 0.5 is the default of transformers
+        mean, deviation = (file.numbers(key, shape[2], 0.5) for key in ("image_mean", "image_std"))
+    return Pictures(shape, mean, deviation, classes, resize, RESAMPLES[resample]).check(file.where)
 
 
-def timm_sizes(of: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
+def timm_sizes(file: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
     """Reads from a `pretrained_cfg` of timm the size that images are resized to (one side if the
     middle is cut out) and the filter; raises `UserError` for a crop that is not computed here.
     """
-    of.only(label_offset=0)
-    share, mode = of.number("crop_pct", 0.875), of.text("crop_mode", "center")
+    file.only(label_offset=0)
+    share, mode = file.number("crop_pct", 0.875), file.text("crop_mode", "center")
     if not 0 < share <= 1:
-        raise of.refused("crop_pct", "a share above 0")
+        raise file.error("crop_pct", "a share above 0")
     if mode != "squash" and (mode != "center" or height != width):
-        raise of.refused("crop_mode", "center, of squares alone, or squash")
+        raise file.error("crop_mode", "center, of squares alone, or squash")
     sides = tuple(math.floor(side / share) for side in (height, width))
-    return sides[:1] if mode == "center" else sides, of.one_of(
+    return sides[:1] if mode == "center" else sides, file.choice(
         "interpolation", dict(zip(RESAMPLES, RESAMPLES, strict=True)), "bilinear"
     )
 
 
-def _size(of: ForeignConfig, key: str, usual: int | None) -> tuple[int, ...]:
-    """Reads a size from a key: height and width, or the shorter side alone; raises `UserError` for
-    another form.
+def _size(file: ForeignConfig, key: str, usual: int | None) -> tuple[int, ...]:
+    """Reads a size from a key: height and width, or the shorter side alone, by default `usual`;
+    raises `UserError` for another form.
     """
-    value, square = of.content.get(key), of.flag("default_to_square", True)
+    value, square = file.content.get(key), file.flag("default_to_square", True)
     if not isinstance(value, Mapping):
-        sides = of.counts(key, 2, usual)
+        sides = file.counts(key, 2, usual)
         return sides if square or isinstance(value, list) else sides[:1]
-    inner = of.below(key)
+    inner = file.below(key)
     named = {name for name, side in value.items() if side is not None}
     if named not in _SIDES:
-        raise of.refused(key, "height and width, or shortest_edge alone")
+        raise file.error(key, "height and width, or shortest_edge alone")
     return tuple(inner.count(name) for name in sorted(named))

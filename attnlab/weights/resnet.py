@@ -27,9 +27,9 @@ _SIDE = 224
 WIDTH = 64  # channels of the first stage; torchvision has no other
 
 
-def _lines_of_convolution(theirs: str, norm: str, ours: str, normed: str) -> tuple[Name, ...]:
-    """Returns the table lines (tensor name, parameter path) of a convolution and the batch norm
-    behind it.
+def _convolution_names(convolution: str, norm: str, path: str, norm_path: str) -> tuple[Name, ...]:
+    """Returns the table lines of a convolution and the batch norm behind it: of the modules
+    `convolution` and `norm` in files, at `path` and `norm_path` here.
     """
     parts = (
         ("weight", "scale"),
@@ -38,39 +38,39 @@ def _lines_of_convolution(theirs: str, norm: str, ours: str, normed: str) -> tup
         ("running_var", "variance"),
     )
     return (
-        Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
-        *(Name(f"{norm}.{tensor}", f"{normed}/{leaf}") for tensor, leaf in parts),
+        Name(f"{convolution}.weight", f"{path}/kernel", transposed=True),
+        *(Name(f"{norm}.{tensor}", f"{norm_path}/{leaf}") for tensor, leaf in parts),
     )
 
 
-def _lines_of_stage(stage: int) -> tuple[Name, ...]:
+def _stage_names(stage: int) -> tuple[Name, ...]:
     """Returns the table lines of a stage's blocks with three convolutions each (a basic block uses
     two) and the projection.
     """
-    theirs, ours = f"layer{stage + 1}.{{i}}", f"stage_{stage}_block_{{i}}"
+    tensor, module = f"layer{stage + 1}.{{i}}", f"stage_{stage}_block_{{i}}"
     branch = [
         line
         for number in range(3)
-        for line in _lines_of_convolution(
-            f"{theirs}.conv{number + 1}",
-            f"{theirs}.bn{number + 1}",
-            f"{ours}/convolution_{number}",
-            f"{ours}/normalisation_{number}",
+        for line in _convolution_names(
+            f"{tensor}.conv{number + 1}",
+            f"{tensor}.bn{number + 1}",
+            f"{module}/convolution_{number}",
+            f"{module}/normalisation_{number}",
         )
     ]
-    short = _lines_of_convolution(
-        f"{theirs}.downsample.0",
-        f"{theirs}.downsample.1",
-        f"{ours}/projection",
-        f"{ours}/projection_normalisation",
+    short = _convolution_names(
+        f"{tensor}.downsample.0",
+        f"{tensor}.downsample.1",
+        f"{module}/projection",
+        f"{module}/projection_normalisation",
     )
     return (*branch, *short)
 
 
 NAMES = Names(
     (
-        *_lines_of_convolution("conv1", "bn1", "stem", "stem_normalisation"),
-        *(line for stage in range(4) for line in _lines_of_stage(stage)),
+        *_convolution_names("conv1", "bn1", "stem", "stem_normalisation"),
+        *(line for stage in range(4) for line in _stage_names(stage)),
         *dense("fc", "out"),
     ),
     prefix="",
@@ -83,7 +83,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     for `model_args` or another pooling.
     """
     if file.content.get("model_args"):
-        raise file.refused("model_args", "none, for they are not known here")
+        raise file.error("model_args", "none, for they are not known here")
     file.only(global_pool="avg")
     depth = int(str(file.content["architecture"]).removeprefix("resnet"))
     return {
@@ -95,7 +95,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    """Returns the task, data and batch for the run config; see `attnlab.weights.run_config`."""
     return pictures(file).run()
 
 
@@ -103,50 +103,51 @@ def pictures(file: ForeignConfig) -> Pictures:
     """Reads from `pretrained_cfg` how images are prepared, by default as for ImageNet, and from the
     config the classes; raises `UserError` where they do not match.
     """
-    of = file.below("pretrained_cfg")
-    sides = of.counts("input_size", 3, 1) if of.content.get("input_size") else (3, _SIDE, _SIDE)
+    node = file.below("pretrained_cfg")
+    sides = node.counts("input_size", 3, 1) if node.content.get("input_size") else (3, _SIDE, _SIDE)
     channels, height, width = sides
     mean, deviation = (
-        of.numbers(key, 3, 0.0) if of.content.get(key) else usual
+        node.numbers(key, 3, 0.0) if node.content.get(key) else usual
         for key, usual in (("mean", _MEAN), ("std", _DEVIATION))
     )
     count = file.count("num_classes", _shape(file, _HEAD)[0] if file.folder else 1000)
     classes = file.names("label_names") or tuple(map(str, range(count)))
     if channels != 3 or len(classes) != count:
         raise UserError(f"{file.where}: expected images of 3 channels, and {count} label_names")
-    resize, resample = timm_sizes(of, height, width)
-    return Pictures((height, width, 3), mean, deviation, classes, resize, resample).check(of.where)
+    resize, resample = timm_sizes(node, height, width)
+    images = Pictures((height, width, 3), mean, deviation, classes, resize, resample)
+    return images.check(node.where)
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the config (architecture and width) of a complete node `system`; raises `UserError`
     for another depth or stem. Settings that it cannot express are found by reading it back.
     """
-    if of["stem"] != "imagenet" or kind != f"resnet{of['depth']}":
+    if system["stem"] != "imagenet" or kind != f"resnet{system['depth']}":
         raise UserError(f"it has depth={kind.removeprefix('resnet')} and stem=imagenet")
-    wide = {} if of["width"] == WIDTH else {"width": of["width"]}
+    wide = {} if system["width"] == WIDTH else {"width": system["width"]}
     return {"architecture": kind, **wide}
 
 
-def beside(read: Pictures) -> dict[str, dict[str, Any]]:
+def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:
     """Returns, by file name, the keys of `config.json` that describe how images are prepared, and
     the classes.
     """
-    height, width, channels = read.shape
+    height, width, channels = images.shape
     preprocessing = {
         "input_size": [channels, height, width],
-        "mean": list(read.mean),
-        "std": list(read.deviation),
-        "interpolation": read.resample,
-        "crop_pct": min(height, width) / min(read.resize),
-        "crop_mode": "center" if len(read.resize) == 1 else "squash",
+        "mean": list(images.mean),
+        "std": list(images.deviation),
+        "interpolation": images.resample,
+        "crop_pct": min(height, width) / min(images.resize),
+        "crop_mode": "center" if len(images.resize) == 1 else "squash",
     }
-    named = {"num_classes": len(read.classes), "label_names": list(read.classes)}
+    named = {"num_classes": len(images.classes), "label_names": list(images.classes)}
     return {folders.CONFIG: {**named, "pretrained_cfg": preprocessing}}
 
 
 def _width(file: ForeignConfig) -> int:
-    """Channels of the first stage: of the tensors, if they are there."""
+    """Returns the channels of the first stage: of the tensors, if they are there."""
     return _shape(file, "conv1.weight")[0] if file.folder else file.count("width", WIDTH)
 
 

@@ -32,11 +32,11 @@ def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
     """Reads from a config the node of rotary positions of the layers of a kind, "full_attention" or
     "sliding_attention".
     """
-    given = file.below("rope_parameters")
-    if kind in given.content:  # one for each kind
-        return _scheme(given.below(kind), file)
-    if given.content:
-        return _scheme(given, file)
+    parameters = file.below("rope_parameters")
+    if kind in parameters.content:  # one for each kind
+        return _scheme(parameters.below(kind), file)
+    if parameters.content:
+        return _scheme(parameters, file)
     local = kind == "sliding_attention" and file.content.get("rope_local_base_freq")
     if local or (kind == "sliding_attention" and file.text("model_type") == "gemma3_text"):
         return _scheme(ForeignConfig({"rope_theta": local or THETA}, file.where), file)
@@ -45,33 +45,33 @@ def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
     return _scheme(ForeignConfig({"rope_theta": theta, **scaling.content}, scaling.where), file)
 
 
-def _scheme(given: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
-    """Returns the node of rotary positions, with base and scaling, that these keys describe; raises
-    `UserError` for a scheme that is not computed here.
+def _scheme(keys: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
+    """Returns the node of rotary positions, with base and scaling, that the `keys` of the config
+    `file` describe; raises `UserError` for a scheme that is not computed here.
     """
-    name = given.text("rope_type", given.text("type", "default"))
-    given.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
+    name = keys.text("rope_type", keys.text("type", "default"))
+    keys.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
     file.only(partial_rotary_factor=1.0)
-    scheme = {"name": "rope", "layout": "half", "base": float(given.number("rope_theta", THETA))}
+    scheme = {"name": "rope", "layout": "half", "base": float(keys.number("rope_theta", THETA))}
     if name == "default":
         return {**scheme, "scaling": {"name": "none"}}
     if name not in FIELDS:
-        raise UserError(f"{given.where}: rope_type={name!r}; {nearest(name, ['default', *FIELDS])}")
-    given.only(attention_factor=None)
-    scaling: dict[str, Any] = {"name": name, "factor": float(given.number("factor"))}
-    for ours, theirs in FIELDS[name].items():
+        raise UserError(f"{keys.where}: rope_type={name!r}; {nearest(name, ['default', *FIELDS])}")
+    keys.only(attention_factor=None)
+    scaling: dict[str, Any] = {"name": name, "factor": float(keys.number("factor"))}
+    for ours, key in FIELDS[name].items():
         if ours == "length":
             trained = file.count("max_position_embeddings", 2048)
-            scaling[ours] = given.count(theirs, trained)
+            scaling[ours] = keys.count(key, trained)
         elif ours != "factor":
-            given_by_default = {"beta_fast": 32.0, "beta_slow": 1.0}.get(theirs)
-            scaling[ours] = float(given.number(theirs, given_by_default))
+            default = {"beta_fast": 32.0, "beta_slow": 1.0}.get(key)
+            scaling[ours] = float(keys.number(key, default))
     return {**scheme, "scaling": scaling}
 
 
-def written(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the keys of a config for rotary positions (`rope_theta`, `rope_scaling`), in Gemma 3
-    also the base of local layers.
+def keys_of(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Returns the keys of a config for a node of rotary positions (`rope_theta`, `rope_scaling`), for
+    the model type ("kind") of Gemma 3 also the base of the positions of `local` layers.
     """
     scaling = positions["scaling"]
     fields = FIELDS.get(scaling["name"], {})
@@ -81,7 +81,7 @@ def written(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -
         if scaling["name"] == "none"
         else {
             "rope_type": scaling["name"],
-            **{theirs: scaling[ours] for ours, theirs in fields.items()},
+            **{key: scaling[ours] for ours, key in fields.items()},
         },
     }
     if kind == "gemma3_text":

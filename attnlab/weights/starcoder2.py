@@ -15,7 +15,7 @@ from attnlab.weights.foreign import (
     ForeignConfig,
     Key,
     content_of,
-    of_layers,
+    layer_nodes,
     system_of,
 )
 from attnlab.weights.names import Name, Names, matrix, norm
@@ -82,21 +82,22 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     return {**node, **({"visibility": {"name": "window", "width": window}} if window else {})}
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the StarCoder 2 config of a complete node `system`; raises `UserError` without
     multihead attention and RoPE. Settings that it cannot express are found by reading it back.
     """
-    attention, visibility = of_layers(of, "attention")[0], of_layers(of, "visibility")[0]
+    attention = layer_nodes(system, "attention")[0]
+    visibility = layer_nodes(system, "visibility")[0]
     if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
         raise UserError("it has multihead attention with rope positions")
-    heads, turned = attention["heads"], attention["positions"]
-    usual = {"key_heads": heads, "head_width": of["width"] // heads, "bias": False}
+    heads, positions = attention["heads"], attention["positions"]
+    usual = {"key_heads": heads, "head_width": system["width"] // heads, "bias": False}
     heads_of = {name: attention[name] or value for name, value in usual.items()}
-    whole = {**of, "attention": {**attention, **heads_of, "bias": bool(heads_of["bias"])}}
+    filled = {**system, "attention": {**attention, **heads_of, "bias": bool(heads_of["bias"])}}
     return {
         "model_type": "starcoder2",
-        **content_of(KEYS, whole),
+        **content_of(KEYS, filled),
         "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
-        **content_of(FURTHER, whole),
-        **rope.written(turned, turned, kind),
+        **content_of(FURTHER, filled),
+        **rope.keys_of(positions, positions, kind),
     }

@@ -22,7 +22,7 @@ ARCHITECTURES = {"t5": "T5ForConditionalGeneration"}
 SYSTEMS = ("transformer",)
 PLAIN = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu"}
 GATED = {"relu": "reglu", "gelu": "geglu_tanh", "gelu_new": "geglu_tanh", "silu": "swiglu"}
-FORWARDS = {**PLAIN, **{f"gated-{theirs}": ours for theirs, ours in GATED.items()}}
+FORWARDS = {**PLAIN, **{f"gated-{key}": name for key, name in GATED.items()}}
 """By the key `feed_forward_proj`. "gated-gelu" means the tanh form."""
 HEAD, EMBEDDING = "lm_head.weight", "shared.weight"
 
@@ -31,16 +31,16 @@ _OURS = {"SelfAttention": "self", "EncDecAttention": "cross"}
 _LINEAR = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
 
 
-def _lines_of_stack(stack: str) -> list[Name]:
+def _stack_names(stack: str) -> list[Name]:
     """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
     "decoder", its relative positions and its norms.
     """
     lines = []
-    theirs, ours = f"{stack}.block.{{i}}.layer", f"{stack}_{{i}}"
+    tensor, ours = f"{stack}.block.{{i}}.layer", f"{stack}_{{i}}"
     for place, half in enumerate(_HALVES[stack]):
         name = _OURS[half]
         lines += [
-            Name(f"{theirs}.{place}.{half}.{part}.weight", f"{ours}/{name}_attention/{path}/kernel",
+            Name(f"{tensor}.{place}.{half}.{part}.weight", f"{ours}/{name}_attention/{path}/kernel",
                  transposed=True)
             for part, path in _LINEAR
         ]  # fmt: skip
@@ -52,29 +52,29 @@ def _lines_of_stack(stack: str) -> list[Name]:
                 )
             )
         around = f"{ours}/around_{name}/normalisation/scale"
-        lines.append(Name(f"{theirs}.{place}.layer_norm.weight", around))
+        lines.append(Name(f"{tensor}.{place}.layer_norm.weight", around))
     place = len(_HALVES[stack])
     inner = (("wi_0", "gate"), ("wi_1", "inner"), ("wi", "inner"), ("wo", "outer"))
     for part, path in inner:
-        beside = f"{ours}/feed_forward/gate/kernel" if part.startswith("wi_") else ""
+        required = f"{ours}/feed_forward/gate/kernel" if part.startswith("wi_") else ""
         lines.append(
             Name(
-                f"{theirs}.{place}.DenseReluDense.{part}.weight",
+                f"{tensor}.{place}.DenseReluDense.{part}.weight",
                 f"{ours}/feed_forward/{path}/kernel",
                 transposed=True,
-                beside=beside,
+                required=required,
             )
         )
     around = f"{ours}/around_feed_forward/normalisation/scale"
-    lines.append(Name(f"{theirs}.{place}.layer_norm.weight", around))
+    lines.append(Name(f"{tensor}.{place}.layer_norm.weight", around))
     return [*lines, Name(f"{stack}.final_layer_norm.weight", f"top_{stack}/scale")]
 
 
 NAMES = Names(
     (
         Name(EMBEDDING, "embed_target/embedding"),
-        *_lines_of_stack("encoder"),
-        *_lines_of_stack("decoder"),
+        *_stack_names("encoder"),
+        *_stack_names("decoder"),
         Name(HEAD, "out/kernel", transposed=True),
     ),
     prefix="",
@@ -119,41 +119,41 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     if untied is None:
         untied = not file.flag("tie_word_embeddings", True)
     node = system_of(KEYS, file)
-    looks = {**node["encoder_attention"], **_SCORES, "dropout": node["dropout"]}
+    attention = {**node["encoder_attention"], **_SCORES, "dropout": node["dropout"]}
     return {
         **node,
         "decoder_layers": file.count("num_decoder_layers", node["layers"]),
-        "encoder_attention": looks,
-        "decoder_attention": looks,
-        "cross_attention": {name: looks[name] for name in looks if name != "positions"},
+        "encoder_attention": attention,
+        "decoder_attention": attention,
+        "cross_attention": {name: attention[name] for name in attention if name != "positions"},
         "share": "input" if untied else "all",
         "scaled_output": scaled,
     }
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the T5 config of a complete node `system`; raises `UserError` without multihead
     attention with T5 positions. Settings that it cannot express are found by reading it back.
     """
-    looks = of["encoder_attention"]
-    if looks["name"] != "multihead" or looks["positions"]["name"] != "t5":
+    attention = system["encoder_attention"]
+    if attention["name"] != "multihead" or attention["positions"]["name"] != "t5":
         raise UserError("it has multihead attention with the positions t5")
-    content = content_of(KEYS, of)
-    content["d_kv"] = content["d_kv"] or of["width"] // looks["heads"]
-    content["num_decoder_layers"] = content["num_decoder_layers"] or of["layers"]
-    if of["feed_forward"]["name"] == "geglu_tanh":
+    content = content_of(KEYS, system)
+    content["d_kv"] = content["d_kv"] or system["width"] // attention["heads"]
+    content["num_decoder_layers"] = content["num_decoder_layers"] or system["layers"]
+    if system["feed_forward"]["name"] == "geglu_tanh":
         content["feed_forward_proj"] = "gated-gelu"  # as T5 1.1 says it
     return {
         "model_type": "t5",
         "is_encoder_decoder": True,
         **content,
-        "tie_word_embeddings": of["share"] == "all",
-        "scale_decoder_outputs": of["scaled_output"],
+        "tie_word_embeddings": system["share"] == "all",
+        "scale_decoder_outputs": system["scaled_output"],
     }
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """Of a config of a run, what it says beside the system."""
+    """Returns task, data, batch and decoding for the run config of a T5; see `tuned`."""
     return tuned(512)
 
 

@@ -16,13 +16,13 @@ from attnlab.weights.bert import ENCODER, dense
 from attnlab.weights.foreign import (
     ForeignConfig,
     Key,
+    brief,
     check_learned,
     content_of,
-    shown,
     system_of,
 )
 from attnlab.weights.names import Name, Names, norm
-from attnlab.weights.pictures import RESAMPLES, Pictures, processed
+from attnlab.weights.pictures import RESAMPLES, Pictures, parse
 
 ARCHITECTURES = {"vit": "ViTForImageClassification"}
 SYSTEMS = ("vit",)
@@ -69,7 +69,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
     architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
         raise UserError(
-            f"{file.where}: architectures={shown(architectures)}; known is {ARCHITECTURES['vit']}"
+            f"{file.where}: architectures={brief(architectures)}; known is {ARCHITECTURES['vit']}"
             " (others have no head, or another one; load them with this one and save that)"
         )
     file.only(problem_type="single_label_classification")
@@ -85,7 +85,7 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    """Returns the task, data and batch for the run config; see `attnlab.weights.run_config`."""
     return pictures(file).run()
 
 
@@ -94,45 +94,45 @@ def pictures(file: ForeignConfig) -> Pictures:
     model, and from the config the classes.
     """
     height, width = file.counts("image_size", 2, 224)
-    of = file.beside(_PREPROCESSOR)
-    if not of.content:  # as of images of the size that it reads
-        of = ForeignConfig({"size": [height, width]}, of.where)
-    return processed(of, (height, width, file.count("num_channels", 3)), file.labels())
+    processor = file.sibling(_PREPROCESSOR)
+    if not processor.content:  # as of images of the size that it reads
+        processor = ForeignConfig({"size": [height, width]}, processor.where)
+    return parse(processor, (height, width, file.count("num_channels", 3)), file.labels())
 
 
-def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Returns the ViT config of a complete node `system`; raises `UserError` without learned
     positions. Settings that it cannot express are found by reading it back. `image_size` is one
     with as many patches.
     """
-    check_learned(of)
-    patches = of["positions"]["length"] - 1
+    check_learned(system)
+    patches = system["positions"]["length"] - 1
     side = math.isqrt(max(patches, 0))
     sides = (side, side) if side * side == patches else (1, patches)
     return {
         "model_type": "vit",
-        **content_of(KEYS, of),
-        "image_size": [length * of["patch"] for length in sides],
-        **content_of(FURTHER, of),
+        **content_of(KEYS, system),
+        "image_size": [length * system["patch"] for length in sides],
+        **content_of(FURTHER, system),
     }
 
 
-def beside(read: Pictures) -> dict[str, dict[str, Any]]:
+def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:
     """Returns, by file name, the keys of `config.json` and the content of
     `preprocessor_config.json` that describe how images are prepared, and the classes.
     """
-    height, width, channels = read.shape
-    names = ("height", "width") if len(read.resize) == 2 else ("shortest_edge",)
+    height, width, channels = images.shape
+    names = ("height", "width") if len(images.resize) == 2 else ("shortest_edge",)
     processor = {
         **{"image_processor_type": "ViTImageProcessor", "do_resize": True, "do_rescale": True},
         **{"do_normalize": True, "rescale_factor": 1 / 255},
-        "resample": RESAMPLES.index(read.resample),
-        "size": dict(zip(names, read.resize, strict=True)),
-        "do_center_crop": read.resize != (height, width),
+        "resample": RESAMPLES.index(images.resample),
+        "size": dict(zip(names, images.resize, strict=True)),
+        "do_center_crop": images.resize != (height, width),
         "crop_size": {"height": height, "width": width},
-        **{"image_mean": list(read.mean), "image_std": list(read.deviation)},
+        **{"image_mean": list(images.mean), "image_std": list(images.deviation)},
     }
-    named = {str(number): name for number, name in enumerate(read.classes)}
+    named = {str(number): name for number, name in enumerate(images.classes)}
     content = {
         **{"image_size": [height, width], "num_channels": channels, "id2label": named},
         "label2id": {name: int(number) for number, name in named.items()},

@@ -16,7 +16,7 @@ from attnlab.config.schema import TABLES
 from attnlab.config.tree import ConfigNode, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family, systems_of
-from attnlab.weights.foreign import ForeignConfig, of_layers
+from attnlab.weights.foreign import ForeignConfig, layer_nodes
 
 FREE = ("dropout", "kernel", "stddev", "embedding_dropout", "hidden_dropout", "scan", "remat")
 """Last parts of settings that change neither parameters nor what is computed with them."""
@@ -43,37 +43,37 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
             f"system={system['name']} has no counterpart among the models of transformers that are"
             f" known here: {', '.join(MODELS if kind is None else [kind])}; {', '.join(have)} have"
         )
-    wanted = canonical(system)
-    wrong: dict[str, list[str]] = {}
+    settings = canonical(system)
+    problems: dict[str, list[str]] = {}
     for model in kinds if kind is None else [kind]:
         try:
-            whole = to_dict(with_defaults(system))
+            node = to_dict(with_defaults(system))
             for rate in ("embedding_dropout", "hidden_dropout"):  # None is the rate of the others
-                if whole.get(rate, 0.0) is None:
-                    whole[rate] = whole["dropout"]
-            content = family(model).config(whole, model)
-            back = canonical(family(model).system(ForeignConfig(content, "config.json")))
+                if node.get(rate, 0.0) is None:
+                    node[rate] = node["dropout"]
+            content = family(model).config(node, model)
+            reread = canonical(family(model).system(ForeignConfig(content, "config.json")))
         except UserError as error:
-            wrong.setdefault(model, [str(error)] * len(wanted))
+            problems.setdefault(model, [str(error)] * len(settings))
             continue
-        differing = [key for key in {**wanted, **back} if wanted.get(key) != back.get(key)]
+        differing = [key for key in {**settings, **reread} if settings.get(key) != reread.get(key)]
         if not differing:
             named = getattr(family(model), "ARCHITECTURES", {})
             return {**({"architectures": [named[model]]} if named else {}), **content}
-        wrong[model] = [
-            f"system.{key}={wanted.get(key)!r}, it has {back.get(key)!r}" for key in differing
+        problems[model] = [
+            f"system.{key}={settings.get(key)!r}, it has {reread.get(key)!r}" for key in differing
         ]
-    nearest_one = min(wrong, key=lambda model: len(wrong[model]))
-    reasons = list(dict.fromkeys(wrong[nearest_one]))
-    more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    closest = min(problems, key=lambda model: len(problems[model]))
+    reasons = list(dict.fromkeys(problems[closest]))
+    suffix = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     raise UserError(
-        f"no model of transformers that is known here is this system; nearest is {nearest_one!r}:"
-        f" {'; '.join(reasons[:3])}{more}"
+        f"no model of transformers that is known here is this system; nearest is {closest!r}:"
+        f" {'; '.join(reasons[:3])}{suffix}"
     )
 
 
 def with_defaults(system: Mapping[str, Any]) -> ConfigDict:
-    """The node with the defaults that it leaves out."""
+    """Returns the node of a system with the defaults that it leaves out."""
     node = from_dict(system)
     complete(ConfigNode(node, "system", import_object(TABLES["system"], Table).find(node.name)))
     return node
@@ -92,11 +92,11 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     for slot in [name for name in node if name.endswith(("attention", "visibility"))]:
         if isinstance(node[slot], dict):
             of_encoder = slot.startswith(("encoder", "attention", "visibility"))
-            every = of_layers(node if of_encoder else {**node, "layers": depth}, slot)
+            nodes = layer_nodes(node if of_encoder else {**node, "layers": depth}, slot)
             if slot.endswith("attention"):
-                every = [_attention(layer, node["width"]) for layer in every]
-            alike = all(layer == every[0] for layer in every)
-            node[slot] = every[0] if alike else {str(i): layer for i, layer in enumerate(every)}
+                nodes = [_attention(layer, node["width"]) for layer in nodes]
+            alike = all(layer == nodes[0] for layer in nodes)
+            node[slot] = nodes[0] if alike else {str(i): layer for i, layer in enumerate(nodes)}
     return {key: value for key, value in flat(node).items() if key.rpartition(".")[2] not in FREE}
 
 

@@ -32,7 +32,7 @@ def of_own_code(folder: Path, data: str) -> Path:
     """A run whose data source is code of the user's."""
     config = {**configs.to_dict(configs.load(RNNSEARCH)), "data": {"name": data}}
     folder.mkdir()
-    code = provenance.of(config).record()
+    code = provenance.code(config).record()
     Manifest.build(config, devices={}, data={}, own_code=code).write(folder)
     return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.foreign import NAMES, meant
+from attnlab.config.foreign import NAMES, settings_meant
 from attnlab.config.patterns import covers
 from attnlab.errors import UserError
 
@@ -47,4 +47,4 @@ def test_every_meaning_is_a_setting() -> None:
     for word, patterns in NAMES.items():
         for pattern in patterns:
             assert any(covers(pattern, name) for name in full), (word, pattern)
-        assert meant(f"x.{word}", full), word
+        assert settings_meant(f"x.{word}", full), word

@@ -19,12 +19,12 @@ def test_a_setting_is_off_in_the_form_it_has() -> None:
     off = {"system.positions": "none", "system.norm": "none", "system.scaled_embedding": False}
     off |= {"system.dropout": 0.0, "schedule.warmup": 0, "system.hidden_dropout": None}
     for name, value in off.items():
-        found = off_value(CONFIG, name, ("system.hidden_dropout=0.2",))
-        assert found == value and type(found) is type(value)
+        actual = off_value(CONFIG, name, ("system.hidden_dropout=0.2",))
+        assert actual == value and type(actual) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("system.positons", "did you mean 'system.positions'"),
         ("system.layers", f"system.layers {NONE} system.layers=VALUE"),
@@ -35,9 +35,9 @@ def test_a_setting_is_off_in_the_form_it_has() -> None:
     ],
 )
 def test_what_cannot_be_switched_off_is_named(
-    name: str, said: str, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     note.cache_clear()
-    with pytest.raises(UserError, match=re.escape(said)):
+    with pytest.raises(UserError, match=re.escape(message)):
         off_value(CONFIG, name)
     assert capsys.readouterr().err == ""

@@ -111,8 +111,8 @@ def test_the_warmup_of_a_file_gives_way(
     note.cache_clear()
     config = configs.load("configs/translation.py:rnnsearch", overrides)
     assert config.schedule.warmup == warmup
-    said = capsys.readouterr().err
-    assert ("gives way" in said) is (warmup == 6 or overrides == ("training.steps=1",))
+    message = capsys.readouterr().err
+    assert ("gives way" in message) is (warmup == 6 or overrides == ("training.steps=1",))
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_fields_are_the_parameters_without_those_of_linen() -> None:
 
 @pytest.mark.quick
 def test_build_binds_fields_and_parts_and_leaves_the_rest_to_code() -> None:
-    own = {"hidden": 3, "sizes": [4, 5], "rate": 1, "limit": 7, "kind": "two"}
-    made = build(TABLE, {"name": "plain", **own}, "x")(width=2)
+    fields = {"hidden": 3, "sizes": [4, 5], "rate": 1, "limit": 7, "kind": "two"}
+    made = build(TABLE, {"name": "plain", **fields}, "x")(width=2)
     assert made == Plain(2, 3, 1, "two", (4, 5), 7)
     assert build(TABLE, {"name": "function"}, "x")(steps=9) == "9 0.001"
     held = build(TABLE, {"name": "holder", "part": {"name": "module", "hidden": 5}}, "x")()

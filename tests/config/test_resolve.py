@@ -190,8 +190,8 @@ def test_argument_is_optional_where_the_file_has_a_default(file: str) -> None:
 def test_values_are_read_by_the_type_they_replace(
     file: str, override: str, key: str, value: Any
 ) -> None:
-    found = configs.flat(load(file, override))[key]
-    assert found == value and type(found) is type(value)
+    actual = configs.flat(load(file, override))[key]
+    assert actual == value and type(actual) is type(value)
 
 
 REFUSED = {
@@ -304,8 +304,8 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
         == "config.system: recurrent leaves its parts to you; set --config.system.attention (one"
         " of: additive, multihead)"
     )
-    found = load(f"{path}:recurrent", "system.attention=additive", schema=Components)
-    assert found.system.attention.hidden == 32
+    actual = load(f"{path}:recurrent", "system.attention=additive", schema=Components)
+    assert actual.system.attention.hidden == 32
     words = "a name is needed; choose from: recurrent, stacked"
     assert words in error(str(path), schema=Components)
 
@@ -378,9 +378,9 @@ def test_one_dictionary_used_twice_is_two_nodes(tmp_path: pathlib.Path) -> None:
 
 def test_a_config_given_to_prepare_stays_as_it_is() -> None:
     tree = {"optimizer": {"name": "adam"}, "system": {"name": "stacked", "layers": 1}}
-    given = configs.from_dict(tree)
-    assert configs.prepare(given, ["optimizer.b1=0.5"], Components).optimizer.b1 == 0.5
-    assert configs.to_dict(given) == tree
+    stored_tree = configs.from_dict(tree)
+    assert configs.prepare(stored_tree, ["optimizer.b1=0.5"], Components).optimizer.b1 == 0.5
+    assert configs.to_dict(stored_tree) == tree
 
 
 def test_settings_of_decoding_are_completed(file: str) -> None:
@@ -400,13 +400,13 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     assert digest({"b": 1, "a": {"d": (1,), "c": 2}}) == digest({"a": {"c": 2, "d": [1]}, "b": 1})
     tree = configs.to_dict(config)
     tree["system"]["dropout"] = 0
-    whole = configs.prepare(configs.from_dict(tree), [], Toy)
-    assert type(whole.system.dropout) is float  # a whole number stands for a fraction
+    complete = configs.prepare(configs.from_dict(tree), [], Toy)
+    assert type(complete.system.dropout) is float  # a whole number stands for a fraction
     for override in ("system.dropout=0", "system.dropout=0.0"):
-        assert digest(load(file, override)) == digest(whole)
+        assert digest(load(file, override)) == digest(complete)
     assert digest({"a": 1}) == "015abd7f5cc5" and digest({"a": 1}) != digest({"a": 1.0})
-    again = configs.prepare(stored, ["seed=3"], Toy)
-    assert again.seed == 3 and isinstance(again, Toy)
+    repeated = configs.prepare(stored, ["seed=3"], Toy)
+    assert repeated.seed == 3 and isinstance(repeated, Toy)
 
 
 def test_settings_newer_than_hashes_count_where_they_differ_from_their_default() -> None:
@@ -417,7 +417,7 @@ def test_settings_newer_than_hashes_count_where_they_differ_from_their_default()
         node, _, key = name.partition(".")
         default = settings_of(nodes[node])[key].default
         if key == "stop":  # a node
-            default = {name: each.default for name, each in settings_of(Stop).items()}
+            default = {name: setting.default for name, setting in settings_of(Stop).items()}
         assert default == NEWER[f"{node}.{key}"] == config[node][key]
         del older[node][key]
         assert configs.config_hash(older) == configs.config_hash(config)

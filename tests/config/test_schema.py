@@ -88,11 +88,11 @@ def test_what_is_left_out_has_its_default() -> None:
 
 
 def test_a_setting_describes_itself() -> None:
-    known = settings_of(Outer)
-    assert list(known) == ["seed", "model", "inner", "weights"]
-    assert known["inner"].help == "How it is trained."
-    assert known["inner"].below == tuple(settings_of(Inner))
-    assert known["seed"].allowed == "a whole number of at least 0 and at most 9"
+    fields = settings_of(Outer)
+    assert list(fields) == ["seed", "model", "inner", "weights"]
+    assert fields["inner"].help == "How it is trained."
+    assert fields["inner"].below == tuple(settings_of(Inner))
+    assert fields["seed"].allowed == "a whole number of at least 0 and at most 9"
     assert settings_of(Inner)["mode"].allowed == "one of: fast, slow"
     assert settings_of(Inner)["steps"].default is dataclasses.MISSING
 
@@ -152,17 +152,17 @@ def test_a_flag_sets_what_a_file_leaves_out() -> None:
 
 
 def test_a_node_is_read_alone() -> None:
-    found = configs.read_settings(Inner, {"steps": 3, "rate": 1}, "inner")
-    assert (found.steps, found.rate, type(found.rate), found.mode) == (3, 1.0, float, "fast")
+    actual = configs.read_settings(Inner, {"steps": 3, "rate": 1}, "inner")
+    assert (actual.steps, actual.rate, type(actual.rate), actual.mode) == (3, 1.0, float, "fast")
     with pytest.raises(UserError, match="config.inner.stesp: no such key; did you mean 'steps'"):
         configs.read_settings(Inner, {"stesp": 3}, "inner")
 
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_defaults_are_valid_and_everything_says_what_it_means(kind: type[Node]) -> None:
-    for key, one in settings_of(kind).items():
-        assert one.help.strip(), key
-        for name, inner in settings_of(one.hint).items() if is_node(one.hint) else ():
+    for key, item in settings_of(kind).items():
+        assert item.help.strip(), key
+        for name, inner in settings_of(item.hint).items() if is_node(item.hint) else ():
             assert inner.help.strip() and "\n" not in inner.help, (key, name)
             if inner.default is not dataclasses.MISSING and inner.within:
                 inner.within.check(inner.default, name)
@@ -171,14 +171,14 @@ def test_defaults_are_valid_and_everything_says_what_it_means(kind: type[Node]) 
 
 
 def test_every_task_says_which_config_is_its_own() -> None:
-    found = {name: TASKS.resolve(name).schema for name in TASKS.names()}
-    assert set(found.values()) == set(WHOLE)
+    actual = {name: TASKS.resolve(name).schema for name in TASKS.names()}
+    assert set(actual.values()) == set(WHOLE)
 
 
 def test_the_types_of_settings_are_known_without_their_task() -> None:
-    known = known_defaults()
-    assert (known["training.clip"], known["decoding.beam"], known["seed"]) == (1.0, 5, 0)
-    assert "training.steps" not in known and "optimizer" not in known
+    values = known_defaults()
+    assert (values["training.clip"], values["decoding.beam"], values["seed"]) == (1.0, 5, 0)
+    assert "training.steps" not in values and "optimizer" not in values
 
 
 OWN = [
@@ -259,13 +259,13 @@ def test_a_users_own_task_has_settings_of_its_own(
 
 def test_the_file_of_the_page_says_what_differs(tmp_path: pathlib.Path) -> None:
     readme = (pathlib.Path(__file__).parents[2] / "docs" / "configs.md").read_text()
-    (text,) = (one for one in readme.split("```")[1::2] if one.startswith("python\n# mine.py"))
+    (text,) = (part for part in readme.split("```")[1::2] if part.startswith("python\n# mine.py"))
     (tmp_path / "mine.py").write_text(text.removeprefix("python\n"))
     ours = configs.flat(configs.load("configs/translation.py:rnnsearch"))
-    mine = configs.flat(configs.load(str(tmp_path / "mine.py")))
-    differing = {name for name in ours | mine if ours.get(name) != mine.get(name)}
+    flat = configs.flat(configs.load(str(tmp_path / "mine.py")))
+    differing = {name for name in ours | flat if ours.get(name) != flat.get(name)}
     assert {name for name in differing if not name.startswith("data.")} == {
         *("vocabulary.kind", "vocabulary.size", "batch.buckets", "batch.max_length"),
         "training.steps",
     }
-    assert (mine["data.name"], mine["data.target"], mine["training.clip"]) == ("files", "en", 1.0)
+    assert (flat["data.name"], flat["data.target"], flat["training.clip"]) == ("files", "en", 1.0)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.greedy import Choose, begun, best_token, grouped, unroll
+from attnlab.decoding.greedy import Choose, best_token, group, start_run, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.rules import FREE, Rules
-from attnlab.decoding.sampling import best_first, drawing
+from attnlab.decoding.sampling import sampler, sort_by_score
 from attnlab.decoding.steps import length_limits, repeat_rows
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -73,10 +73,10 @@ class PrefixModel:
             [step[1] for step in steps]
         )
 
-    def greedy(self, sentence: int, most: int, least: int = 0) -> list[int]:
+    def greedy(self, sentence: int, limit: int, least: int = 0) -> list[int]:
         """The greedy search of at most `most` tokens, with no EOS among the first `least`."""
         tokens: list[int] = []
-        while len(tokens) < most and EOS not in tokens:
+        while len(tokens) < limit and EOS not in tokens:
             log_probs = self.known(sentence, tokens)[0]
             log_probs[EOS] = log_probs[EOS] if len(tokens) >= least else -np.inf
             tokens.append(int(np.argmax(log_probs)))
@@ -114,18 +114,18 @@ def unrolled(
 ) -> Hypotheses:
     """The hypotheses [rows,n] of greedy search, or of another choice of tokens."""
     state, memory = repeat_rows((state, memory), rows, n)
-    size, how = {"rows": rows * n, "max_length": max_length}, {"special": special}
-    began = begun(step, state, memory, alignment=alignment, **size, **how)  # type: ignore[arg-type]
+    size, extra = {"rows": rows * n, "max_length": max_length}, {"special": special}
+    began = start_run(step, state, memory, alignment=alignment, **size, **extra)  # type: ignore[arg-type]
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    ended = unroll(step, began, memory, choose, limits, rules=rules.repeated(n), special=special)
-    return best_first(grouped(ended, rows, n, special))
+    ended = unroll(step, began, memory, choose, limits, rules=rules.repeat(n), special=special)
+    return sort_by_score(group(ended, rows, n, special))
 
 
-def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **how: Any) -> Hypotheses:
+def sample(*model: Any, key: jax.Array, rows: int, n: int = 1, **extra: Any) -> Hypotheses:
     """`n` samples of every sentence; of one key, or of one for each sentence."""
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    filters = {name: how.pop(name) for name in ("temperature", "top_k", "top_p") if name in how}
-    return unrolled(*model, rows=rows, n=n, choose=drawing(keys, n, **filters), **how)
+    filters = {name: extra.pop(name) for name in ("temperature", "top_k", "top_p") if name in extra}
+    return unrolled(*model, rows=rows, n=n, choose=sampler(keys, n, **filters), **extra)
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def run() -> Callable[..., Hypotheses]:
     """
 
     def compiled(
-        method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **how: Any
+        method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **extra: Any
     ) -> Hypotheses:
-        program = jax.jit(lambda *begun: method(model.step, *begun, rows=len(sentences), **how))
-        found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
-        return found
+        program = jax.jit(lambda *begun: method(model.step, *begun, rows=len(sentences), **extra))
+        actual: Hypotheses = jax.device_get(program(*model.begin(sentences)))
+        return actual
 
     return compiled
 

@@ -35,8 +35,8 @@ def search(model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
             model.step, *begun, rows=len(sentences), source_mask=jnp.asarray(mask), **how
         )
     )
-    found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
-    return found
+    beams: Hypotheses = jax.device_get(program(*model.begin(sentences)))
+    return beams
 
 
 def scored(
@@ -87,22 +87,22 @@ def plain_beam(
     )
 
 
-def listed(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
-    lengths = found.lengths[row].tolist()
-    assert not any(found.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
+def listed(beams: Hypotheses, row: int) -> list[tuple[int, ...]]:
+    lengths = beams.lengths[row].tolist()
+    assert not any(beams.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
         "only PAD may follow"
     )
-    return [tuple(found.tokens[row, k, :n].tolist()) for k, n in enumerate(lengths) if n]
+    return [tuple(beams.tokens[row, k, :n].tolist()) for k, n in enumerate(lengths) if n]
 
 
-def check(found: Hypotheses, row: int, wanted: Found) -> None:
+def check(beams: Hypotheses, row: int, oracle: Found) -> None:
     """The same hypotheses in the same order, with the same numbers; free slots have score -inf."""
-    n_best = found.scores.shape[1]
-    assert listed(found, row) == [tokens for _, _, tokens in wanted[:n_best]]
-    used = min(n_best, len(wanted))
-    for at, one in enumerate((found.scores, found.log_probs)):
-        np.testing.assert_allclose(one[row, :used], [each[at] for each in wanted[:used]], atol=1e-4)
-    assert np.isneginf(np.asarray(found.scores[row, used:])).all()
+    n_best = beams.scores.shape[1]
+    assert listed(beams, row) == [tokens for _, _, tokens in oracle[:n_best]]
+    used = min(n_best, len(oracle))
+    for at, one in enumerate((beams.scores, beams.log_probs)):
+        np.testing.assert_allclose(one[row, :used], [each[at] for each in oracle[:used]], atol=1e-4)
+    assert np.isneginf(np.asarray(beams.scores[row, used:])).all()
 
 
 @pytest.mark.quick
@@ -110,9 +110,9 @@ def test_finds_what_greedy_misses(run: Any, trap: Any) -> None:
     first = run(greedy, trap, [0], max_length=4)
     assert first.tokens[0, 0].tolist() == [3, 5, EOS, 0]
     assert np.exp(first.log_probs[0, 0]) == pytest.approx(0.18, abs=1e-5)
-    found = run(beam_search, trap, [0], beam=2, max_length=4)
-    assert found.tokens[0, 0].tolist() == [4, 5, EOS, 0]
-    assert np.exp(found.scores[0, 0]) == pytest.approx(0.36, abs=1e-5)
+    beams = run(beam_search, trap, [0], beam=2, max_length=4)
+    assert beams.tokens[0, 0].tolist() == [4, 5, EOS, 0]
+    assert np.exp(beams.scores[0, 0]) == pytest.approx(0.36, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_equals_a_plain_loop(
     limits = np.array([3 + row % 4 for row in SENTENCES])
     how = {"beam": beam, "n_best": n_best, "length_penalty": alpha, "coverage": beta}
     rules = Rules(min_length=least)
-    found = search(prefix_model, SENTENCES, max_length=6, rules=rules, limits=limits, **how)
+    beams = search(prefix_model, SENTENCES, max_length=6, rules=rules, limits=limits, **how)
     for row, sentence in enumerate(SENTENCES):
-        check(found, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
+        check(beams, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -146,12 +146,12 @@ def test_several_ends_a_forced_beginning_and_another_offset(prefix_model: Any, b
     special, limits = Special(ends=(5,), forced=4), np.array([6] * 12)
     how = {"length_penalty": 1.0, "length_offset": 0, "special": special}
     rules = Rules(special=special)
-    found = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, rules=rules, **how)
+    beams = search(prefix_model, SENTENCES, beam=beam, n_best=1, max_length=6, rules=rules, **how)
     for row in SENTENCES:
-        wanted = plain_beam(prefix_model, row, beam, limits[row], 0, 1.0, 0.0, special, 0)
-        check(found, row, wanted)
-    last = {int(found.tokens[row, 0, found.lengths[row, 0] - 1]) for row in SENTENCES}
-    assert last >= {EOS, 5} and set(found.tokens[:, 0, 0].tolist()) == {4}
+        oracle = plain_beam(prefix_model, row, beam, limits[row], 0, 1.0, 0.0, special, 0)
+        check(beams, row, oracle)
+    last = {int(beams.tokens[row, 0, beams.lengths[row, 0] - 1]) for row in SENTENCES}
+    assert last >= {EOS, 5} and set(beams.tokens[:, 0, 0].tolist()) == {4}
 
 
 @pytest.mark.parametrize("alpha", [pytest.param(0.0, marks=pytest.mark.full), 1.0])
@@ -159,7 +159,7 @@ def test_wide_beam_is_exhaustive(prefix_model: Any, alpha: float) -> None:
     """Four tokens that can be emitted, up to four of them: a beam that holds all prefixes finds the
     best of all sequences.
     """
-    found = search(prefix_model, range(4), beam=108, n_best=40, max_length=4, length_penalty=alpha)
+    beams = search(prefix_model, range(4), beam=108, n_best=40, max_length=4, length_penalty=alpha)
     bodies = [body for length in range(4) for body in itertools.product((3, 4, 5), repeat=length)]
     for row in range(4):
         every = []
@@ -168,27 +168,27 @@ def test_wide_beam_is_exhaustive(prefix_model: Any, alpha: float) -> None:
             log_p = prefix_model.rescored(row, tokens)[0]
             every.append((scored(log_p, tokens, np.ones(3), MASK[row], alpha, 0.0), log_p, tokens))
         assert len(every) == 40
-        check(found, row, sorted(every, key=lambda item: -item[0]))
+        check(beams, row, sorted(every, key=lambda item: -item[0]))
 
 
 def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
     """Every hypothesis re-scored token by token has its log-probability and its weights; sorted,
     ended once, no duplicates.
     """
-    found = search(
+    beams = search(
         prefix_model, SENTENCES, beam=4, n_best=4, max_length=6, length_penalty=0.6, alignment=True
     )
-    assert found.alignment is not None and found.alignment.shape == (12, 4, 6, 3)
+    assert beams.alignment is not None and beams.alignment.shape == (12, 4, 6, 3)
     for row in SENTENCES:
-        hypotheses = listed(found, row)
+        hypotheses = listed(beams, row)
         assert len(set(hypotheses)) == len(hypotheses) > 0
-        assert (np.diff(np.asarray(found.scores[row, : len(hypotheses)])) <= 0).all()
+        assert (np.diff(np.asarray(beams.scores[row, : len(hypotheses)])) <= 0).all()
         for k, tokens in enumerate(hypotheses):
             assert tokens.index(EOS) == len(tokens) - 1
             log_prob, weights = prefix_model.rescored(row, tokens)
-            assert found.log_probs[row, k] == pytest.approx(log_prob, abs=1e-4)
-            np.testing.assert_allclose(found.alignment[row, k, : len(tokens)], weights, atol=1e-6)
-            assert not found.alignment[row, k, len(tokens) :].any()
+            assert beams.log_probs[row, k] == pytest.approx(log_prob, abs=1e-4)
+            np.testing.assert_allclose(beams.alignment[row, k, : len(tokens)], weights, atol=1e-6)
+            assert not beams.alignment[row, k, len(tokens) :].any()
 
 
 def test_a_batch_cut_to_those_at_work_returns_the_same(
@@ -224,13 +224,13 @@ def test_unfinished_hypotheses_only_where_nothing_finished(endless_model: Any) -
     without EOS.
     """
     limits = np.array([2 + row % 3 for row in SENTENCES])
-    found = search(
+    beams = search(
         endless_model, SENTENCES, beam=3, n_best=3, max_length=4, length_penalty=0.6, limits=limits
     )
-    assert not (found.tokens == EOS).any()
-    np.testing.assert_array_equal(found.lengths, np.repeat(limits[:, None], 3, axis=1))
+    assert not (beams.tokens == EOS).any()
+    np.testing.assert_array_equal(beams.lengths, np.repeat(limits[:, None], 3, axis=1))
     for row, sentence in enumerate(SENTENCES):
-        check(found, row, plain_beam(endless_model, sentence, 3, limits[row], 0, 0.6, 0.0))
+        check(beams, row, plain_beam(endless_model, sentence, 3, limits[row], 0, 0.6, 0.0))
 
 
 def test_fewer_hypotheses_than_beams(markov: Any) -> None:
@@ -239,10 +239,10 @@ def test_fewer_hypotheses_than_beams(markov: Any) -> None:
     """
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
-    found = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
-    assert listed(found, 1) == [(3,) * n + (EOS,) for n in range(4)]
+    beams = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
+    assert listed(beams, 1) == [(3,) * n + (EOS,) for n in range(4)]
     np.testing.assert_allclose(
-        np.exp(found.scores[1]), [*0.5 ** np.arange(1, 5), 0, 0, 0], atol=1e-6
+        np.exp(beams.scores[1]), [*0.5 ** np.arange(1, 5), 0, 0, 0], atol=1e-6
     )
 
 
@@ -250,9 +250,9 @@ def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
     """EOS is held back to the end: what is cut is returned, not a hypothesis of probability 0."""
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
-    found = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3))
-    assert listed(found, 0) == listed(found, 1) == [(3, 3, 3)]
-    np.testing.assert_allclose(np.exp(found.scores[0]), [0.125, 0.0], atol=1e-6)
+    beams = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3))
+    assert listed(beams, 0) == listed(beams, 1) == [(3, 3, 3)]
+    np.testing.assert_allclose(np.exp(beams.scores[0]), [0.125, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 2), (1.0, 6)])
@@ -275,9 +275,9 @@ def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> No
         return markov.step(state, memory, tokens)
 
     model.step = counted
-    found = search(model, [0], beam=2, max_length=40, length_penalty=alpha)
+    beams = search(model, [0], beam=2, max_length=40, length_penalty=alpha)
     jax.effects_barrier()  # type: ignore[no-untyped-call]
-    assert found.tokens[0, 0, :3].tolist() == [3, EOS, 0]
+    assert beams.tokens[0, 0, :3].tolist() == [3, EOS, 0]
     assert len(calls) == steps
 
 

@@ -30,9 +30,9 @@ class Copier:
 
         def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
             place, width = state["place"], memory["source"].shape[1]
-            here = jnp.minimum(place, width - 1)[:, None]
-            wanted = jnp.take_along_axis(memory["source"], here, axis=1)[:, 0]
-            chosen = jax.nn.one_hot(jnp.where(wanted == 0, EOS, wanted), VOCABULARY)
+            at_place = jnp.minimum(place, width - 1)[:, None]
+            expected = jnp.take_along_axis(memory["source"], at_place, axis=1)[:, 0]
+            chosen = jax.nn.one_hot(jnp.where(expected == 0, EOS, expected), VOCABULARY)
             following = {"place": place + 1, "t": state["t"] + 1}
             return chosen * params["sharpness"], following, jax.nn.one_hot(place, width)
 
@@ -52,23 +52,23 @@ def batches(groups: list[list[int]], size: int, width: int) -> list[Any]:
     return result
 
 
-def decoded(node: dict[str, Any], *batching: Any, sharpness: float = 30.0, **how: Any) -> Any:
+def decoded(node: dict[str, Any], *batching: Any, sharpness: float = 30.0, **options: Any) -> Any:
     """The hypotheses of every sentence, of batches as `batches` makes them."""
     params = {"sharpness": sharpness}
-    return Decoder(Copier(), validate(node), **how)(params, batches(*batching))
+    return Decoder(Copier(), validate(node), **options)(params, batches(*batching))
 
 
-def tokens(found: Any) -> list[list[int]]:
+def tokens(actual: Any) -> list[list[int]]:
     """The best hypothesis of every sentence."""
-    return [hypotheses[0].tokens.tolist() for hypotheses in found]
+    return [hypotheses[0].tokens.tolist() for hypotheses in actual]
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_every_sentence_in_its_place(method: str) -> None:
-    found = decoded({"method": method}, [[3, 0, 4], [2, 1]], 3, 4, alignment=True)
-    assert tokens(found) == SENTENCES
-    for hypotheses, sentence in zip(found, SENTENCES, strict=True):
+    actual = decoded({"method": method}, [[3, 0, 4], [2, 1]], 3, 4, alignment=True)
+    assert tokens(actual) == SENTENCES
+    for hypotheses, sentence in zip(actual, SENTENCES, strict=True):
         assert len(hypotheses) == 1
         alignment = hypotheses[0].alignment
         assert alignment is not None
@@ -102,9 +102,9 @@ def test_batching_changes_nothing(node: dict[str, Any]) -> None:
     """Another split of the sentences over batches, other neighbours: the same hypotheses,
     samples too.
     """
-    one = decoded(node, [[0, 1, 2, 3, 4]], 5, 4, sharpness=2.0)
+    single = decoded(node, [[0, 1, 2, 3, 4]], 5, 4, sharpness=2.0)
     two = decoded(node, [[4, 2], [1, 3], [0]], 2, 4, sharpness=2.0)
-    for first, second in zip(one, two, strict=True):
+    for first, second in zip(single, two, strict=True):
         assert [h.tokens.tolist() for h in first] == [h.tokens.tolist() for h in second]
         np.testing.assert_allclose([h.score for h in first], [h.score for h in second], rtol=1e-5)
 
@@ -113,14 +113,14 @@ def test_equal_texts_have_samples_of_their_own() -> None:
     settings = validate({"method": "sample"})
     many = np.tile(np.array([[5, 5, 5, 5, EOS]], np.int32), (8, 1))
     batch = [(np.arange(8), {"source": many})]
-    found = Decoder(Copier(), settings)({"sharpness": 1.0}, batch)
-    assert len({tuple(best[0].tokens.tolist()) for best in found}) > 1
+    actual = Decoder(Copier(), settings)({"sharpness": 1.0}, batch)
+    assert len({tuple(best[0].tokens.tolist()) for best in actual}) > 1
 
 
 def test_each_sentence_has_its_own_limit() -> None:
     node = {"method": "greedy", "max_ratio": 0.5, "max_extra": 1}
-    found = tokens(decoded(node, [[0, 1, 2, 3, 4]], 5, 4))
-    assert found == [[5, 6, EOS], [7, EOS], [6, 5, 7], [EOS], [5, 5, EOS]]
+    actual = tokens(decoded(node, [[0, 1, 2, 3, 4]], 5, 4))
+    assert actual == [[5, 6, EOS], [7, EOS], [6, 5, 7], [EOS], [5, 5, EOS]]
 
 
 def test_missing_or_doubled_sentences_are_refused() -> None:

@@ -43,20 +43,20 @@ def test_bad_input_is_one_line() -> None:
 def test_edits_are_counted_as_the_recursion_counts_them() -> None:
     draw = random.Random(0)
     for _ in range(50):
-        one, other = ("".join(draw.choices("abc", k=draw.randrange(6))) for _ in range(2))
+        first, other = ("".join(draw.choices("abc", k=draw.randrange(6))) for _ in range(2))
 
         @functools.cache
-        def fewest(i: int, j: int, one: str = one, other: str = other) -> int:
+        def fewest(i: int, j: int, first: str = first, other: str = other) -> int:
             if i == 0 or j == 0:
                 return i + j
             return min(
                 fewest(i - 1, j) + 1,
                 fewest(i, j - 1) + 1,
-                fewest(i - 1, j - 1) + (one[i - 1] != other[j - 1]),
+                fewest(i - 1, j - 1) + (first[i - 1] != other[j - 1]),
             )
 
-        least = fewest(len(one), len(other))
-        assert edit_distance(one, other) == least == edit_distance(other, one)
+        least = fewest(len(first), len(other))
+        assert edit_distance(first, other) == least == edit_distance(other, first)
     pairs = {("kitten", "sitting"): 3, ("", "abc"): 3, ("abc", "abc"): 0}
     assert {pair: edit_distance(*pair) for pair in pairs} == pairs
 

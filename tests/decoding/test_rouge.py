@@ -13,8 +13,8 @@ OTHER = "A cat sat on the red mat. The end!"
 
 
 def test_the_numbers_are_those_of_rouge_score() -> None:
-    wanted = {"rouge1": 77.777778, "rouge2": 50.0, "rougeL": 77.777778}
-    assert rouge(ONE, OTHER) == pytest.approx(wanted, abs=1e-6)
+    expected = {"rouge1": 77.777778, "rouge2": 50.0, "rougeL": 77.777778}
+    assert rouge(ONE, OTHER) == pytest.approx(expected, abs=1e-6)
 
 
 def test_equal_texts_have_all_and_different_ones_nothing() -> None:
@@ -24,14 +24,14 @@ def test_equal_texts_have_all_and_different_ones_nothing() -> None:
     assert set(rouge("Grüße aus Köln", "grüße aus köln").values()) == {100.0}
 
 
-@pytest.mark.parametrize("one", ["abcab", "bbaac", "", "c"])
+@pytest.mark.parametrize("text", ["abcab", "bbaac", "", "c"])
 @pytest.mark.parametrize("other", ["bacbca", "aaab", "ccc"])
-def test_the_longest_common_subsequence_is_that_of_all(one: str, other: str) -> None:
-    every = {words for n in range(len(one) + 1) for words in itertools.combinations(one, n)}
-    both = [words for words in every if words in set(itertools.combinations(other, len(words)))]
-    assert longest_common(list(one), list(other)) == max(map(len, both))
+def test_the_longest_common_subsequence_is_that_of_all(text: str, other: str) -> None:
+    parts = {words for n in range(len(text) + 1) for words in itertools.combinations(text, n)}
+    shared = [words for words in parts if words in set(itertools.combinations(other, len(words)))]
+    assert longest_common(list(text), list(other)) == max(map(len, shared))
 
 
 def test_the_mean_of_the_rows_is_the_score() -> None:
-    found = rows([ONE, "x"], [OTHER, "y"])
-    assert found["rouge2"] == [[pytest.approx(50.0), 1.0], [0.0, 1.0]]
+    actual = rows([ONE, "x"], [OTHER, "y"])
+    assert actual["rouge2"] == [[pytest.approx(50.0), 1.0], [0.0, 1.0]]

@@ -25,17 +25,17 @@ def ruled(
     logits: np.ndarray, past: Sequence[int], penalty: float = 1.0, n: int = 0, least: int = 0
 ) -> np.ndarray:
     """Logits [V] after the tokens `past`, by the words of the module's docstring."""
-    found = logits.astype(np.float64).copy()
+    actual = logits.astype(np.float64).copy()
     written = len(past)
     if written < least:
-        found[EOS] = -np.inf
+        actual[EOS] = -np.inf
     for token in set(past):
-        found[token] = found[token] / penalty if found[token] > 0 else found[token] * penalty
+        actual[token] = actual[token] / penalty if actual[token] > 0 else actual[token] * penalty
     grams = {tuple(past[i : i + n]) for i in range(len(past) - n + 1)} if n else set()
     for token in range(len(logits)):
         if token != EOS and n and (*past[len(past) - n + 1 :], token) in grams:
-            found[token] = -np.inf
-    return found
+            actual[token] = -np.inf
+    return actual
 
 
 @pytest.mark.quick
@@ -48,18 +48,18 @@ def test_equal_a_plain_loop(n: int, penalty: float) -> None:
     rng = np.random.default_rng(1)
     lengths, vocabulary = [0, 1, 3, 5], 6
     prompts = [rng.integers(3, vocabulary, size) for size in lengths]
-    prompt = np.array([[*one, *[PAD] * (5 - len(one))] for one in prompts], np.int32)
+    prompt = np.array([[*ids, *[PAD] * (5 - len(ids))] for ids in prompts], np.int32)
     tokens = rng.integers(3, vocabulary, (len(lengths), LENGTH)).astype(np.int32)
     logits = rng.normal(size=(len(lengths), vocabulary)).astype(np.float32)
     rules = Rules(repetition_penalty=penalty, no_repeat_ngram=n, prompt=jnp.asarray(prompt))
     apply = jax.jit(lambda *now: rules(*now))
     for t in range(LENGTH):
         later = np.where(np.arange(LENGTH) < t, tokens, PAD)
-        found = np.asarray(apply(jnp.asarray(logits), jnp.asarray(later), jnp.int32(t)))
-        for row, one in enumerate(prompts):
-            past = [*one.tolist(), *tokens[row, :t].tolist()]
+        actual = np.asarray(apply(jnp.asarray(logits), jnp.asarray(later), jnp.int32(t)))
+        for row, ids in enumerate(prompts):
+            past = [*ids.tolist(), *tokens[row, :t].tolist()]
             np.testing.assert_allclose(
-                found[row], ruled(logits[row], past, penalty, n), rtol=1e-6, err_msg=f"{t} {row}"
+                actual[row], ruled(logits[row], past, penalty, n), rtol=1e-6, err_msg=f"{t} {row}"
             )
 
 
@@ -75,16 +75,16 @@ def test_the_end_is_what_is_left() -> None:
 def test_the_end_of_a_text_before_is_no_reason_not_to_end() -> None:
     """A stream begins with the end of the text before: the end may be written all the same."""
     rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[EOS, 3]]))
-    found = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), t))(0))
-    assert np.isfinite(found[0]).tolist() == [True, True, True, False, True]
+    actual = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), t))(0))
+    assert np.isfinite(actual[0]).tolist() == [True, True, True, False, True]
 
 
 def test_other_special_ids() -> None:
     """A vocabulary with its padding at the end: what is padding is no token that has occurred."""
     special = Special(pad=4, bos=3, eos=0, unk=None)
     rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[1, 4]]), special=special)
-    found = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), t))(0))
-    assert np.isfinite(found[0]).tolist() == [True, False, True, True, True]
+    actual = np.asarray(jax.jit(lambda t: rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), t))(0))
+    assert np.isfinite(actual[0]).tolist() == [True, False, True, True, True]
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
@@ -93,17 +93,17 @@ def test_no_method_repeats(run: Any, endless_model: Any, method: str) -> None:
     stay the model's.
     """
     sentences = [0, 1, 2, 3]
-    how: dict[str, Any] = {"max_length": 8}
+    options: dict[str, Any] = {"max_length": 8}
     search: Any = {"greedy": greedy, "beam": beam_search, "sample": sample}[method]
-    how |= {"beam": {"beam": 3}, "sample": {"key": jax.random.key(0), "n": 2}}.get(method, {})
+    options |= {"beam": {"beam": 3}, "sample": {"key": jax.random.key(0), "n": 2}}.get(method, {})
 
     def repeats(tokens: np.ndarray) -> int:
         pairs = [tuple(tokens[i : i + 2]) for i in range(len(tokens) - 1)]
         return len(pairs) - len(set(pairs))
 
-    held = run(search, endless_model, sentences, rules=Rules(no_repeat_ngram=2), **how)
+    held = run(search, endless_model, sentences, rules=Rules(no_repeat_ngram=2), **options)
     if method == "greedy":
-        free = run(search, endless_model, sentences, **how)
+        free = run(search, endless_model, sentences, **options)
         assert sum(repeats(tokens) for tokens in np.asarray(free.tokens[:, 0])) > 0
     for row, sentence in enumerate(sentences):
         tokens = np.asarray(held.tokens[row, 0])[: held.lengths[row, 0]]

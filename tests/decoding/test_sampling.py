@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.decoding.hypotheses import Hypotheses
 from attnlab.decoding.rules import Rules
-from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
+from attnlab.decoding.sampling import filter_logits, keep_largest, keep_nucleus
 from tests.decoding.conftest import sample
 
 SENTENCES = [0, 1, 2, 3]
@@ -47,11 +47,11 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
     """Top-k first, and the share of the nucleus is one of what that leaves: 0.4 of 0.7 are more
     than half.
     """
-    assert kept(filtered(np.log(np.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
+    assert kept(filter_logits(np.log(np.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
 
 
 @pytest.mark.parametrize(
-    ("how", "wanted"),
+    ("how", "oracle"),
     [
         pytest.param({}, {2: 0.1, 3: 0.5, 4: 0.3, 5: 0.1}, marks=pytest.mark.full),
         pytest.param({"top_k": 2}, {3: 0.625, 4: 0.375}, marks=pytest.mark.full),
@@ -60,18 +60,18 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
         ({"temperature": 0.5, "top_p": 0.85}, {3: 0.25 / 0.34, 4: 0.09 / 0.34}),
     ],
 )
-def test_frequencies(run: Any, markov: Any, how: dict[str, Any], wanted: dict[int, float]) -> None:
-    """100,000 draws match the renormalised probabilities; what is filtered out, PAD and BOS are
+def test_frequencies(run: Any, markov: Any, how: dict[str, Any], oracle: dict[int, float]) -> None:
+    """100,000 draws match the renormalised probabilities; what is filter_logits out, PAD and BOS are
     never drawn.
     """
     table = np.tile([0.7, 0.4, 0.1, 0.5, 0.3, 0.1], (6, 1))
     draws = 100_000
-    found = run(sample, markov(table), [0], max_length=1, key=jax.random.key(1), n=draws, **how)
-    ids, counts = np.unique(np.asarray(found.tokens), return_counts=True)
-    assert ids.tolist() == list(wanted)
-    expected = draws * np.array(list(wanted.values()))
-    assert np.sum((counts - expected) ** 2 / expected) < CHI_SQUARE[len(wanted) - 1]
-    assert (np.diff(np.asarray(found.scores[0])) <= 0).all()
+    texts = run(sample, markov(table), [0], max_length=1, key=jax.random.key(1), n=draws, **how)
+    ids, counts = np.unique(np.asarray(texts.tokens), return_counts=True)
+    assert ids.tolist() == list(oracle)
+    expected = draws * np.array(list(oracle.values()))
+    assert np.sum((counts - expected) ** 2 / expected) < CHI_SQUARE[len(oracle) - 1]
+    assert (np.diff(np.asarray(texts.scores[0])) <= 0).all()
 
 
 def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any) -> None:
@@ -79,16 +79,16 @@ def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any
     written, and carry their log-probability.
     """
     draws = 20_000
-    found = run(sample, prefix_model, [5], max_length=3, key=jax.random.key(0), n=draws)
+    texts = run(sample, prefix_model, [5], max_length=3, key=jax.random.key(0), n=draws)
     sequences, first, counts = np.unique(
-        np.asarray(found.tokens[0]), axis=0, return_index=True, return_counts=True
+        np.asarray(texts.tokens[0]), axis=0, return_index=True, return_counts=True
     )
     spread = 0.0
     for sequence, index, count in zip(sequences, first, counts, strict=True):
         tokens = sequence[sequence != 0].tolist()
         log_prob = prefix_model.rescored(5, tokens)[0]
-        assert found.log_probs[0, index] == pytest.approx(log_prob, abs=1e-4)
-        assert found.lengths[0, index] == len(tokens)
+        assert texts.log_probs[0, index] == pytest.approx(log_prob, abs=1e-4)
+        assert texts.lengths[0, index] == len(tokens)
         steps = [np.exp(prefix_model.known(5, tokens[:t])[0]) for t in range(len(tokens))]
         expected = draws * np.prod(
             [step[token] / step.sum() for step, token in zip(steps, tokens, strict=True)]
@@ -107,7 +107,7 @@ def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any
     ],
 )
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
-    found = run(
+    texts = run(
         sample,
         prefix_model,
         SENTENCES,
@@ -118,12 +118,12 @@ def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -
         **how,
     )
     for row, sentence in enumerate(SENTENCES):
-        wanted = prefix_model.greedy(sentence, 5, least=1)
+        oracle = prefix_model.greedy(sentence, 5, least=1)
         for copy in range(2):
-            assert found.tokens[row, copy, : len(wanted)].tolist() == wanted
-            assert found.lengths[row, copy] == len(wanted)
-            assert found.log_probs[row, copy] == pytest.approx(
-                prefix_model.rescored(sentence, wanted)[0], abs=1e-4
+            assert texts.tokens[row, copy, : len(oracle)].tolist() == oracle
+            assert texts.lengths[row, copy] == len(oracle)
+            assert texts.log_probs[row, copy] == pytest.approx(
+                prefix_model.rescored(sentence, oracle)[0], abs=1e-4
             )
 
 
@@ -137,10 +137,10 @@ def test_keys_decide_alone(prefix_model: Any) -> None:
         return sample(prefix_model.step, *begun, rows=4, max_length=5, n=3, key=key, alignment=True)
 
     def drawn(sentences: Any, key: jax.Array) -> np.ndarray:
-        found = jax.device_get(program(key, *prefix_model.begin(sentences)))
-        assert found.alignment is not None
-        np.testing.assert_allclose(found.alignment.sum((2, 3)), found.lengths, atol=1e-5)
-        return np.asarray(found.tokens)
+        texts = jax.device_get(program(key, *prefix_model.begin(sentences)))
+        assert texts.alignment is not None
+        np.testing.assert_allclose(texts.alignment.sum((2, 3)), texts.lengths, atol=1e-5)
+        return np.asarray(texts.tokens)
 
     one = drawn(SENTENCES, jax.random.key(7))
     np.testing.assert_array_equal(one, drawn(SENTENCES, jax.random.key(7)))

@@ -24,9 +24,9 @@ def test_largest_equals_top_k(width: int, k: int, levels: int) -> None:
     values[5] = 1.0
     # a chunk in the middle ranks first, though ties of its others come later
     values[6:, width // 2] = 2.0 * levels
-    both = jax.jit(lambda values: (largest(values, k), lax.top_k(values, k)))
-    (found, places), (wanted, ids) = both(values)
-    np.testing.assert_array_equal(found, wanted)
+    both_ways = jax.jit(lambda values: (largest(values, k), lax.top_k(values, k)))
+    (actual, places), (expected, ids) = both_ways(values)
+    np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(places, ids)
 
 
@@ -38,9 +38,9 @@ def test_rows_are_repeated_one_by_one() -> None:
     repeated = repeat_rows(tree, 2, 3)
     assert repeated["a"][:, 0].tolist() == [1, 1, 1, 2, 2, 2]
     assert repeated["t"] == 7
-    taken = take_rows(repeated, jnp.array([3, 0, 0, 1, 5, 2]))
-    assert taken["a"][:, 0].tolist() == [2, 1, 1, 1, 2, 1]
-    assert taken["t"] == 7
+    rows = take_rows(repeated, jnp.array([3, 0, 0, 1, 5, 2]))
+    assert rows["a"][:, 0].tolist() == [2, 1, 1, 1, 2, 1]
+    assert rows["t"] == 7
     with pytest.raises(ValueError, match=r"leading axis 2 .*\(4,\)"):
         repeat_rows({"a": jnp.zeros(4)}, 2, 3)
 
@@ -48,9 +48,9 @@ def test_rows_are_repeated_one_by_one() -> None:
 def test_numbers_that_rows_shared_become_one_for_each() -> None:
     """So that rows can be taken apart and put together; arrays stay as they are."""
     tree = {"a": jnp.array([[1], [2]]), "t": jnp.int32(7), "n": np.int32(3)}
-    apart = by_row(tree, 2)
-    assert apart["t"].tolist() == [7, 7] and apart["n"].tolist() == [3, 3]
-    assert apart["a"] is tree["a"] and by_row(apart, 2)["t"] is apart["t"]
+    spread = by_row(tree, 2)
+    assert spread["t"].tolist() == [7, 7] and spread["n"].tolist() == [3, 3]
+    assert spread["a"] is tree["a"] and by_row(spread, 2)["t"] is spread["t"]
 
 
 def test_limits_lie_within_the_buffer() -> None:

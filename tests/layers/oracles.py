@@ -11,26 +11,26 @@ import numpy as np
 
 def norm_of(name: str, params: Any, x: np.ndarray, epsilon: float) -> np.ndarray:
     """The table at the top of `norms.py`, row by row."""
-    found = np.zeros_like(x)
+    actual = np.zeros_like(x)
     g, b = params.get("scale", 1.0), params.get("bias", 0.0)
-    for at in np.ndindex(x.shape[:-1]):
-        row = x[at]
+    for index in np.ndindex(x.shape[:-1]):
+        row = x[index]
         if name == "layer_norm":
             variance = ((row - row.mean()) ** 2).sum() / len(row)
-            found[at] = (row - row.mean()) / np.sqrt(variance + epsilon) * g + b
+            actual[index] = (row - row.mean()) / np.sqrt(variance + epsilon) * g + b
         elif name.startswith("rms_norm"):
             root = np.sqrt((row @ row) / len(row) + epsilon)
-            found[at] = row / root * (1 + g if name.endswith("plus_one") else g)
+            actual[index] = row / root * (1 + g if name.endswith("plus_one") else g)
         elif name == "scale_norm":
-            found[at] = g * row / max(np.sqrt(row @ row), epsilon)
+            actual[index] = g * row / max(np.sqrt(row @ row), epsilon)
         elif name == "batch_norm":
-            found[at] = (row - params["mean"]) / np.sqrt(params["variance"] + epsilon) * g + b
+            actual[index] = (row - params["mean"]) / np.sqrt(params["variance"] + epsilon) * g + b
         elif name == "dynamic_tanh":
-            found[at] = g * np.tanh(params["slope"] * row) + b
+            actual[index] = g * np.tanh(params["slope"] * row) + b
         else:
             assert name == "none"
-            found[at] = row
-    return found
+            actual[index] = row
+    return actual
 
 
 def over_batch(
@@ -42,8 +42,8 @@ def over_batch(
     tokens = x[valid]
     mean = tokens.sum(axis=0) / len(tokens)
     variance = ((tokens - mean) ** 2).sum(axis=0) / len(tokens)
-    found = (x - mean) / np.sqrt(variance + epsilon) * params["scale"] + params["bias"]
-    return found, mean, variance * len(tokens) / (len(tokens) - 1)
+    actual = (x - mean) / np.sqrt(variance + epsilon) * params["scale"] + params["bias"]
+    return actual, mean, variance * len(tokens) / (len(tokens) - 1)
 
 
 def _gelu(x: float) -> float:
@@ -81,8 +81,8 @@ def feed_forward(name: str, params: Any, x: np.ndarray) -> np.ndarray:
         return np.zeros_like(x)
 
     def affine(layer: str, x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = x @ params[layer]["kernel"] + params[layer].get("bias", 0.0)
-        return found
+        actual: np.ndarray = x @ params[layer]["kernel"] + params[layer].get("bias", 0.0)
+        return actual
 
     inner = affine("inner", x)
     if name in PLAIN:

@@ -60,8 +60,8 @@ def test_a_block_is_its_functions_in_order_each_placed_as_told(
         "feed_forward": lambda x: feed_forward("relu", params["feed_forward"], x),
     }
     expected = placed(params, {"norm": placement}, x, functions, "layer_norm")
-    found = jax.jit(nn.apply(run, module))({"params": params}, x)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+    actual = jax.jit(nn.apply(run, module))({"params": params}, x)
+    np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-11)
 
 
 def _params(module: Block, x: np.ndarray) -> Any:
@@ -82,16 +82,16 @@ def test_what_functions_give_is_all_that_is_added_and_dropped(placement: Placeme
     @jax.jit
     def both(key: Any) -> Any:
         params = plain.init(key, x, lambda x: 0 * x).get("params", {})
-        found = plain.apply({"params": params}, x, lambda x: 0 * x)
+        actual = plain.apply({"params": params}, x, lambda x: 0 * x)
         moved = {"params": jax.tree.map(lambda leaf: leaf + 0.5, params)}
-        return found, dropping.apply(moved, x, lambda x: x + 3, rngs={"dropout": key})
+        return actual, dropping.apply(moved, x, lambda x: x + 3, rngs={"dropout": key})
 
-    found, dropped = map(np.asarray, both(jax.random.key(0)))
+    actual, dropped = map(np.asarray, both(jax.random.key(0)))
     expected = {"post": norm_of("layer_norm", {}, x.astype(np.float64), 1e-6), "none": 0 * x}
-    np.testing.assert_allclose(found, expected.get(placement, x), atol=1e-6)
+    np.testing.assert_allclose(actual, expected.get(placement, x), atol=1e-6)
     if placement != "post":  # there the norm of a row knows of all its entries
-        kept = dropped == (0.0 if placement == "none" else x)
-        assert 0.35 < kept.mean() < 0.65
+        keep_mask = dropped == (0.0 if placement == "none" else x)
+        assert 0.35 < keep_mask.mean() < 0.65
 
 
 def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
@@ -106,8 +106,8 @@ def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
 
         return jax.grad(total, has_aux=True)(nn.init(run, module)(key, x)["params"])
 
-    slope, found = begun(jax.random.key(0))
-    np.testing.assert_array_equal(found, x)
+    slope, actual = begun(jax.random.key(0))
+    np.testing.assert_array_equal(actual, x)
     for name in ("one", "other", "feed_forward"):
         assert abs(float(slope[f"around_{name}"]["strength"])) > 1e-3
 

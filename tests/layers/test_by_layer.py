@@ -24,13 +24,13 @@ def test_patterns_repeat_and_nest_and_count_all_layers() -> None:
     outer = {"name": "by_layer", "one": "none", "other": inner}
     outer["pattern"] = ("other", "other", "one")
     factory = made(outer)
-    found = [chosen(factory, layer) for layer in range(6)]
-    assert [part.func.__name__ for part, _ in found] == [
+    actual = [chosen(factory, layer) for layer in range(6)]
+    assert [part.func.__name__ for part, _ in actual] == [
         *("MultiHead", "ConvolutionMixer", "NoMixer"),
         *("ConvolutionMixer", "MultiHead", "NoMixer"),
     ]
     expected = [*(".other.one", ".other.other", ".one", ".other.other", ".other.one", ".one")]
-    assert [where for _, where in found] == expected
+    assert [where for _, where in actual] == expected
     assert of_layer(factory, 0).keywords["heads"] == 2  # type: ignore[attr-defined]
     assert varies(factory) and not varies(made(HEADS))
 

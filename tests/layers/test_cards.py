@@ -62,8 +62,8 @@ def test_a_paragraph_that_cannot_be_read_is_refused(paragraph: str) -> None:
 
 
 def test_a_class_of_a_users_own_may_have_it_as_an_attribute() -> None:
-    ours, mine = written("Card: A, 2017."), Card("means", 2026, "somebody, 2026")
-    ours.card = mine  # type: ignore[attr-defined]
-    assert card_of(ours) == mine
+    ours, declared = written("Card: A, 2017."), Card("means", 2026, "somebody, 2026")
+    ours.card = declared  # type: ignore[attr-defined]
+    assert card_of(ours) == declared
     ours.card = SystemCard(2017, "A, 2017")  # type: ignore[attr-defined]
     assert card_of(ours) == Card("", 2017, "A, 2017")

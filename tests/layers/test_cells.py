@@ -56,8 +56,8 @@ def test_a_layer_is_its_equations_over_the_real_tokens(
 
         return total(x)[1], *jax.grad(total, has_aux=True)(x)
 
-    found, slope, beside_slope = run(x)
-    outputs, last = found
+    actual, slope, beside_slope = run(x)
+    outputs, last = actual
     for row, length in enumerate(LENGTHS):
         state = (getattr(start, "c", start.h)[row], start.h[row])
         for t in reversed(range(T)) if reverse else range(T):
@@ -68,7 +68,7 @@ def test_a_layer_is_its_equations_over_the_real_tokens(
         np.testing.assert_allclose(getattr(last, "c", last.h)[row], state[0], atol=1e-12)
     dirty, *_ = run(np.where(VALID[..., None], x, 1e6))
     for other in (dirty, beside_slope):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), other, found)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), other, actual)
     assert (slope[~VALID] == 0.0).all() and (np.abs(slope[VALID]).max(axis=-1) > 0).all()
 
 
@@ -76,7 +76,7 @@ def test_a_layer_is_its_equations_over_the_real_tokens(
 def test_steps_are_the_layer_and_low_precision_stays_low(name: str) -> None:
     """Without a mask all tokens are real; gradients are low too, whatever the start is made of."""
     module, params, x, start = drawn(name)
-    given = jax.tree.map(np.float32, (params, x))
+    inputs = jax.tree.map(np.float32, (params, x))
 
     @jax.jit
     def stepped(params: Any, x: Any) -> Any:
@@ -91,13 +91,13 @@ def test_steps_are_the_layer_and_low_precision_stays_low(name: str) -> None:
 
         return jax.grad(total, has_aux=True)(params)
 
-    slope, (outputs, _) = run(*given)
-    assert_close(stepped(*given).swapaxes(0, 1), outputs, eps=8)
-    low_slope, low = run(*jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), given))
+    slope, (outputs, _) = run(*inputs)
+    assert_close(stepped(*inputs).swapaxes(0, 1), outputs, eps=8)
+    low_slope, low = run(*jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), inputs))
     assert {leaf.dtype for leaf in jax.tree.leaves((low_slope, low))} == {jnp.dtype(jnp.bfloat16)}
     np.testing.assert_allclose(np.asarray(low[0], np.float32), outputs, atol=4e-2)
-    for found, expected in zip(jax.tree.leaves(low_slope), jax.tree.leaves(slope), strict=True):
-        off = np.abs(np.asarray(found, np.float32) - expected).max()
+    for actual, expected in zip(jax.tree.leaves(low_slope), jax.tree.leaves(slope), strict=True):
+        off = np.abs(np.asarray(actual, np.float32) - expected).max()
         assert off < 0.05 * np.abs(expected).max()
 
 
@@ -121,7 +121,7 @@ def test_weights_start_as_they_should(name: str) -> None:
         for matrix in usual["cell"].values()
         for block in np.split(matrix, matrix.shape[1] // 16, axis=1)
     ]
-    assert len(blocks) == gates and all(np.abs(blocks[0] - one).max() > 0.1 for one in blocks[1:])
+    assert len(blocks) == gates and all(np.abs(blocks[0] - b).max() > 0.1 for b in blocks[1:])
     for block in blocks:
         np.testing.assert_allclose(block.T @ block, np.eye(16), atol=1e-5)
     (kernel,) = jax.tree.leaves(usual["of_input"]["kernel"])
@@ -130,8 +130,8 @@ def test_weights_start_as_they_should(name: str) -> None:
     np.testing.assert_array_equal(usual["of_input"]["bias"], forget)
     for opened, params in enumerate(bounded):
         params["of_input"]["bias"] = params["of_input"]["bias"] - opened * forget
-        drawn = params if name == "lstm" else params["of_input"]  # others have orthogonal cells
-        for leaf in jax.tree.leaves(drawn):
+        start = params if name == "lstm" else params["of_input"]  # others have orthogonal cells
+        for leaf in jax.tree.leaves(start):
             assert 0.06 < np.abs(leaf).max() <= 0.08 + 1e-6
 
 

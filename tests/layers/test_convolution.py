@@ -54,12 +54,12 @@ def test_causal_windows_end_where_they_stand_in_any_pieces(
     module, params = made(kernel)
     call = jax.jit(functools.partial(module.apply, {"params": params}, method="causal"))
     x = drawn(2, 6, 4, seed=2)
-    before, found, first = nothing_before(2, 4, kernel), [], 0
+    before, actual, first = nothing_before(2, 4, kernel), [], 0
     for piece in pieces:
         y, before = call(x[:, first : first + piece], before)
-        found.append(y)
+        actual.append(y)
         first += piece
-    assert_close(np.concatenate(found, axis=1), looped(params, x, 1 - kernel, kernel), eps=16)
+    assert_close(np.concatenate(actual, axis=1), looped(params, x, 1 - kernel, kernel), eps=16)
     assert before.shape == (2, kernel - 1, 4)
     np.testing.assert_array_equal(before, x[:, 7 - kernel :])
 

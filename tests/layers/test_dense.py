@@ -24,13 +24,13 @@ def test_matmul_is_the_product_over_the_last_axis(lead: tuple[int, ...]) -> None
 
     @jax.jit
     def both(x: Any, kernel: Any) -> Any:
-        y, back = jax.vjp(matmul, x, kernel)
-        return y, *back(direction)
+        y, pull = jax.vjp(matmul, x, kernel)
+        return y, *pull(direction)
 
     flat = direction.reshape(-1, 5)
     expected = (x @ kernel, direction @ kernel.T, x.reshape(-1, 4).T @ flat)
-    for found, wanted in zip(both(x, kernel), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    for actual, oracle in zip(both(x, kernel), expected, strict=True):
+        np.testing.assert_allclose(actual, oracle, atol=1e-5)
 
 
 @pytest.mark.quick
@@ -43,18 +43,18 @@ def test_a_tall_kernel_is_turned_and_nothing_else_changes() -> None:
 
     @jax.jit
     def several(x: Any, kernel: Any) -> Any:
-        y, back = jax.vjp(matmul, x, kernel)
-        of_x, of_kernel = back(grad.reshape(y.shape))
+        y, pull = jax.vjp(matmul, x, kernel)
+        of_x, of_kernel = pull(grad.reshape(y.shape))
         forward = jax.jvp(lambda w: matmul(x, w), (kernel,), (change,))[1]
         negated = jax.vmap(matmul, in_axes=(None, 0))(x, jnp.stack([kernel, -kernel]))[1]
         return y, of_x, of_kernel, forward, negated
 
     y = flat @ kernel
     expected = (y, grad @ kernel.T, flat.T @ grad, flat @ change, -y)
-    for found, wanted in zip(several(x, kernel), expected, strict=True):
-        np.testing.assert_allclose(found, wanted.reshape(found.shape), rtol=1e-4, atol=1e-4)
+    for actual, oracle in zip(several(x, kernel), expected, strict=True):
+        np.testing.assert_allclose(actual, oracle.reshape(actual.shape), rtol=1e-4, atol=1e-4)
     traced = jax.jit(matmul).trace(x, kernel)
-    texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
+    texts = [traced.lower(lowering_platforms=(name,)).as_text() for name in ("cpu", "cuda", "tpu")]
     assert ["optimization_barrier" in text for text in texts] == [True, False, False]
 
 
@@ -82,9 +82,9 @@ def test_dropout_keeps_the_mean_and_has_its_rate(rate: float) -> None:
     errors.
     """
     count = 200_000
-    found = np.asarray(jax.jit(lambda x: dropped(rate, x))(np.ones(count, np.float32)))
-    assert set(np.unique(found)) == {np.float32(0), np.float32(1) / np.float32(1 - rate)}
-    assert abs((found == 0).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / count)
+    actual = np.asarray(jax.jit(lambda x: dropped(rate, x))(np.ones(count, np.float32)))
+    assert set(np.unique(actual)) == {np.float32(0), np.float32(1) / np.float32(1 - rate)}
+    assert abs((actual == 0).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / count)
 
 
 @pytest.mark.quick
@@ -92,17 +92,17 @@ def test_dropout_is_off_without_a_stream_or_a_rate() -> None:
     x = np.arange(12, dtype=np.float32)
     np.testing.assert_array_equal(Dropout(0.5).apply({}, x), x)
     np.testing.assert_array_equal(dropped(0.0, x), x)
-    first, again, other = jax.jit(lambda x: [dropped(0.5, x, seed) for seed in (0, 0, 1)])(x)
-    assert (first == again).all() and (first != other).any()
+    first, same, other = jax.jit(lambda x: [dropped(0.5, x, seed) for seed in (0, 0, 1)])(x)
+    assert (first == same).all() and (first != other).any()
 
 
 def test_dropped_entries_get_no_gradient_even_where_they_are_not_finite() -> None:
     """Operation by operation: compiled, XLA turns a product with zeros and ones into a choice."""
     x = jnp.asarray(np.where(np.arange(64) % 2, np.inf, 1.0), jnp.float32)
-    found, pull = jax.vjp(lambda x: dropped(0.5, x), x)
-    kept = np.asarray(dropped(0.5, jnp.ones(64))) > 0
-    assert (np.asarray(found)[~kept] == 0.0).all()
-    np.testing.assert_array_equal(pull(jnp.ones(64))[0], np.where(kept, 2.0, 0.0))
+    actual, pull = jax.vjp(lambda x: dropped(0.5, x), x)
+    keeps = np.asarray(dropped(0.5, jnp.ones(64))) > 0
+    assert (np.asarray(actual)[~keeps] == 0.0).all()
+    np.testing.assert_array_equal(pull(jnp.ones(64))[0], np.where(keeps, 2.0, 0.0))
     low = jax.ShapeDtypeStruct((4,), jnp.bfloat16)
     assert jax.eval_shape(lambda x: dropped(0.5, x), low).dtype == jnp.bfloat16
 

@@ -70,8 +70,8 @@ def test_dropout_is_on_the_hidden_units_and_needs_a_stream(name: str) -> None:
         noisy = jax.vmap(lambda key: module.apply(variables, x, rngs={"dropout": key}))(keys)
         return noisy, module.apply(variables, x), part(64, 0.0).apply(variables, x)
 
-    noisy, quiet, without = map(np.asarray, found(jax.random.split(jax.random.key(0), 4000)))
-    np.testing.assert_array_equal(quiet, without)
+    noisy, quiet, undropped = map(np.asarray, found(jax.random.split(jax.random.key(0), 4000)))
+    np.testing.assert_array_equal(quiet, undropped)
     error = noisy.std(axis=0).max() / np.sqrt(4000)
     np.testing.assert_allclose(noisy.mean(axis=0), quiet, atol=5 * error)
     assert noisy.std(axis=0).min() > 0.01

@@ -14,9 +14,9 @@ from attnlab.layers.gated_norm import GatedNorm
 def test_it_is_the_formula(first: str, activation: str) -> None:
     o, z = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     scale = np.arange(1.0, 5.0, dtype=np.float32)
-    one = GatedNorm(activation, first)  # type: ignore[arg-type]
-    found = jax.jit(one.apply)({"params": {"norm": {"scale": scale}}}, o, z)
+    module = GatedNorm(activation, first)  # type: ignore[arg-type]
+    actual = jax.jit(module.apply)({"params": {"norm": {"scale": scale}}}, o, z)
     gate = (z if activation == "silu" else 1.0) / (1 + np.exp(-z))
     given = o if first == "norm" else o * gate
     normed = given / np.sqrt((given**2).mean(axis=-1, keepdims=True) + 1e-5) * scale
-    np.testing.assert_allclose(found, normed * gate if first == "norm" else normed, rtol=1e-5)
+    np.testing.assert_allclose(actual, normed * gate if first == "norm" else normed, rtol=1e-5)

@@ -14,8 +14,8 @@ def test_the_last_real_slots_are_kept() -> None:
     two of the third's.
     """
     slots = np.arange(15).reshape(3, 5)[..., None]
-    found = jax.jit(latest, static_argnums=2)(slots, np.array([0, 3, 2]), 2)
-    np.testing.assert_array_equal(found[..., 0], [[0, 1], [8, 9], [12, 13]])
+    actual = jax.jit(latest, static_argnums=2)(slots, np.array([0, 3, 2]), 2)
+    np.testing.assert_array_equal(actual[..., 0], [[0, 1], [8, 9], [12, 13]])
 
 
 def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
@@ -28,11 +28,11 @@ def test_a_piece_comes_behind_what_was_kept_in_its_own_dtype() -> None:
 def test_padding_takes_no_place() -> None:
     read, valid = np.array([3, 0]), np.array([[True, False, True], [False, False, True]])
     place = jax.jit(places, static_argnums=1)
-    at, after_it = place(read, 3, valid)
-    np.testing.assert_array_equal(at, [[3, 3, 4], [-1, -1, 0]])
+    positions, after_it = place(read, 3, valid)
+    np.testing.assert_array_equal(positions, [[3, 3, 4], [-1, -1, 0]])
     np.testing.assert_array_equal(after_it, [5, 1])
-    at, after_it = place(read, 2, None)
-    np.testing.assert_array_equal(at, [[3, 4], [0, 1]])
+    positions, after_it = place(read, 2, None)
+    np.testing.assert_array_equal(positions, [[3, 4], [0, 1]])
     np.testing.assert_array_equal(after_it, [5, 2])
 
 
@@ -42,10 +42,10 @@ def test_tokens_go_to_the_slots_that_the_text_would_give_them() -> None:
     """
     valid = np.array([[True, False, True], [True, True, True]])
     place = jax.jit(slots, static_argnums=2)
-    token, slot, at = place(np.array([4, 3]), valid, 3)
+    token, slot, positions = place(np.array([4, 3]), valid, 3)
     np.testing.assert_array_equal(token, [[3, 0, 2, 3, 3, 3], [0, 1, 2, 3, 3, 3]])
     np.testing.assert_array_equal(np.asarray(slot)[valid], [1, 2, 0, 1, 2])
-    np.testing.assert_array_equal(at, np.arange(3, 9) + np.zeros((2, 1)))
-    token, _, at = place(None, valid, 3)
+    np.testing.assert_array_equal(positions, np.arange(3, 9) + np.zeros((2, 1)))
+    token, _, positions = place(None, valid, 3)
     np.testing.assert_array_equal(token, [[0, 2, 3], [0, 1, 2]])
-    np.testing.assert_array_equal(at, [[0, 1, 2], [0, 1, 2]])
+    np.testing.assert_array_equal(positions, [[0, 1, 2], [0, 1, 2]])

@@ -28,24 +28,24 @@ def drawn(initial: Initial) -> dict[str, np.ndarray]:
             "bias": initial.bias()(key, SHAPE, np.float32),
         }
 
-    found: dict[str, np.ndarray] = jax.device_get(draw(jax.random.key(0)))
-    return found
+    actual: dict[str, np.ndarray] = jax.device_get(draw(jax.random.key(0)))
+    return actual
 
 
 def test_usually_glorot_orthogonal_and_zero() -> None:
     """Four blocks side by side start as one does; the whole drawn at once would be narrower. An
     output layer counts its inputs alone: scores of unit inputs have variance 1, however many words.
     """
-    found, bound = drawn(Initial()), (6 / 128) ** 0.5
-    for block in (found["kernel"], *np.split(found["gates"], 4, axis=1)):
+    actual, bound = drawn(Initial()), (6 / 128) ** 0.5
+    for block in (actual["kernel"], *np.split(actual["gates"], 4, axis=1)):
         assert 0.98 * bound < np.abs(block).max() <= bound
-    assert not np.array_equal(found["gates"][:, :64], found["gates"][:, 64:128])
-    for output in (found["output"], found["words"]):
+    assert not np.array_equal(actual["gates"][:, :64], actual["gates"][:, 64:128])
+    for output in (actual["output"], actual["words"]):
         assert output.std() == pytest.approx(64**-0.5, rel=0.05)
         assert 0.98 * (3 / 64) ** 0.5 < np.abs(output).max() <= (3 / 64) ** 0.5
-    np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
-    assert found["embedding"].std() == pytest.approx(64**-0.5, rel=0.05)
-    assert found["word"].std() == pytest.approx(1.0, rel=0.05) and (found["bias"] == 0.0).all()
+    np.testing.assert_allclose(actual["recurrent"].T @ actual["recurrent"], np.eye(64), atol=1e-5)
+    assert actual["embedding"].std() == pytest.approx(64**-0.5, rel=0.05)
+    assert actual["word"].std() == pytest.approx(1.0, rel=0.05) and (actual["bias"] == 0.0).all()
 
 
 def test_uniform_is_of_all() -> None:
@@ -55,22 +55,22 @@ def test_uniform_is_of_all() -> None:
 
 
 def test_normal_is_of_all_but_recurrences_and_biases() -> None:
-    found = drawn(Initial(normal=0.01))
+    actual = drawn(Initial(normal=0.01))
     for name in ("kernel", "gates", "output", "words", "embedding", "word"):
-        assert found[name].std() == pytest.approx(0.01, rel=0.05), name
-    np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
-    assert (found["bias"] == 0.0).all()
+        assert actual[name].std() == pytest.approx(0.01, rel=0.05), name
+    np.testing.assert_allclose(actual["recurrent"].T @ actual["recurrent"], np.eye(64), atol=1e-5)
+    assert (actual["bias"] == 0.0).all()
 
 
 @pytest.mark.parametrize(
-    "given", [{"uniform": -1.0}, {"normal": float("nan")}, {"uniform": float("inf")}]
+    "fields", [{"uniform": -1.0}, {"normal": float("nan")}, {"uniform": float("inf")}]
 )
-def test_what_is_no_width_is_refused(given: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=f"{next(iter(given))}=.*expected a number of at least 0"):
-        Initial(**given)
+def test_what_is_no_width_is_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(fields))}=.*expected a number of at least 0"):
+        Initial(**fields)
 
 
-@pytest.mark.parametrize("given", [-1.0, float("nan"), float("inf")])
-def test_embeddings_of_no_width_are_refused(given: float) -> None:
+@pytest.mark.parametrize("deviation", [-1.0, float("nan"), float("inf")])
+def test_embeddings_of_no_width_are_refused(deviation: float) -> None:
     with pytest.raises(UserError, match=r"^deviation=.*: expected a number above 0$"):
-        Initial().word(given)
+        Initial().word(deviation)

@@ -31,9 +31,9 @@ def begun(name: str, initial: Any, seed: int = 0, **changes: Any) -> dict[str, n
     heads = {slot: {"name": "multihead", "heads": HEADS, "bias": True} for slot in slots}
     node = ConfigDict({"name": name, **SIZES, **heads, "initial": initial, **changes})
     sides = ("",) if name == "decoder" else ("source_", "target_")
-    given = {f"{side}vocabulary": V for side in sides}
+    sizes = {f"{side}vocabulary": V for side in sides}
     ids = [jnp.ones((1, 2), jnp.int32)] * (1 if name == "decoder" else 2)
-    system = build(SYSTEMS, node, "system")(**given)
+    system = build(SYSTEMS, node, "system")(**sizes)
     params = first_params(system.init, jax.random.key(seed), *ids)["params"]
     return {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
 
@@ -44,18 +44,18 @@ def _flat(params: Any) -> dict[str, Any]:
 
 def test_gpt2_is_narrower_before_residual_connections() -> None:
     params = begun("decoder", "gpt2")
-    drawn = {path for path, leaf in params.items() if leaf.ndim == 2}
-    for path in drawn:
+    matrices = {path for path, leaf in params.items() if leaf.ndim == 2}
+    for path in matrices:
         last = path.endswith(("attention/out/kernel", "outer/kernel"))
-        wanted = 0.02 / np.sqrt(2 * L) if last else 0.02
-        assert np.isclose(params[path].std(), wanted, rtol=0.1), path
-    assert sum("out" in path.split("/")[-2] for path in drawn) == 2 * L
-    for path in set(params) - drawn:
+        expected = 0.02 / np.sqrt(2 * L) if last else 0.02
+        assert np.isclose(params[path].std(), expected, rtol=0.1), path
+    assert sum("out" in path.split("/")[-2] for path in matrices) == 2 * L
+    for path in set(params) - matrices:
         np.testing.assert_array_equal(params[path], float(path.endswith("scale")))
     across = begun("transformer", {"name": "gpt2", "stddev": 0.1})
     for stack, connections in (("encoder", 2 * L), ("decoder", 3 * L)):
-        found = across[f"{stack}_1/self_attention/out/kernel"].std()
-        assert np.isclose(found, 0.1 / np.sqrt(connections), rtol=0.1)
+        actual = across[f"{stack}_1/self_attention/out/kernel"].std()
+        assert np.isclose(actual, 0.1 / np.sqrt(connections), rtol=0.1)
 
 
 def test_bert_is_cut_at_two_deviations() -> None:
@@ -78,7 +78,7 @@ def test_t5_starts_as_its_table_says() -> None:
         share="none",
         feed_forward={"name": "geglu_tanh"},
     )
-    wanted = {
+    expected = {
         "embed_source/embedding": 1.0,
         "out/kernel": D**-0.5,
         "encoder_1/self_attention/w_query/kernel": (D * D / HEADS) ** -0.5,
@@ -90,7 +90,7 @@ def test_t5_starts_as_its_table_says() -> None:
         "encoder_0/feed_forward/outer/kernel": F**-0.5,
         "decoder_positions/table": D**-0.5,
     }
-    for path, deviation in wanted.items():
+    for path, deviation in expected.items():
         assert np.isclose(params[path].std(), 0.5 * deviation, rtol=0.15), path
 
 
@@ -100,9 +100,9 @@ def test_seeds_and_matrices_differ_and_own_is_what_it_was() -> None:
     assert (first[kernel] != other[kernel]).mean() > 0.9
     assert (first[kernel] != first["layer_1/attention/w_query/kernel"]).mean() > 0.9
     np.testing.assert_array_equal(begun("decoder", "gpt2")[kernel], first[kernel])
-    own = begun("decoder", "own")
+    params = begun("decoder", "own")
     bound = np.sqrt(3 / D)  # Glorot uniform of a square matrix
-    assert bound * 0.95 < np.abs(own[kernel]).max() < bound
+    assert bound * 0.95 < np.abs(params[kernel]).max() < bound
 
 
 @pytest.mark.quick

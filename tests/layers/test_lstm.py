@@ -65,15 +65,15 @@ def weighed(function: Any, reverse: bool) -> Any:
 def test_gradient_is_that_of_the_plain_loop(reverse: bool, float64: None) -> None:
     """In float64; padding has none, and the empty row hands its slope on as it is."""
     wide = jax.tree.map(np.float64, given())
-    found, expected = (
+    actual, expected = (
         jax.jit(jax.grad(weighed(function, reverse), argnums=(0, 1, 2)))(*wide)
         for function in (recurrence, plain)
     )
-    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13)
-    of_contribution = np.abs(np.asarray(found[1]))
+    of_contribution = np.abs(np.asarray(actual[1]))
     assert (of_contribution[~VALID.T] == 0.0).all() and (of_contribution[VALID.T] > 0).all()
-    np.testing.assert_array_equal(found[2].c[2], draw(B, H, seed=8)[2])
+    np.testing.assert_array_equal(actual[2].c[2], draw(B, H, seed=8)[2])
 
 
 def carries(jaxpr: Any) -> list[tuple[int, ...]]:
@@ -114,8 +114,8 @@ def test_gradients_of_several_models_and_on_several_devices() -> None:
 
         return jax.grad(loss)(params)
 
-    def assert_near(found: Any, expected: Any) -> None:
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
+    def assert_near(actual: Any, expected: Any) -> None:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), actual, expected)
 
     alone = [jax.jit(slope)(model, x, valid) for model in models]
     together = jax.jit(jax.vmap(slope, in_axes=(0, None, None)))(several, x, valid)
@@ -148,6 +148,6 @@ def test_rows_that_lie_on_several_devices_stay_there() -> None:
     program = jax.jit(jax.grad(divided), in_shardings=(lie, rows)).lower(params, x).compile()
     gathers = re.findall(r"= \S*\[([\d,]*)\]\S* all-gather", program.as_text())
     assert gathers == [f"{H},{4 * H}"]
-    found = program(jax.device_put(params, lie), jax.device_put(x, rows))
+    actual = program(jax.device_put(params, lie), jax.device_put(x, rows))
     close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5)
-    jax.tree.map(close, found, jax.jit(jax.grad(slope))(params, x))
+    jax.tree.map(close, actual, jax.jit(jax.grad(slope))(params, x))

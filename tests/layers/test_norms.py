@@ -89,11 +89,11 @@ def test_what_a_norm_starts_as(name: str) -> None:
 def test_layer_norm_computes_what_flax_does_to_the_last_bit() -> None:
     x = np.random.default_rng(1).normal(size=(4, 5, 32)).astype(np.float32)
     params = {"scale": np.linspace(0.5, 2, 32, dtype=np.float32), "bias": np.ones(32, np.float32)}
-    theirs = nn.LayerNorm(epsilon=1e-6, use_fast_variance=False)
-    found, expected = (
-        jax.jit(module.apply)({"params": params}, x) for module in (LayerNorm(), theirs)
+    flax_norm = nn.LayerNorm(epsilon=1e-6, use_fast_variance=False)
+    actual, expected = (
+        jax.jit(module.apply)({"params": params}, x) for module in (LayerNorm(), flax_norm)
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_layer_norm_without_parameters_is_rms_norm_of_a_centred_row() -> None:
@@ -123,8 +123,8 @@ def test_layer_norm_keeps_its_digits_where_the_mean_is_large() -> None:
 
 def test_short_rows_are_not_stretched_by_scale_norm() -> None:
     x = np.full((1, 4), 0.25, np.float32)  # of length 1/2
-    found = ScaleNorm(epsilon=1.0).apply({"params": {"scale": np.float32(3.0)}}, x)
-    np.testing.assert_allclose(found, 3 * x)
+    actual = ScaleNorm(epsilon=1.0).apply({"params": {"scale": np.float32(3.0)}}, x)
+    np.testing.assert_allclose(actual, 3 * x)
 
 
 def in_training(params: Any, x: Any, valid: Any, **fields: Any) -> tuple[Any, tuple[Any, Any]]:
@@ -146,8 +146,8 @@ def test_batch_norm_in_training_is_its_formula_and_padding_is_inert(float64: Non
     valid = np.array([[True, True, False], [True, False, False]])
     longer = np.pad(np.where(valid[..., None], x, 1e6), ((0, 1), (0, 2), (0, 0)))
     expected, mean, variance = over_batch(params, x, valid, 0.3)
-    for given, real in ((x, valid), (longer, np.pad(valid, ((0, 1), (0, 2))))):
-        y, (kept, seen) = in_training(params, given, real, **fields)
+    for tokens, real in ((x, valid), (longer, np.pad(valid, ((0, 1), (0, 2))))):
+        y, (kept, seen) = in_training(params, tokens, real, **fields)
         np.testing.assert_allclose(y[:2, :3][valid], expected[valid], atol=1e-12)
         np.testing.assert_allclose(seen["mean"], mean, atol=1e-12)
         np.testing.assert_allclose(seen["variance"], variance, atol=1e-12)

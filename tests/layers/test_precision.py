@@ -64,17 +64,17 @@ def test_float32_stays_float32_where_float64_is_possible(
     query, source, valid = inputs()
 
     def read(params: Any, query: Any, source: Any, key: Any) -> Any:
-        given = {"params": params}, query, source, causally(module), valid
+        arguments = {"params": params}, query, source, causally(module), valid
         rngs = {"sample": key} if key is not None else {}
-        return module.apply(*given, mutable=[MAPS, SAMPLES], rngs=rngs)
+        return module.apply(*arguments, mutable=[MAPS, SAMPLES], rngs=rngs)
 
     made = jax.eval_shape(module.init, jax.random.key(0), query, source)
     assert floats(made) <= {jnp.dtype(np.float64)}
     shapes = made.get("params", {})
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, np.float32), shapes)
     for key in (None, jax.random.key(0)) if full_mode() else (jax.random.key(0),):
-        found = jax.eval_shape(read, params, query, source, key)
-        assert floats(found) == {jnp.dtype(np.float32)}
+        actual = jax.eval_shape(read, params, query, source, key)
+        assert floats(actual) == {jnp.dtype(np.float32)}
 
 
 GAUSSIAN = {"name": "gaussian", "tau": 5.0}
@@ -98,8 +98,8 @@ def test_the_default_kernel_takes_long_looks_with_float64_possible(
     given = (parameters(module), query, source)
 
     def sloped(kernel: str) -> Any:
-        def total(*given: Any) -> tuple[jax.Array, jax.Array]:
-            params, query, source = given
+        def total(*arguments: Any) -> tuple[jax.Array, jax.Array]:
+            params, query, source = arguments
             run = module.clone(kernel=kernel).apply
             context = run({"params": params}, query, source, CAUSAL, valid).context  # type: ignore[union-attr]
             return (context**2).sum(), context
@@ -107,18 +107,18 @@ def test_the_default_kernel_takes_long_looks_with_float64_possible(
         return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
 
     both = (jax.tree.leaves(sloped(kernel)(*wide(given))) for kernel in ("auto", "plain"))
-    for found, expected in zip(*both, strict=True):
-        assert found.dtype == np.float64
+    for actual, expected in zip(*both, strict=True):
+        assert actual.dtype == np.float64
         bound = TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=bound)
     assert floats(jax.eval_shape(sloped("auto"), *given)) == {jnp.dtype(np.float32)}
 
 
 def test_a_kernel_that_softmaxes_in_float32_refuses_float64(float64: None) -> None:
     module, (query, source, _) = make("multihead", {"heads": 2}), inputs()
-    given = ({"params": parameters(module)}, query, source)
+    arguments = ({"params": parameters(module)}, query, source)
     attend = functools.partial(jax.eval_shape, module.clone(kernel="xla").apply)
-    assert attend(*given).context.dtype == np.float32
+    assert attend(*arguments).context.dtype == np.float32
     words = "kernel 'xla' softmaxes in float32.*float64.*kernel='plain' and kernel='blockwise' do"
     with pytest.raises(UserError, match=words):
-        attend(*wide(given))
+        attend(*wide(arguments))

@@ -36,9 +36,9 @@ def drawn(module: Any) -> Any:
 
 def test_recurrent_matrices_start_orthogonal() -> None:
     """Each of the blocks side by side, and no two alike."""
-    given = [np.zeros((1, size), np.float32) for size in (8, 24, 24)]
+    arguments = [np.zeros((1, size), np.float32) for size in (8, 24, 24)]
     for cell, count in ((GRUCell(8), 2), (ContextGRUCell(8), 3)):
-        for matrix in jax.jit(cell.init)(jax.random.key(0), *given[:count])["params"].values():
+        for matrix in jax.jit(cell.init)(jax.random.key(0), *arguments[:count])["params"].values():
             blocks = np.split(np.asarray(matrix), matrix.shape[1] // 8, axis=1)
             for block in blocks:
                 np.testing.assert_allclose(block.T @ block, np.eye(8), atol=1e-5)
@@ -51,14 +51,14 @@ def test_context_cell_is_the_equations() -> None:
     """
     past, state = draw(H, 3 * H, seed=1), draw(4, H)
     p, q = 2 * draw(4, 3 * H), 2 * draw(4, 3 * H, seed=2)
-    found = jax.jit(ContextGRUCell(H).apply)({"params": {"past": past}}, state, p, q)
+    actual = jax.jit(ContextGRUCell(H).apply)({"params": {"past": past}}, state, p, q)
     wide, u, p, q = (np.asarray(array, np.float64) for array in (state, past, p, q))
     r, z = (
         sigmoid(p[:, part] + q[:, part] + wide @ u[:, part])
         for part in (slice(0, H), slice(H, 2 * H))
     )
     new = np.tanh(p[:, 2 * H :] + r * (wide @ u[:, 2 * H :] + q[:, 2 * H :]))
-    assert_close(found, (1 - z) * wide + z * new, eps=8)
+    assert_close(actual, (1 - z) * wide + z * new, eps=8)
 
 
 def test_both_directions_side_by_side() -> None:

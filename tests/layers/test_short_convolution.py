@@ -20,25 +20,25 @@ def test_windows_have_the_last_real_tokens_in_any_pieces(kernel: int) -> None:
     rng = np.random.default_rng(0)
     x, valid = rng.normal(size=(B, T, N)).astype(np.float32), rng.random((B, T)) < 0.6
     params = {"kernel": rng.normal(size=(kernel, N)), "bias": rng.normal(size=N)}
-    params = {"params": {name: one.astype(np.float32) for name, one in params.items()}}
+    params = {"params": {name: leaf.astype(np.float32) for name, leaf in params.items()}}
     layer = jax.jit(functools.partial(ShortConvolution(kernel, use_bias=True).apply, params))
     taps, bias, expected = params["params"]["kernel"], params["params"]["bias"], np.zeros(x.shape)
     for b in range(B):
-        seen = [np.zeros(N)] * kernel
+        window = [np.zeros(N)] * kernel
         for t in np.flatnonzero(valid[b]):
-            seen.append(x[b, t])
-            a = bias + sum(taps[j] * seen[-1 - j] for j in range(kernel))
+            window.append(x[b, t])
+            a = bias + sum(taps[j] * window[-1 - j] for j in range(kernel))
             expected[b, t] = a / (1 + np.exp(-a))
     for pieces in ((6,), (2, 2, 2)):
-        before, found, at = None, [], 0
+        before, actual, begin = None, [], 0
         for length in pieces:
-            here = slice(at, at + length)
-            y, before = layer(x[:, here], before, valid[:, here])
-            found.append(y)
-            at += length
-        assert_close(np.concatenate(found, axis=1), expected, eps=8)
-    (whole, _), (every, _) = layer(x), layer(x, None, np.ones((B, T), bool))
-    np.testing.assert_allclose(whole, every, atol=1e-6)
+            piece = slice(begin, begin + length)
+            y, before = layer(x[:, piece], before, valid[:, piece])
+            actual.append(y)
+            begin += length
+        assert_close(np.concatenate(actual, axis=1), expected, eps=8)
+    (unmasked, _), (masked, _) = layer(x), layer(x, None, np.ones((B, T), bool))
+    np.testing.assert_allclose(unmasked, masked, atol=1e-6)
 
 
 def test_it_starts_within_its_bound_and_refuses_no_taps() -> None:

@@ -30,8 +30,8 @@ def alone(params: Any, x: Any, reverse: bool) -> Any:
     return LSTMLayer(H).apply({"params": params}, x, VALID, None, reverse)
 
 
-def assert_near(found: Any, expected: Any) -> None:
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
+def assert_near(actual: Any, expected: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), actual, expected)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -65,8 +65,8 @@ def test_step_by_step_is_all_at_once() -> None:
     assert_near(states, last)
 
 
-@pytest.mark.parametrize(("layers", "same"), [(1, True), (2, False)])
-def test_dropout_spares_what_goes_from_step_to_step(layers: int, same: bool) -> None:
+@pytest.mark.parametrize(("layers", "equal"), [(1, True), (2, False)])
+def test_dropout_spares_what_goes_from_step_to_step(layers: int, equal: bool) -> None:
     """Inputs of zero stay zero whatever is dropped, so that one layer puts out the same; a second
     layer's inputs are dropped.
     """
@@ -75,7 +75,7 @@ def test_dropout_spares_what_goes_from_step_to_step(layers: int, same: bool) -> 
     quiet, noisy = jax.jit(
         lambda key: [module.apply(variables, x, rngs=rngs)[0] for rngs in ({}, {"dropout": key})]
     )(jax.random.key(0))
-    assert (np.abs(quiet - noisy).max() == 0.0) == same
+    assert (np.abs(quiet - noisy).max() == 0.0) == equal
 
 
 def test_without_layers_it_is_the_identity_and_the_lowest_layer_adds_nothing() -> None:

@@ -19,9 +19,9 @@ def test_the_token_before_is_the_last_real_one() -> None:
     for t in range(6):
         expected[:, t] = last
         last = np.where(valid[:, t, None], x[:, t], last)
-    found, kept = jax.jit(token_before)(x, first, valid)
-    np.testing.assert_array_equal(found, expected)
+    actual, kept = jax.jit(token_before)(x, first, valid)
+    np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(kept[:, 0], last)
-    found, kept = jax.jit(token_before)(x, first)
-    np.testing.assert_array_equal(found, np.concatenate([first, x[:, :-1]], axis=1))
+    actual, kept = jax.jit(token_before)(x, first)
+    np.testing.assert_array_equal(actual, np.concatenate([first, x[:, :-1]], axis=1))
     np.testing.assert_array_equal(kept, x[:, -1:])

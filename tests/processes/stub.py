@@ -72,10 +72,10 @@ def aborts() -> int:
 
 def saves() -> int:
     """Asked to leave, the first one says that it has saved."""
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    calls: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: calls.append(number))
     print("at work", flush=True)
-    while not asked:
+    while not calls:
         time.sleep(0.02)
     print("saved", flush=True)
     return 143

@@ -54,7 +54,7 @@ def test_all_learn_the_same_and_notice_an_end() -> None:
     where = port()
     late = [(member(index, 3, where), ["train"], 0.3 * (2 - index)) for index in range(3)]
     first, second, third = met(*late)
-    assert all(isinstance(one, Meeting) for one in (first, second, third))
+    assert all(isinstance(meeting, Meeting) for meeting in (first, second, third))
     assert first.address == second.address == third.address
     assert first.address.startswith("localhost:")
     assert first.hosts == second.hosts == [socket.gethostname()] * 3
@@ -86,7 +86,7 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         time.sleep(0.2)
         dead.close()
         others = met(*[(member(index, 3, where), ["train"], 0.2) for index in (1, 2)])
-        assert all(isinstance(one, Meeting) for one in others)
+        assert all(isinstance(meeting, Meeting) for meeting in others)
         assert waiting.result(10).address == others[0].address
 
 
@@ -120,10 +120,10 @@ def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     arrivals = ((0, 0.0), (1, 0.1), (1, 0.2))
     first, *others = met(*[(member(index, 3, where), ["train"], late) for index, late in arrivals])
     assert "two processes were started as process 1" in str(first)
-    assert all(isinstance(one, SystemExit) for one in others)
+    assert all(isinstance(error, SystemExit) for error in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
     words = "process 1 on there runs attnlab 0.0"
-    assert words in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0}, {})
+    assert words in meeting._mismatch(hello, {**hello, "attnlab": "1.0", "process": 0}, {})
 
 
 def test_nobody_waits_for_ever(

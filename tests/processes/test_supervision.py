@@ -48,13 +48,13 @@ def started(work: str) -> list[subprocess.Popen[str]]:
     return pair(["-m", "tests.processes.stub", work], env)
 
 
-def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
+def ended(pair: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
     """Exit codes, what the first one printed, and what both have said of errors; a process is not
     left behind, and the second prints nothing.
     """
-    texts = [one.communicate(timeout=300) for one in both]
+    texts = [child.communicate(timeout=300) for child in pair]
     assert texts[1][0] == ""
-    return [one.returncode for one in both], texts[0][0], "".join(error for _, error in texts)
+    return [child.returncode for child in pair], texts[0][0], "".join(error for _, error in texts)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
     """Whichever it is, within seconds, though the other one waits for ever; also the process that
     does the work is gone.
     """
-    both = started("waits")
-    assert both[0].stdout is not None and both[0].stdout.readline() == "at work\n"
+    pair = started("waits")
+    assert pair[0].stdout is not None and pair[0].stdout.readline() == "at work\n"
     began = time.monotonic()
-    both[victim].kill()
-    codes, _, errors = ended(both)
+    pair[victim].kill()
+    codes, _, errors = ended(pair)
     assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 1
     assert time.monotonic() - began < 10
     gone = rf"{ERROR} process {victim} of 2 \(host .*\) is gone: {AFTER}"
@@ -111,7 +111,7 @@ def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
 
 @pytest.mark.full
 def test_a_signal_reaches_the_work_and_the_first_one_tells_when_it_has_saved() -> None:
-    both = started("saves")
-    assert both[0].stdout is not None and both[0].stdout.readline() == "at work\n"
-    both[0].terminate()
-    assert ended(both) == ([143, 143], "saved\n", "")
+    pair = started("saves")
+    assert pair[0].stdout is not None and pair[0].stdout.readline() == "at work\n"
+    pair[0].terminate()
+    assert ended(pair) == ([143, 143], "saved\n", "")

@@ -39,17 +39,17 @@ def test_records_are_only_ever_added(tmp_path: Path) -> None:
     attempts.stop(tmp_path, "pruned: \n two lines, umlaut ä")
     attempts.give_up(tmp_path, "killed")
     attempts.reopen(tmp_path)
-    found = attempts.read(tmp_path)
+    actual = attempts.read(tmp_path)
     assert (tmp_path / attempts.FILE).read_bytes().startswith(before)
-    assert [one["event"] for one in found] == ["start", "stop", "end", "retry"]
-    assert "slot" not in found[0]
-    assert found[2]["state"] == "failed" and found[2]["message"] == "killed"
-    assert found[1]["message"] == "pruned: \n two lines, umlaut ä"
+    assert [line["event"] for line in actual] == ["start", "stop", "end", "retry"]
+    assert "slot" not in actual[0]
+    assert actual[2]["state"] == "failed" and actual[2]["message"] == "killed"
+    assert actual[1]["message"] == "pruned: \n two lines, umlaut ä"
 
 
 def test_giving_up_on_a_trial_that_never_began(tmp_path: Path) -> None:
     attempts.give_up(tmp_path, "no word")
-    assert [(one["state"], one["step"]) for one in attempts.read(tmp_path)] == [("failed", 0)]
+    assert [(line["state"], line["step"]) for line in attempts.read(tmp_path)] == [("failed", 0)]
 
 
 class Clock:
@@ -102,7 +102,7 @@ def test_the_records_of_an_earlier_version_are_read_and_go_on(tmp_path: Path) ->
     assert attempts.last_word(attempts.read(tmp_path)) == ("failed", 3, "full disk")
     attempts.reopen(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [attempts.FILE]
-    assert [one["event"] for one in attempts.read(tmp_path)] == ["start", "end", "retry"]
+    assert [line["event"] for line in attempts.read(tmp_path)] == ["start", "end", "retry"]
 
 
 def test_seconds_of_runs_in_one_program_are_shared(

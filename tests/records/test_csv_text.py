@@ -24,6 +24,6 @@ from attnlab.records.csv_text import as_csv
     ],
 )
 def test_cells(cell: Any, read: str) -> None:
-    made = as_csv([("name", "n"), (cell, 1)])
-    assert [*csv.reader(made.splitlines(keepends=True))] == [["name", "n"], [read, "1"]]
-    assert made.endswith(",1\r\n") and as_csv([("a",)], "\n") == "a\n"
+    text = as_csv([("name", "n"), (cell, 1)])
+    assert [*csv.reader(text.splitlines(keepends=True))] == [["name", "n"], [read, "1"]]
+    assert text.endswith(",1\r\n") and as_csv([("a",)], "\n") == "a\n"

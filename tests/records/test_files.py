@@ -17,9 +17,9 @@ from attnlab.records.files import AppendOnly, expanded, timestamp, write_atomic
 
 def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
     """The content is there, with ordinary permissions, and nothing else is left in the folder."""
-    for content, wanted in (("grün\n", "grün\n".encode()), (b"\x00\xff", b"\x00\xff")):
+    for content, oracle in (("grün\n", "grün\n".encode()), (b"\x00\xff", b"\x00\xff")):
         write_atomic(tmp_path / "file", content)
-        assert (tmp_path / "file").read_bytes() == wanted
+        assert (tmp_path / "file").read_bytes() == oracle
     (tmp_path / "plain").write_text("")
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == stat.S_IMODE(
         (tmp_path / "plain").stat().st_mode
@@ -77,8 +77,8 @@ def test_a_replaced_file_keeps_its_owner(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("old")
     os.chown(tmp_path / "theirs", 65534, 65534)
     write_atomic(tmp_path / "theirs", "new")
-    found = (tmp_path / "theirs").stat()
-    assert (found.st_uid, found.st_gid, (tmp_path / "theirs").read_text()) == (65534, 65534, "new")
+    value = (tmp_path / "theirs").stat()
+    assert (value.st_uid, value.st_gid, (tmp_path / "theirs").read_text()) == (65534, 65534, "new")
 
 
 @pytest.mark.parametrize("dangling", [False, True])

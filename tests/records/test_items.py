@@ -28,11 +28,11 @@ def drawn(sentences: int, alike: float, seed: int = 0) -> tuple[list[str], list[
     references = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(sentences)]
     changed = [
         " ".join(
-            word if rng.random() < alike else str(rng.choice(WORDS)).upper() for word in one.split()
+            word if rng.random() < alike else str(rng.choice(WORDS)).upper() for word in ref.split()
         )
-        for one in references
+        for ref in references
     ]
-    return [one if number % 7 else "" for number, one in enumerate(changed, 1)], references
+    return [text if number % 7 else "" for number, text in enumerate(changed, 1)], references
 
 
 @pytest.mark.quick
@@ -55,7 +55,7 @@ def test_texts_are_scored_as_sacrebleu_scores_every_drawn_corpus(
     for name, metric in (("bleu", BLEU(lowercase=lowercase)), ("chrf", CHRF(lowercase=lowercase))):
         corpora = [
             ([hypotheses[i] for i in rows], [references[i] for i in rows])
-            for rows in (np.repeat(np.arange(20), one) for one in times)
+            for rows in (np.repeat(np.arange(20), count) for count in times)
         ]
         assert items.scores(name, times) == [
             metric.corpus_score(ours, [theirs]).score for ours, theirs in corpora
@@ -84,12 +84,12 @@ def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Pa
     losses = np.float32([[0.1, 3], [0.2, 5]])
     items = Items.of({"exact": ("ratio", [[True, 1], [False, 1]]), "loss": ("ratio", losses)})
     items.write(tmp_path)
-    kept = (tmp_path / FILE).read_bytes()
-    again = Items.read(tmp_path)
-    assert again is not None and again.rules == items.rules
-    assert again.score("loss") == items.score("loss") and len(again) == 2
-    again.write(tmp_path)
-    assert (tmp_path / FILE).read_bytes() == kept and not list(tmp_path.glob(".*"))
+    content = (tmp_path / FILE).read_bytes()
+    reread = Items.read(tmp_path)
+    assert reread is not None and reread.rules == items.rules
+    assert reread.score("loss") == items.score("loss") and len(reread) == 2
+    reread.write(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == content and not list(tmp_path.glob(".*"))
     loaded = np.load(tmp_path / FILE)
     assert loaded["exact"].sum(axis=0).tolist() == [1, 2]
     assert dict(loaded["rules"]) == {"exact": "ratio", "loss": "ratio"}
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("measures", "words"),
     [
         ({"x": ("mean", [[1, 1]])}, "'x' has the unknown rule 'mean'; choose from: bits, bleu"),
         (
@@ -119,9 +119,9 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
         ),
     ],
 )
-def test_rows_that_make_no_score_are_refused(given: dict[str, Any], words: str) -> None:
+def test_rows_that_make_no_score_are_refused(measures: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        Items.of(given)
+        Items.of(measures)
 
 
 def test_an_interval_of_a_mean_is_as_wide_as_its_standard_error_says() -> None:

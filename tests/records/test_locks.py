@@ -81,7 +81,7 @@ def test_lock_in_an_impossible_place(tmp_path: Path) -> None:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on this is another machine, and none sees the `flock` of the others."""
-    monkeypatch.setattr(fcntl, "flock", lambda *given: None)
+    monkeypatch.setattr(fcntl, "flock", lambda *arguments: None)
     monkeypatch.setattr(socket, "gethostname", lambda: "b")
     monkeypatch.setattr(locks, "WATCH", 0.05)
 
@@ -127,11 +127,11 @@ def test_several_locks_wait_for_an_answer_once(
         folder.mkdir()
         (folder / ".lock").write_text(json.dumps(died))
     began = time.monotonic()
-    taken = [RunLock(folder, later=True) for folder in folders]
-    for lock in taken:
+    locks_taken = [RunLock(folder, later=True) for folder in folders]
+    for lock in locks_taken:
         lock.prove()
     assert 0.5 <= time.monotonic() - began < 3.0
-    for lock in taken:
+    for lock in locks_taken:
         lock.release()
 
 
@@ -158,7 +158,7 @@ def test_one_of_two_that_train_ends(
 
 
 def test_a_launcher_waits_for_a_worker_that_only_proves(tmp_path: Path) -> None:
-    proving = RunLock(tmp_path, only="proof")
+    proving = RunLock(tmp_path, purpose="proof")
     threading.Timer(0.3, proving.release).start()
     launcher.lock(tmp_path).release()
     with RunLock(tmp_path), pytest.raises(UserError, match="another launcher is at work"):

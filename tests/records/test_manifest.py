@@ -226,9 +226,9 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
         line = ["git", "-C", str(tmp_path), *flags, *arguments]
         return subprocess.check_output(line, text=True).strip()
 
-    def expected(**told: object) -> dict[str, object]:
+    def expected(**fields: object) -> dict[str, object]:
         revision, tree = git("rev-parse", "HEAD"), git("rev-parse", "HEAD:package")
-        return {"revision": revision, "tree": tree, **told}
+        return {"revision": revision, "tree": tree, **fields}
 
     code = tmp_path / "package"
     code.mkdir()
@@ -265,11 +265,11 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_is_newer_than_a_run_has_its_default() -> None:
-    wanted = configs.to_dict(configs.load("configs/language_modelling.py:lstm", []))
-    older = {name: node for name, node in wanted.items() if name != "lora"}
-    older["training"] = {k: v for k, v in wanted["training"].items() if k != "freeze"}
-    assert changed(older, wanted) == [] != differences(older, wanted)
-    other = {**wanted, "lora": {**wanted["lora"], "rank": 4}}
+    expected = configs.to_dict(configs.load("configs/language_modelling.py:lstm", []))
+    older = {name: node for name, node in expected.items() if name != "lora"}
+    older["training"] = {k: v for k, v in expected["training"].items() if k != "freeze"}
+    assert changed(older, expected) == [] != differences(older, expected)
+    other = {**expected, "lora": {**expected["lora"], "rank": 4}}
     assert changed(older, other) == ["lora.rank: saved 0, wanted 4"]
     # no config of ours
     assert changed({"a": 1}, {"a": 1, "b": 2}) == ["b: saved nothing, wanted 2"]

@@ -52,14 +52,14 @@ def test_shares_are_counted_and_records_say_so() -> None:
     """A task that counts nothing knows its examples, by their name and as examples."""
     counts = {name: measure.count for name, measure in counted(TASK, "test").items()}
     assert counts == {"loss": None, "bleu": None, "exact": 7, "accuracy": 31}
-    asked = counted(TASK, "valid", ["step", "exact", "loss"])
-    assert asked == {"exact": Measure("max", 0.0, 1.0, "sentences", 5), "loss": Measure("min")}
-    record = json.loads(json.dumps({"measures": as_record(asked), "exact": 0.2}))
+    measures = counted(TASK, "valid", ["step", "exact", "loss"])
+    assert measures == {"exact": Measure("max", 0.0, 1.0, "sentences", 5), "loss": Measure("min")}
+    record = json.loads(json.dumps({"measures": as_record(measures), "exact": 0.2}))
     assert record["measures"] == {
         "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 5},
         "loss": {"better": "min"},
     }
-    assert fit(record, Scores) == {"exact": 0.2, "measures": asked}
+    assert fit(record, Scores) == {"exact": 0.2, "measures": measures}
     alone = SimpleNamespace(
         measures={"right": share("examples")}, examples="words", size=lambda split: 3
     )
@@ -67,7 +67,7 @@ def test_shares_are_counted_and_records_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("declaration", "words"),
     [
         ("maximum", "measures: of 'x', 'maximum' is better; write 'min' or 'max'"),
         (3, "measures: 'x' is 3; 'min', 'max' or an attnlab.records.measures.Measure is needed"),
@@ -84,8 +84,8 @@ def test_shares_are_counted_and_records_say_so() -> None:
         ),
     ],
 )
-def test_what_is_declared_wrongly_is_one_line(said: Any, words: str) -> None:
-    task = SimpleNamespace(**{**vars(TASK), "measures": {"x": said}})
+def test_what_is_declared_wrongly_is_one_line(declaration: Any, words: str) -> None:
+    task = SimpleNamespace(**{**vars(TASK), "measures": {"x": declaration}})
     with pytest.raises(UserError) as error:
         counted(task, "test")
     assert str(error.value) == words
@@ -104,8 +104,8 @@ def test_a_measure_says_on_what_it_depends_and_in_what_unit() -> None:
     )
     assert units(task) == task.units
     assert units(SimpleNamespace(measures=task.measures)) == {"loss": "nats"}
-    kept = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
-    (loss,) = fit(kept, Scores)["measures"].values()
+    record = json.loads(json.dumps({RECORDED: as_record(counted(task, "test"))}))
+    (loss,) = fit(record, Scores)["measures"].values()
     assert (loss.depends, loss.unit) == ((VOCABULARY,), "nats per token")
     expected = {"loss": (VOCABULARY,), "accuracy": (VOCABULARY,), "bleu": (TEXT,), "iou": ()}
     for name, parts in expected.items():
@@ -121,10 +121,10 @@ def test_every_measure_of_every_task_depends_on_what_its_numbers_show(name: str)
     """Of tasks without classes: scores of tokens on the vocabulary, those of characters, and of
     references as the vocabulary sees them, on whether these are lower-cased.
     """
-    known = declared(TASKS.resolve(name))
-    found = {measure: depends_on(measure, one, classes=False) for measure, one in known.items()}
-    of_tokens = {"loss", "perplexity", "accuracy", *["recall"] * ("bits_per_character" in known)}
+    measures = declared(TASKS.resolve(name))
+    actual = {measure: depends_on(measure, one, classes=False) for measure, one in measures.items()}
+    of_tokens = {"loss", "perplexity", "accuracy", *["recall"] * ("bits_per_character" in measures)}
     of_texts = {"bits_per_character", "bleu", "chrf", "phoneme_error_rate", "word_error_rate"}
-    of_texts |= {"exact", "named"} if "bleu" in known else set()
+    of_texts |= {"exact", "named"} if "bleu" in measures else set()
     expected = {**dict.fromkeys(of_tokens, (VOCABULARY,)), **dict.fromkeys(of_texts, (TEXT,))}
-    assert found == {measure: expected.get(measure, ()) for measure in known}
+    assert actual == {measure: expected.get(measure, ()) for measure in measures}

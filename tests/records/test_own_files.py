@@ -17,13 +17,13 @@ def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path
     """Absolute and relative imports, packages, imports within functions and by a string, tables of
     names; no code is run for it.
     """
-    found = provenance.of(CONFIG)
-    assert list(found.modules) == MODULES and not {*MODULES} & {*sys.modules}
-    assert found.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
+    value = provenance.code(CONFIG)
+    assert list(value.modules) == MODULES and not {*MODULES} & {*sys.modules}
+    assert value.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
     ours = {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}
-    assert provenance.of({"system": ours}).modules == {}
+    assert provenance.code({"system": ours}).modules == {}
     others = {"system": {"name": "numpy:array", "other": {"name": "json:loads"}}}
-    assert provenance.of({**others, "data": {"name": "own_absent:X"}}).modules == {}
+    assert provenance.code({**others, "data": {"name": "own_absent:X"}}).modules == {}
 
 
 def test_what_is_installed_anywhere_is_not_the_users(
@@ -35,15 +35,15 @@ def test_what_is_installed_anywhere_is_not_the_users(
         (tmp_path / place / "own_placed.py").write_text("X = 1\n")
         with monkeypatch.context() as patch:
             patch.syspath_prepend(tmp_path / place)
-            found = provenance.of({"data": {"name": "own_placed:X"}})
-        assert list(found.modules) == expected
+            value = provenance.code({"data": {"name": "own_placed:X"}})
+        assert list(value.modules) == expected
 
 
 def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
     """A text may look like "module:Attribute"; a field of the user's may hold one."""
     data = {"file": "own_entry:en", "languages": ("own_spare:de", "own_spare:Other")}
-    assert list(provenance.of({"data": data}).modules) == ["own_spare"]
-    assert list(provenance.of({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
+    assert list(provenance.code({"data": data}).modules) == ["own_spare"]
+    assert list(provenance.code({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
 
 
 def test_a_component_that_a_package_hands_on(folder: Path) -> None:
@@ -52,17 +52,17 @@ def test_a_component_that_a_package_hands_on(folder: Path) -> None:
     write(folder, {"own_kit/impl.py": "class Task:\n    pass\n"})
     name = "own_kit:Task"
     for config in ({"task": name}, {"system": {"name": name}}, {"optimizer": name}):
-        assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
+        assert list(provenance.code(config).modules) == ["own_kit", "own_kit.impl"]
 
 
 def test_folders_in_folders_need_no_init_file(folder: Path) -> None:
     """Python looks into the second one only after it has imported the first, which nobody has."""
     write(folder, {"own_outer/own_inner/deep/part.py": "class Score:\n    pass\n"})
     config = {"name": "own_outer.own_inner.deep.part:Score"}
-    found = provenance.of(config).modules
-    assert list(found) == ["own_outer.own_inner.deep.part"]
+    value = provenance.code(config).modules
+    assert list(value) == ["own_outer.own_inner.deep.part"]
     file = folder / "own_outer" / "own_inner" / "deep" / "part.py"
-    assert found["own_outer.own_inner.deep.part"].file == str(file)
+    assert value["own_outer.own_inner.deep.part"].file == str(file)
 
 
 def test_the_order_of_the_path_decides_until_a_module_is_imported(
@@ -76,21 +76,21 @@ def test_the_order_of_the_path_decides_until_a_module_is_imported(
         monkeypatch.syspath_prepend(str(tmp_path / name))
     config = {"name": "own_double:WHERE"}
     second = str(tmp_path / "two" / "own_double.py")
-    assert provenance.of(config).modules["own_double"].file == second
+    assert provenance.code(config).modules["own_double"].file == second
     import own_double  # type: ignore[import-not-found]
 
     monkeypatch.syspath_prepend(str(tmp_path / "one"))
     try:
-        assert provenance.of(config).modules["own_double"].file == own_double.__file__ == second
+        assert provenance.code(config).modules["own_double"].file == own_double.__file__ == second
     finally:
         del sys.modules["own_double"]
 
 
 def test_a_script_a_file_that_is_no_python_and_a_module_without_a_file(folder: Path) -> None:
     """What is named from a script has its file; what is typed at a prompt has none."""
-    script = "from attnlab.records import provenance\nprint(provenance.of({'name': '__main__:X'}).digests)\n"
+    script = "from attnlab.records import provenance\nprint(provenance.code({'name': '__main__:X'}).digests)\n"
     write(folder, {"own_broken.py": "class Own(:\n", "script.py": script})
-    assert list(provenance.of({"name": "own_broken:Own"}).modules) == ["own_broken"]
+    assert list(provenance.code({"name": "own_broken:Own"}).modules) == ["own_broken"]
     line = [sys.executable, str(folder / "script.py")]
     own = subprocess.check_output(line, text=True, env=environment())
     assert own.startswith("{'__main__': '") and printed(script) == "{}\n"

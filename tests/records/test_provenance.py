@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     """As a manifest gives it back."""
-    found: provenance.Record = json.loads(json.dumps(provenance.of(config, **files).record()))
-    return found
+    actual: provenance.Record = json.loads(json.dumps(provenance.code(config, **files).record()))
+    return actual
 
 
-def changes(whole: provenance.Record, part: Any) -> list[provenance.Change]:
+def changes(record: provenance.Record, part: Any) -> list[provenance.Change]:
     """What has changed of a part's code since that of a whole was recorded."""
-    now = provenance.of(part)
-    return provenance.changes(provenance.of_part(whole, now), now)
+    now = provenance.code(part)
+    return provenance.changes(provenance.without_unread(record, now), now)
 
 
 def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Pat
     part = {"system": CONFIG["system"]}
     whole = record({**part, "data": {"name": "own_spare:Other"}})
     assert not changes(whole, part)
-    assert provenance.of_part(None, provenance.of(part)) is None
+    assert provenance.without_unread(None, provenance.code(part)) is None
     (folder / "own_spare.py").unlink()
     (folder / "own_top.py").unlink()
     assert [change.module for change in changes(whole, part) if not change.now] == ["own_top"]
@@ -56,20 +56,20 @@ def test_what_counts_as_changed(
 ) -> None:
     """What is not imported does not count, nor do line ends; what was not there before does."""
     before = record()
-    provenance.of(CONFIG).keep(tmp_path / "run")
+    provenance.code(CONFIG).keep(tmp_path / "run")
     if text is None:
         (folder / file).unlink()
     else:
         (folder / file).write_bytes(text.encode())
     if words is None:
-        provenance.check(before, provenance.of(CONFIG), tmp_path / "run")
+        provenance.check(before, provenance.code(CONFIG), tmp_path / "run")
         return
     with pytest.raises(Changed) as raised:
-        provenance.check(before, provenance.of(CONFIG), tmp_path / "run")
+        provenance.check(before, provenance.code(CONFIG), tmp_path / "run")
     assert words in str(raised.value) and "--accept-changed-code" in str(raised.value)
     copy = tmp_path / "run" / "code" / file
     assert str(raised.value).count(str(copy)) == (file != "own_spare.py")
-    provenance.check(before, provenance.of(CONFIG, accept=True), tmp_path / "run")
+    provenance.check(before, provenance.code(CONFIG, accept=True), tmp_path / "run")
 
 
 def test_what_to_do_where_a_module_is_not_imported_any_more(
@@ -83,14 +83,14 @@ def test_what_to_do_where_a_module_is_not_imported_any_more(
         r" --accept-changed-code$"
     )
     with pytest.raises(Changed, match=expected):
-        provenance.check(before, provenance.of(CONFIG), tmp_path)
-    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(folder)])
+        provenance.check(before, provenance.code(CONFIG), tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(folder)])
     words = (
         r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH,"
         r" or accept"
     )
     with pytest.raises(Changed, match=words):
-        provenance.check(before, provenance.of(CONFIG), tmp_path)
+        provenance.check(before, provenance.code(CONFIG), tmp_path)
 
 
 def test_the_same_text_in_another_folder_is_the_same_code(
@@ -98,10 +98,10 @@ def test_the_same_text_in_another_folder_is_the_same_code(
 ) -> None:
     """The copies are found like the modules they are of."""
     before = record()
-    assert provenance.of(CONFIG).keep(tmp_path / "run") == []
-    others = [one for one in sys.path if one != str(folder)]
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *others])
-    now = provenance.of(CONFIG)
+    assert provenance.code(CONFIG).keep(tmp_path / "run") == []
+    paths = [path for path in sys.path if path != str(folder)]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "run" / "code"), *paths])
+    now = provenance.code(CONFIG)
     assert now.modules["own_top"].file == str(tmp_path / "run" / "code" / "own_top.py")
     provenance.check(before, now, tmp_path / "run")
 
@@ -109,7 +109,7 @@ def test_the_same_text_in_another_folder_is_the_same_code(
 def test_a_link_is_kept_as_a_file_and_said(folder: Path, tmp_path: Path) -> None:
     (folder / "own_top.py").rename(tmp_path / "elsewhere.py")
     (folder / "own_top.py").symlink_to(tmp_path / "elsewhere.py")
-    (line,) = provenance.of(CONFIG).keep(tmp_path / "run")
+    (line,) = provenance.code(CONFIG).keep(tmp_path / "run")
     assert f"own_top.py is a link: a copy of what it leads to, {tmp_path / 'elsewhere.py'}" in line
     copy = tmp_path / "run" / "code" / "own_top.py"
     assert not copy.is_symlink() and copy.read_bytes() == (folder / "own_top.py").read_bytes()
@@ -128,11 +128,11 @@ def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
     before = record(CONFIG, config_file=folder / "settings.py", experiment_file=None)
     assert {*before["files"]} == {"config-file/settings.py", "config-file/own_spare.py"}
     assert "own_spare" not in before["modules"]
-    provenance.of(CONFIG, config_file=folder / "settings.py").keep(tmp_path / "run")
+    provenance.code(CONFIG, config_file=folder / "settings.py").keep(tmp_path / "run")
     copy = tmp_path / "run" / "code" / "config-file" / "settings.py"
     assert copy.read_bytes() == (folder / "settings.py").read_bytes()
     (folder / "settings.py").write_text("'''Better words.'''\nimport own_spare\n")
-    now = provenance.of(CONFIG, config_file=folder / "settings.py")
+    now = provenance.code(CONFIG, config_file=folder / "settings.py")
     provenance.check(before, now, tmp_path / "run")
     (line,) = provenance.notes(before, now, tmp_path / "run")
     assert "settings.py has changed since" in line and "its settings have not" in line
@@ -140,11 +140,11 @@ def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
 
 def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    provenance.of(CONFIG).keep(run)
+    provenance.code(CONFIG).keep(run)
     first = record()
     (folder / "own_aid.py").write_text("import own_top\n")  # imports no own_later any more
-    now = provenance.of(CONFIG, accept=True)
-    second = provenance.accepted(first, now, run, step=40)
+    now = provenance.code(CONFIG, accept=True)
+    second = provenance.accept(first, now, run, step=40)
     (word,) = second["accepted"]
     assert {*word["changed"]} == {"own_aid", "own_later", "own_entry"} and word["step"] == 40
     assert "@" in word["by"]
@@ -153,24 +153,24 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
         assert word["changed"][module] == {"was": was, "now": digest}
     assert (run / "code" / "own_aid.py").read_text() == FILES["own_aid.py"]
     assert (run / second["modules"]["own_aid"]["copy"]).read_text() == "import own_top\n"
-    provenance.check(second, provenance.of(CONFIG), run)  # from now on it is the run's code
+    provenance.check(second, provenance.code(CONFIG), run)  # from now on it is the run's code
     (folder / "own_aid.py").write_text("import own_top, own_entry\n")
-    third = provenance.accepted(second, provenance.of(CONFIG), run, step=None)
+    third = provenance.accept(second, provenance.code(CONFIG), run, step=None)
     assert len(third["accepted"]) == 2
     assert third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
     (folder / "own_top.py").write_text("import own_aid, own_entry\n")
-    found = provenance.summary(third, provenance.of(CONFIG))
-    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
-    assert found["own_aid"]["after_steps"] == [40, None]
-    assert found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
-    assert found["own_later"]["now"] == "absent"
-    assert found["own_top"]["after_steps"] == []
-    assert found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
+    actual = provenance.summary(third, provenance.code(CONFIG))
+    assert actual["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12]
+    assert actual["own_aid"]["after_steps"] == [40, None]
+    assert actual["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12]
+    assert actual["own_later"]["now"] == "absent"
+    assert actual["own_top"]["after_steps"] == []
+    assert actual["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
 
 
 def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:
-    provenance.check(None, provenance.of(CONFIG), tmp_path)
-    (line,) = provenance.notes(None, provenance.of(CONFIG), tmp_path)
+    provenance.check(None, provenance.code(CONFIG), tmp_path)
+    (line,) = provenance.notes(None, provenance.code(CONFIG), tmp_path)
     assert "does not say what code it was made with" in line and "own_top" in line
     assert provenance.notes(None, Code({}), tmp_path) == []
-    assert provenance.changes(None, provenance.of(CONFIG)) == []
+    assert provenance.changes(None, provenance.code(CONFIG)) == []

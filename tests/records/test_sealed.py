@@ -27,7 +27,7 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
     for candidate in plan.candidates:
         for seed in plan.seeds:
             stub.finish(Trial(candidate, seed), tmp_path, "done", candidate.tuned["schedule.peak"])
-    chosen, other = (Trial(one, 0).workdir(tmp_path) for one in plan.of("additive"))
+    chosen, other = (Trial(candidate, 0).workdir(tmp_path) for candidate in plan.of("additive"))
     closed = "whose choice is not frozen yet: its test split stays closed"
     for workdir in (chosen, other):
         with pytest.raises(UserError, match=closed):

@@ -108,15 +108,15 @@ def test_events_follow_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """TensorBoard gets metrics by split and timing as `timing/...`, and forgets from the step after
     the restored one.
     """
-    seen: list[Any] = []
-    monkeypatch.setattr(Events, "write", lambda self, *arguments: seen.append(arguments))
-    monkeypatch.setattr(Events, "forget_from", lambda self, step: seen.append(step))
+    steps: list[Any] = []
+    monkeypatch.setattr(Events, "write", lambda self, *arguments: steps.append(arguments))
+    monkeypatch.setattr(Events, "forget_from", lambda self, step: steps.append(step))
     metrics = Metrics(tmp_path)
     metrics.rewind(6)
     metrics.write(7, "valid", {"loss": np.float32(0.5)})
     metrics.time(7, {"step_time": 0.1})
     metrics.close()
-    assert seen == [7, (7, "valid", {"loss": 0.5}), (7, "timing", {"step_time": 0.1})]
+    assert steps == [7, (7, "valid", {"loss": 0.5}), (7, "timing", {"step_time": 0.1})]
 
 
 def test_launcher_side_does_not_import_jax_or_numpy() -> None:

@@ -26,12 +26,12 @@ def test_what_the_flag_takes_and_the_folder_keeps(
     plain = Tracking.choose(tmp_path, "wandb,mlflow,trackio")
     database = f"sqlite:///{tmp_path}/mlflow.db"
     assert plain.to == {"wandb": str(tmp_path), "mlflow": database, "trackio": "local"}
-    told = Tracking.choose(tmp_path, "wandb:online,mlflow:http://here:5000")
-    assert told.to == {"wandb": "online", "mlflow": "http://here:5000"}
-    (tmp_path / "tracking.json").write_text(json.dumps({"to": told.to, "id": told.id}))
-    assert Tracking.choose(tmp_path, None) == told
-    assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, told.id)
-    assert Tracking.choose(tmp_path, "none") == Tracking({}, told.id)
+    chosen = Tracking.choose(tmp_path, "wandb:online,mlflow:http://here:5000")
+    assert chosen.to == {"wandb": "online", "mlflow": "http://here:5000"}
+    (tmp_path / "tracking.json").write_text(json.dumps({"to": chosen.to, "id": chosen.id}))
+    assert Tracking.choose(tmp_path, None) == chosen
+    assert Tracking.choose(tmp_path, "wandb") == Tracking({"wandb": str(tmp_path)}, chosen.id)
+    assert Tracking.choose(tmp_path, "none") == Tracking({}, chosen.id)
     (tmp_path / "tracking.json").write_text("{")
     with pytest.raises(UserError, match="tracking.json is damaged"):
         Tracking.choose(tmp_path, None)

@@ -37,9 +37,9 @@ def test_a_record_without_a_version_is_of_the_first_and_stays_of_its_own(
     path = written(tmp_path, file)
     path.write_text(path.read_text().replace('"version": 1,', ""))
     for version in (1, 2):
-        found = head.read(path.parent)
-        assert found.version == version
-        found.write(path.parent)
+        actual = head.read(path.parent)
+        assert actual.version == version
+        actual.write(path.parent)
         assert next(iter(json.loads(path.read_text()).items())) == ("version", version)
         edit(path, version=2)
 

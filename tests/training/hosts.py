@@ -28,12 +28,12 @@ def agreed(index: int) -> Any:
         "count": np.array(7 - index, np.int8),
     }
     given["half"] = np.asarray(jax.numpy.ones((2, 3), "bfloat16")) * (1 - index)
-    found = [array.view(np.uint8) for array in map(np.atleast_1d, broadcast_from_0(given).values())]
+    value = [array.view(np.uint8) for array in map(np.atleast_1d, broadcast_from_0(given).values())]
     owners = [
         device.process_index for device in backend(Parallel(backend="auto", devices=2)).devices
     ]  # type: ignore[attr-defined]
     return [
-        *found,
+        *value,
         np.array(largest([index, -index])),
         np.array(agree_with_0(["same", str(index)])),
         np.array(owners),

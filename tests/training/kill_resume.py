@@ -86,12 +86,12 @@ DIVIDED = ["backend=auto", "rules=.=fsdp@-1"]  # the state of `--backend fsdp`
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
     modules = {file: importlib.import_module(f"configs.{NAMES.get(file, file)}") for file in SHARED}
-    found = []
+    actual = []
     for file, module in modules.items():
         names = getattr(module, "SYSTEMS", None) or module._SYSTEMS
         small = (name for name in names if not name.endswith(("_paper", "_base", "_small")))
-        found += [f"{file}:{name}" for name in small]
-    return found
+        actual += [f"{file}:{name}" for name in small]
+    return actual
 
 
 def command(
@@ -102,7 +102,7 @@ def command(
     """
     config, own = FILES.get(system, (f"configs/{system.replace(':', '.py:')}", []))
     settings = [
-        *(f"system.{one}" for one in own),
+        *(f"system.{override}" for override in own),
         *under("data", valid=16, test=1),
         *("batch.size=16", "checkpoint.every=3", "schedule.warmup=4"),
         *SHARED[Path(config).stem],
@@ -155,15 +155,15 @@ def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
 
 def codes(pids: list[int], timeout: float) -> list[int]:
     """Exit codes of processes that end by themselves, all within `timeout` seconds."""
-    deadline, found = time.perf_counter() + timeout, {}
-    while len(found) < len(pids):
-        for pid in set(pids) - set(found):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                found[pid] = os.waitstatus_to_exitcode(status)
-        assert time.perf_counter() < deadline, f"only {found} of {pids} have ended in {timeout} s"
+    deadline, actual = time.perf_counter() + timeout, {}
+    while len(actual) < len(pids):
+        for pid in set(pids) - set(actual):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                actual[pid] = os.waitstatus_to_exitcode(status)
+        assert time.perf_counter() < deadline, f"only {actual} of {pids} have ended in {timeout} s"
         time.sleep(0.005)
-    return [found[pid] for pid in pids]
+    return [actual[pid] for pid in pids]
 
 
 def uninterrupted(arguments: list[str], processes: int, folder: Path) -> None:
@@ -206,8 +206,8 @@ def killed_until_done(
         pids = start_all(arguments, processes, folder)
         come, deadline = moment(workdir, rng), time.perf_counter() + 600.0
         while kills == most or not come():
-            done, status = os.waitpid(pids[0], os.WNOHANG)
-            if done:
+            ended, status = os.waitpid(pids[0], os.WNOHANG)
+            if ended:
                 assert os.waitstatus_to_exitcode(status) == 0
                 assert not any(codes(pids[1:], BOUND))
                 return kills
@@ -217,11 +217,11 @@ def killed_until_done(
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         kills += 1
-        left = [pid for pid in pids if pid != victim]
-        assert all(code > 0 for code in codes(left, BOUND))
-        if left:
-            said = "".join((folder / f"errors{i}").read_text() for i in range(processes))
-            assert len(re.findall(".*(?:error|Traceback).*", said)) == 1, said
+        alive = [pid for pid in pids if pid != victim]
+        assert all(code > 0 for code in codes(alive, BOUND))
+        if alive:
+            errors = "".join((folder / f"errors{i}").read_text() for i in range(processes))
+            assert len(re.findall(".*(?:error|Traceback).*", errors)) == 1, errors
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -230,17 +230,17 @@ def differences(one: Path, other: Path) -> list[str]:
     """
     from attnlab.training.checkpoints import Checkpoints
 
-    wrong = []
+    lines = []
     if (one / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes():
-        wrong.append("metrics.jsonl")
+        lines.append("metrics.jsonl")
     records = []
     for workdir in (one, other):
         checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
         if checkpoints.steps()[-1] != STEPS:
-            wrong.append(f"{workdir}: last step {checkpoints.steps()[-1]}")
+            lines.append(f"{workdir}: last step {checkpoints.steps()[-1]}")
         records.append(checkpoints._store().read_record(checkpoints.steps()[-1]))
         checkpoints.close()
-    return wrong + [
+    return lines + [
         path
         for path in records[0]["arrays"]
         if records[0]["arrays"][path] != records[1]["arrays"].get(path)
@@ -322,8 +322,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             kills, wrong = trial(Path(folder), system, backend, devices, *rest)
         failures += bool(wrong)
-        found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
-        print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
+        actual = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
+        print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {actual}", flush=True)
     return int(failures > 0)
 
 

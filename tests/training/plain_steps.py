@@ -40,8 +40,8 @@ class PlainSteps:
     def read_arrays(self, step: int, saved: Mapping[str, Any], like: Any) -> dict[str, np.ndarray]:
         """The arrays of one step by path, each checked; any exception means damage."""
         arrays = pickle.loads((self.directory / str(step) / "arrays.pickle").read_bytes())
-        for path, one in saved.items():
-            if fingerprint(arrays[path]) != one:
+        for path, leaf in saved.items():
+            if fingerprint(arrays[path]) != leaf:
                 raise ValueError(f"checksum of {path} differs")
         return arrays
 

@@ -47,9 +47,9 @@ class Deep(Lines):
     """y = (x W_0) w_1 + b."""
 
     def init(self, key: jax.Array) -> Any:
-        one, other = jax.random.split(key)
+        first, other = jax.random.split(key)
         return {
-            "layer_0": {"kernel": jax.random.normal(one, (FEATURES, FEATURES))},
+            "layer_0": {"kernel": jax.random.normal(first, (FEATURES, FEATURES))},
             "layer_1": {"kernel": jax.random.normal(other, (FEATURES,))},
             "b": jnp.zeros(()),
         }
@@ -72,17 +72,17 @@ def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: An
 
     def after(name: str, devices: int, accumulate: int) -> Any:
         place, task = backend(Parallel(backend=name, devices=devices)), Deep()
-        how = {"accumulate": accumulate, "ema": 0.5, "trained": trained}
-        step = make_step(task.loss, task.weight, optimizer, **how)
+        options = {"accumulate": accumulate, "ema": 0.5, "trained": trained}
+        step = make_step(task.loss, task.weight, optimizer, **options)
         state = place.place(Updates.of(config).first_states(task)(0))
         program = place.compile(step, state, place.feed(points(2)))
         for number in range(3):
             state, metrics = program(state, place.feed(points(3 * number + 2)))
         return place.fetch(state), place.fetch(metrics)
 
-    (found, told), (wanted, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
+    (actual, told), (expectation, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
     assert float(told["grad_norm"]) == pytest.approx(float(expected["grad_norm"]), rel=1e-5)
-    for one, other in (found.params, wanted.params), (found.ema, wanted.ema):
+    for one, other in (actual.params, expectation.params), (actual.ema, expectation.ema):
         for path, leaf in flat(one).items():
             np.testing.assert_allclose(leaf, flat(other)[path], atol=2e-6, err_msg=path)
 

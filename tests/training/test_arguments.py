@@ -37,8 +37,8 @@ def test_another_rate_and_length_need_no_compiler(tmp_path: Path) -> None:
     for steps, rate in ((6, {}), (7, {"schedule__peak": 0.03, "schedule__warmup": 3})):
         jax.clear_caches()
         run(tmp_path / str(steps), settings(training__steps=steps, **rate))
-    lines = [one for one in read_records(tmp_path / "7" / "timing.jsonl") if "loaded" in one]
-    assert sum(one["compiled"] for one in lines) == 0 < sum(one["loaded_seconds"] for one in lines)
+    lines = [row for row in read_records(tmp_path / "7" / "timing.jsonl") if "loaded" in row]
+    assert sum(row["compiled"] for row in lines) == 0 < sum(row["loaded_seconds"] for row in lines)
 
 
 def weighed(params: Any, batch: Any, key: jax.Array, *, numbers: Any) -> Any:

@@ -48,9 +48,9 @@ def assert_equal(restored: Restored | None, step: int, value: float) -> None:
     bits.
     """
     assert restored is not None and restored.step == step
-    wanted = tree_of(value)
-    assert jax.tree.structure(restored.tree) == jax.tree.structure(wanted)
-    for old, new in zip(jax.tree.leaves(wanted), jax.tree.leaves(restored.tree), strict=True):
+    expected = tree_of(value)
+    assert jax.tree.structure(restored.tree) == jax.tree.structure(expected)
+    for old, new in zip(jax.tree.leaves(expected), jax.tree.leaves(restored.tree), strict=True):
         assert isinstance(new, np.ndarray) and new.dtype == old.dtype and new.shape == np.shape(old)
         assert new.tobytes() == np.ascontiguousarray(old).tobytes()
 
@@ -312,7 +312,7 @@ def test_empty_and_temporary_folders_do_not_count(
 
 def test_mismatch_is_one_line(make: Make, copied: Path, warnings: list[str]) -> None:
     """Shape, dtype, missing and extra paths; a sound step that does not fit is not "damaged"."""
-    for kernel, wanted in (
+    for kernel, expected in (
         ({"kernel": np.zeros((40, 51), np.float32)}, "float32[40,51]"),
         ({"kernel": np.zeros((40, 50), np.float16)}, "float16[40,50]"),
         ({}, "nothing"),
@@ -323,7 +323,7 @@ def test_mismatch_is_one_line(make: Make, copied: Path, warnings: list[str]) -> 
         with pytest.raises(UserError) as raised:
             make().restore(tree)
         where = f"checkpoint {copied / '3'} does not fit: params/encoder/kernel"
-        assert str(raised.value) == f"{where}: saved float32[40,50], wanted {wanted}"
+        assert str(raised.value) == f"{where}: saved float32[40,50], wanted {expected}"
     tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
     words = r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
     with pytest.raises(UserError, match=words):

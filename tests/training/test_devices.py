@@ -66,14 +66,14 @@ def faults(**environment: str) -> tuple[bool, int]:
     """Whether freed memory is kept, and how many pages a block of 80 MiB costs the second time."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     own.pop("GLIBC_TUNABLES", None)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**own, **environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    kept, count = map(int, done.stdout.split())
+    kept, count = map(int, process.stdout.split())
     return bool(kept), count
 
 

@@ -30,19 +30,19 @@ def init(key: jax.Array, x: jax.Array) -> Any:
 @pytest.mark.quick
 def test_equal_to_a_jitted_init() -> None:
     key, x = jax.random.key(3), jnp.ones((2, 5))
-    found, expected = first_params(init, key, x), jax.jit(init)(key, x)
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert one.dtype == other.dtype and one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    actual, expected = first_params(init, key, x), jax.jit(init)(key, x)
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for leaf, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert leaf.dtype == other.dtype and leaf.shape == other.shape
+        np.testing.assert_allclose(leaf, other, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.quick
 def test_what_no_result_needs_is_not_computed() -> None:
     def draw(key: jax.Array) -> jax.Array:
-        drawn = jax.random.normal(key, (2,))
-        jax.pure_callback(_never, drawn, drawn)
-        return 2 * drawn
+        values = jax.random.normal(key, (2,))
+        jax.pure_callback(_never, values, values)
+        return 2 * values
 
     key = jax.random.key(0)
     np.testing.assert_allclose(first_params(draw, key), 2 * jax.random.normal(key, (2,)))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.training.gradients import idle
+from attnlab.training.gradients import idle_paths
 
 PARAMS = {
     name: jnp.full((3, 3), 0.5) + 0.1 * jnp.arange(3) for name in ("used", "stopped", "unused")
@@ -67,20 +67,20 @@ def by_vmap(params: Any, x: jax.Array) -> jax.Array:
 @pytest.mark.parametrize("loss", [plain, looped, branched, chosen, own_derivative, by_vmap])
 def test_what_has_no_gradient_is_found_in_the_program(loss: Any, wrap: Any) -> None:
     zero = [name for name, grad in sorted(jax.grad(loss)(PARAMS, X).items()) if not np.any(grad)]
-    assert idle(wrap(loss), PARAMS, X) == (*zero,) == ("stopped", "unused")
+    assert idle_paths(wrap(loss), PARAMS, X) == (*zero,) == ("stopped", "unused")
 
 
 def test_shapes_are_enough_and_paths_are_whole() -> None:
     nested = {"layer": PARAMS, "bias": jnp.ones(3)}
-    shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), (nested, X))
-    found = idle(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
-    assert found == ("layer/stopped", "layer/unused")
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (nested, X))
+    actual = idle_paths(lambda params, x: plain(params["layer"], x) + params["bias"].sum(), *shapes)
+    assert actual == ("layer/stopped", "layer/unused")
 
 
 def test_a_gradient_that_is_zero_for_this_data_only_is_one() -> None:
     used = {"used": PARAMS["used"]}
-    assert idle(lambda params, x: jax.nn.relu(x @ params["used"] - 1e6).sum(), used, X) == ()
+    assert idle_paths(lambda params, x: jax.nn.relu(x @ params["used"] - 1e6).sum(), used, X) == ()
     in_a_loop = jax.jit(
         lambda params, x: jax.lax.fori_loop(0, 3, lambda _, y: y @ params["used"], x).sum()
     )
-    assert idle(in_a_loop, used, X) == ()
+    assert idle_paths(in_a_loop, used, X) == ()

@@ -33,19 +33,19 @@ def test_what_processes_tell_each_other(tmp_path: Path) -> None:
         for index in range(PROCESSES)
     ]
     running = [
-        subprocess.Popen(one, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-        for one in commands
+        subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        for command in commands
     ]
-    errors = [one.communicate(timeout=300)[1] for one in running]
-    assert [one.returncode for one in running] == [0] * PROCESSES, "\n".join(errors)
+    errors = [process.communicate(timeout=300)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * PROCESSES, "\n".join(errors)
 
     for index in range(PROCESSES):
-        found = list(np.load(tmp_path / f"agreed{index}.npz").values())
-        given = (
+        actual = list(np.load(tmp_path / f"agreed{index}.npz").values())
+        expected = (
             np.array(7, np.int8),
             np.asarray(jax.numpy.ones((2, 3), "bfloat16")),
             np.array([-0.0, 0.0, np.nan], np.float32),
         )
-        for bits, array in zip(found[:3], given, strict=True):
+        for bits, array in zip(actual[:3], expected, strict=True):
             np.testing.assert_array_equal(bits, np.atleast_1d(array).view(np.uint8))
-        assert [one.tolist() for one in found[3:]] == [[1, 0], [True, index == 0], [0, 1]]
+        assert [array.tolist() for array in actual[3:]] == [[1, 0], [True, index == 0], [0, 1]]

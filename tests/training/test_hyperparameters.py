@@ -80,8 +80,8 @@ def test_components_of_ones_own_say_which_of_their_fields_are_numbers(
     config, other = ({**toy(), "optimizer": {**own, "b1": b1}} for b1 in (0.9, 0.5))
     for declared in ((), ("b1",), ("b1", "b2")):
         monkeypatch.setattr(declaring, "numbers", declared, raising=False)
-        found = {name[10:] for name in numbers(config) if name.startswith("optimizer.")}
-        assert found == {*declared}
+        actual = {name[10:] for name in numbers(config) if name.startswith("optimizer.")}
+        assert actual == {*declared}
         assert (signature(config) == signature(other)) == ("b1" in declared)
     check_own(own, {"name": "constant"}, steps=3)
     del config["optimizer"]["b1"]

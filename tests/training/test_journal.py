@@ -38,10 +38,10 @@ def test_what_is_due_at_a_step_and_at_the_last(tmp_path: Path) -> None:
 
 def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
     with closing(journal(Journal, tmp_path)) as kept:
-        found = [
+        actual = [
             kept.scored(3 * one, {"loss": loss}) for one, loss in enumerate((2.0, 2.0, 1.0), 1)
         ]
-    assert found == [True, False, True]
+    assert actual == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])

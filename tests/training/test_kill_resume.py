@@ -39,11 +39,11 @@ def test_kill_minus_nine_changes_nothing(
     flags += [f"--kills={kills}", f"--processes={processes}"]
     command = [sys.executable, "-W", "ignore", "-m", "tests.training.kill_resume", *flags]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert process.returncode == 0, process.stdout + process.stderr
     line = rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n"
-    found = re.fullmatch(line, done.stdout)
-    assert found is not None and int(found[1]) >= kills, done.stdout
+    actual = re.fullmatch(line, process.stdout)
+    assert actual is not None and int(actual[1]) >= kills, process.stdout
 
 
 def test_a_difference_is_seen(tmp_path: Path) -> None:

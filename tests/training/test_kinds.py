@@ -37,7 +37,7 @@ def _try_parts(file: str, name: str, overrides: list[str]) -> dict[str, Any]:
     each of its slots, and so on in the slots of these parts.
     """
     config = load(file, name, overrides)
-    without = {
+    no_kind = {
         path: leaf for path, leaf in by_path(parameter_shapes(config)) if kind_of(path) is None
     }
     for slot, table in slots(config):
@@ -47,10 +47,10 @@ def _try_parts(file: str, name: str, overrides: list[str]) -> dict[str, Any]:
             if path not in MADE:
                 MADE.add(path)
                 try:
-                    without |= _try_parts(file, name, [*overrides, f"{slot}={part}"])
+                    no_kind |= _try_parts(file, name, [*overrides, f"{slot}={part}"])
                 except UserError:  # it does not fit here
                     MADE.discard(path)
-    return without
+    return no_kind
 
 
 @pytest.mark.full  # what attention and mixers have, their own tests ask for too
@@ -58,14 +58,14 @@ def test_every_parameter_of_every_part_has_a_kind() -> None:
     MADE.clear()
     for file, name, small in WIDEST:
         assert _try_parts(file, name, [small]) == {}
-    every = {part: path for table in TABLES.values() for part, path in table.entries.items()}
-    assert {part for part, path in every.items() if path not in MADE} <= BARE
+    paths = {part: path for table in TABLES.values() for part, path in table.entries.items()}
+    assert {part for part, path in paths.items() if path not in MADE} <= BARE
     assert len(TABLES) >= 11
 
 
 @pytest.mark.quick
 def test_a_kind_is_said_by_the_name_and_never_by_the_rank() -> None:
-    wanted = {
+    expected = {
         "attention/w_query/kernel": "matrix",
         "lora/layer_0/attention/w_query/kernel/a": "matrix",
         "lora/embed/embedding/b": "table",
@@ -83,8 +83,8 @@ def test_a_kind_is_said_by_the_name_and_never_by_the_rank() -> None:
         "own/thing": None,
         "own/unbiased": None,
     }
-    assert {path: kind_of(path) for path in wanted} == wanted
-    assert set(wanted.values()) == {*KINDS, None}
+    assert {path: kind_of(path) for path in expected} == expected
+    assert set(expected.values()) == {*KINDS, None}
 
 
 def test_what_decays_by_rank_alone_is_told_and_what_has_no_kind_is_refused() -> None:
@@ -98,12 +98,12 @@ def test_what_decays_by_rank_alone_is_told_and_what_has_no_kind_is_refused() -> 
 
 
 def test_every_parameter_of_every_system_has_a_kind() -> None:
-    made = set()
+    systems = set()
     for file, name in [*SMALL, ("inference", "lstmn_pair")]:
         config = load(file, name)
-        if config.system.name not in made:
-            made.add(config.system.name)
+        if config.system.name not in systems:
+            systems.add(config.system.name)
             assert [
                 path for path, _ in by_path(parameter_shapes(config)) if kind_of(path) is None
             ] == []
-    assert made == set(SYSTEMS.names())
+    assert systems == set(SYSTEMS.names())

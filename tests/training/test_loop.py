@@ -83,9 +83,9 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
         for record in records:
             if (record["step"], record["split"]) == (step, "train"):
                 norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
-                wanted = {"loss": loss / count, "tokens": count}
-                wanted |= {"grad_norm": norm, "learning_rate": rate}
-                assert {name: record[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
+                oracle = {"loss": loss / count, "tokens": count}
+                oracle |= {"grad_norm": norm, "learning_rate": rate}
+                assert {name: record[name] for name in oracle} == pytest.approx(oracle, rel=2e-5)
         for name, grad in grads.items():
             m[name], v[name] = 0.9 * m[name] + 0.1 * grad, 0.999 * v[name] + 0.001 * grad**2
             root = np.sqrt(v[name] / (1 - 0.999**step)) + 1e-8

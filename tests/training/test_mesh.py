@@ -52,7 +52,7 @@ def layout(**settings: Any) -> Layout:
 
 
 @pytest.mark.parametrize(
-    ("shape", "rules", "wanted"),
+    ("shape", "rules", "expected"),
     [
         ((128, 256), (), (None, "fsdp")),
         ((256, 256), (), (None, "fsdp")),
@@ -68,9 +68,9 @@ def layout(**settings: Any) -> Layout:
     ],
 )
 def test_rules_say_where_an_array_lies(
-    shape: tuple[int, ...], rules: tuple[str, ...], wanted: tuple[str | None, ...]
+    shape: tuple[int, ...], rules: tuple[str, ...], expected: tuple[str | None, ...]
 ) -> None:
-    assert layout(fsdp=4, rules=rules).axes("params/layer_0/kernel", shape) == wanted
+    assert layout(fsdp=4, rules=rules).axes("params/layer_0/kernel", shape) == expected
     assert layout(fsdp=4, rules=rules).axes("remembered", shape) == ("rows",)  # an array alone
 
 
@@ -148,7 +148,7 @@ def test_every_damage_of_a_shard_is_noticed(tmp_path: Path) -> None:
     for number in range(rounds(4, 60)):
         folder = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(number)))
         parts = [file for file in (folder / "2/state").rglob("d/*") if file.stat().st_size > 2**12]
-        file, content = (found := rng.choice(sorted(parts))), bytearray(found.read_bytes())
+        file, content = (actual := rng.choice(sorted(parts))), bytearray(actual.read_bytes())
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         file.write_bytes(content[: (0, len(content) // 2, len(content))[number % 3]])
         with closing(Checkpoints(folder, 2, warn=warnings.append)) as checkpoints:
@@ -189,7 +189,7 @@ def after_steps(
         program = programs[shapes] = programs.get(shapes) or devices.compile(step, state, fed)
         state, sums = program(state, fed)
         losses.append(float(devices.fetch(sums)["loss"]))
-    scores = task.evaluate(updates.trained.seen(devices.arrays(state.averaged)), "valid")
+    scores = task.evaluate(updates.trained.merge(devices.arrays(state.averaged)), "valid")
     return [*losses, scores["loss"]], devices.fetch(state.params), program, born
 
 
@@ -209,18 +209,18 @@ def test_divided_parameters_are_trained_as_on_one_device(
 ) -> None:
     monkeypatch.setattr(mesh, "LEAST", 256)
     one, params, _, first = after_steps(Parallel(backend="mesh", devices=1), name, settings)
-    losses, found, program, born = after_steps(Parallel(**axes), name, settings)
+    losses, actual, program, born = after_steps(Parallel(**axes), name, settings)
     close = 2e-2 if "bfloat16" in str(settings) else 1e-5
     np.testing.assert_allclose(losses, one, rtol=close)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=close), found, params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=close), actual, params)
     jax.tree.map(np.testing.assert_array_equal, born, first)
     divided = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(born))
     assert divided > 0
     if settings not in (SMALL, ["lora.rank=2"]):
-        scans, found = "scan" in str(settings), COLLECTIVE.findall(program.as_text())
-        gathers = [path for _, kind, path in found if kind == "all-gather"]
+        scans, actual = "scan" in str(settings), COLLECTIVE.findall(program.as_text())
+        gathers = [path for _, kind, path in actual if kind == "all-gather"]
         assert len(gathers) == divided - scans * 2 * 6  # the loop has those of one of 3 layers
         assert scans == any("Decoder" in path and "while/body" in path for path in gathers)
-        sizes = [math.prod(map(int, shape.split(","))) for shape, _, _ in found if shape]
+        sizes = [math.prod(map(int, shape.split(","))) for shape, _, _ in actual if shape]
         assert max(sizes) < 8 * 41 * 24  # rows x tokens x the smaller of width and vocabulary
-        assert "all-to-all" not in {kind for _, kind, _ in found}
+        assert "all-to-all" not in {kind for _, kind, _ in actual}

@@ -35,12 +35,12 @@ def by_numbers(optimizer: Any, schedule: Any, steps: int, clip: float) -> Any:
     """
     training = {"steps": steps, "clip": clip}
     tree = {"training": training, "optimizer": optimizer, "schedule": schedule}
-    given = unpack(numbers(tree), jnp.asarray(pack(tree)))
-    for name in given:
+    values = unpack(numbers(tree), jnp.asarray(pack(tree)))
+    for name in values:
         node, _, field = name.partition(".")
         tree[node] = {key: value for key, value in tree[node].items() if key != field}
     nodes = tree["optimizer"], tree["schedule"]
-    return build_optimizer(*nodes, steps=1, clip=float(clip > 0), instead=given)
+    return build_optimizer(*nodes, steps=1, clip=float(clip > 0), instead=values)
 
 
 def rates(name: str, steps: int = STEPS, **fields: Any) -> np.ndarray:
@@ -77,9 +77,9 @@ def test_schedule_equals_its_closed_form(name: str) -> None:
     fields = {"hold": HOLD, "every": EVERY, "factor": 0.9} if name == "stepped" else fields
     for warmup in (0, 1, WARMUP):
         rising, rest = range(1, warmup), range(max(1, warmup), STEPS + 6)
-        wanted = [PEAK * t / warmup for t in rising] + [CLOSED[name](t, warmup) for t in rest]
-        found = rates(name, peak=PEAK, warmup=warmup, **fields)
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-8)
+        expected = [PEAK * t / warmup for t in rising] + [CLOSED[name](t, warmup) for t in rest]
+        actual = rates(name, peak=PEAK, warmup=warmup, **fields)
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-8)
     # nothing is left to decay over: the peak comes last
     assert rates(name, peak=PEAK, warmup=STEPS)[STEPS - 1] == pytest.approx(PEAK)
 
@@ -169,9 +169,9 @@ def check_five_steps(name: str, update: Any, fields: dict[str, Any]) -> None:
         moves, state = transform.update(narrow(grads), state, params)
         params = optax.apply_updates(params, moves)
         for leaf, grad in grads.items():
-            small, told = grad * min(1.0, 4.0 / norm), f"{leaf}, update {t}"
+            small, where = grad * min(1.0, 4.0 / norm), f"{leaf}, update {t}"
             wide[leaf] = wide[leaf] - rate * update(wide[leaf], small, kept[leaf], t, fields)
-            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=told)
+            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=where)
     assert 0 < clipped < 5
 
 
@@ -285,7 +285,7 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
     config.optimizer = given
     check_own(config.optimizer, config.schedule, steps=5)
     toy.run(tmp_path, config)
-    found, step = best_params(config, toy.Line(), tmp_path)
+    actual, step = best_params(config, toy.Line(), tmp_path)
     rates = jnp.asarray([0.05, 0.1, 0.1, 0.1, 0.1])
     transform = by_hand(lambda count: rates[count])
     params = toy.Line().init(jax.random.key(0))
@@ -298,4 +298,4 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
         params = optax.apply_updates(params, updates)
     assert step == 5
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-    jax.tree.map(close, found, params)
+    jax.tree.map(close, actual, params)

@@ -14,8 +14,8 @@ import pytest
 from attnlab.training.orbax_steps import (
     disk_full,
     fingerprint,
+    first_os_error,
     leaves_by_path,
-    refusal,
     short_reason,
 )
 
@@ -23,8 +23,8 @@ from attnlab.training.orbax_steps import (
 def test_fingerprint_is_of_values_in_c_order() -> None:
     """The memory layout does not count; a value, the shape, the dtype and the sign of zero do."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    same = [np.asfortranarray(array), array[:, :].copy(), np.repeat(array, 2, axis=1)[:, ::2]]
-    assert all(fingerprint(one) == fingerprint(array) for one in same)
+    equal = [np.asfortranarray(array), array[:, :].copy(), np.repeat(array, 2, axis=1)[:, ::2]]
+    assert all(fingerprint(copy) == fingerprint(array) for copy in equal)
     other = [
         array + np.eye(2, 3, dtype=np.float32) * 1e-6,
         array.reshape(3, 2),
@@ -33,8 +33,8 @@ def test_fingerprint_is_of_values_in_c_order() -> None:
         -array,
     ]
     digests = [
-        str(fingerprint(one))
-        for one in [array, *other, np.where(array == 0, -0.0, array).astype(np.float32)]
+        str(fingerprint(other_array))
+        for other_array in [array, *other, np.where(array == 0, -0.0, array).astype(np.float32)]
     ]
     assert len(set(digests)) == len(digests)
 
@@ -73,7 +73,7 @@ def test_the_cause_is_found_behind_other_errors(
 ) -> None:
     error = raised_from(cause)
     assert disk_full(error) == full
-    refused = refusal(error)
+    refused = first_os_error(error)
     assert (refused and refused.errno) == number
 
 

@@ -32,8 +32,8 @@ MOVES = ("all-gather", "all-to-all", "collective-permute")  # of rows to other d
 def begun(task: Any, ema: float = 0.0) -> TrainState:
     """The first state of a task, on the host."""
     params = first_params(task.init, jax.random.key(0))
-    kept = {"carried": task.carried(), "remembered": task.remembered()}
-    return jax.device_get(first_state(params, ADAM, ema, **kept))  # type: ignore[no-any-return]
+    extras = {"carried": task.carried(), "remembered": task.remembered()}
+    return jax.device_get(first_state(params, ADAM, ema, **extras))  # type: ignore[no-any-return]
 
 
 def trace(
@@ -44,20 +44,20 @@ def trace(
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
     state = place.place(begun(task))
     program = place.compile(step, state, place.feed(batches[0]))
-    found = []
+    actual = []
     for batch in batches:
         state, metrics = program(state, place.feed(batch))
-        found.append((place.fetch(state), place.fetch(metrics)))
-    return found
+        actual.append((place.fetch(state), place.fetch(metrics)))
+    return actual
 
 
-def assert_close(found: list[Any], expected: list[Any]) -> None:
+def assert_close(actual: list[Any], expected: list[Any]) -> None:
     """Losses within 1e-6, gradients of the first step within 1e-6 of their norm, parameters after
     the last within 2e-6.
     """
-    for (_, metrics), (_, wanted) in zip(found, expected, strict=True):
-        assert metrics.keys() == wanted.keys()
-        for name, value in wanted.items():
+    for (_, metrics), (_, expectation) in zip(actual, expected, strict=True):
+        assert metrics.keys() == expectation.keys()
+        for name, value in expectation.items():
             np.testing.assert_allclose(metrics[name], value, rtol=2e-6)
     scale = 10 * float(expected[0][1]["grad_norm"])  # mu = (1 - 0.9) g after one step
     for part, atol in (
@@ -65,7 +65,7 @@ def assert_close(found: list[Any], expected: list[Any]) -> None:
         (lambda trace: trace[-1][0].params, 2e-6),
     ):
         close = functools.partial(np.testing.assert_allclose, atol=atol)
-        jax.tree.map(close, part(found), part(expected))
+        jax.tree.map(close, part(actual), part(expected))
 
 
 GRID = list(itertools.product(("pmap", "mesh"), (1, 2, 4), (1, 2)))
@@ -107,12 +107,12 @@ def test_what_a_loss_carries_is_the_same_everywhere(
 ) -> None:
     """Also within a step: every microbatch sees what was carried into the step."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found = trace(Following(), batches, name, devices, accumulate)
+    actual = trace(Following(), batches, name, devices, accumulate)
     expected = trace(Following(), batches, "mesh", 1)
-    assert_close(found, expected)
-    means = [[float(state.carried["mean"]) for state, _ in one] for one in (found, expected)]
+    assert_close(actual, expected)
+    means = [[float(state.carried["mean"]) for state, _ in one] for one in (actual, expected)]
     np.testing.assert_allclose(*means, rtol=2e-6)
-    assert len(set(means[0])) == STEPS and "tracked" not in found[0][1]
+    assert len(set(means[0])) == STEPS and "tracked" not in actual[0][1]
 
 
 @pytest.mark.product("kept between steps")
@@ -125,11 +125,11 @@ def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumula
     in the order of the batch.
     """
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found = trace(Trailing(), batches, name, devices, accumulate)
+    actual = trace(Trailing(), batches, name, devices, accumulate)
     expected = trace(Trailing(), batches, "mesh", 1)
-    assert_close(found, expected)
+    assert_close(actual, expected)
     m, steps = np.ones((ROWS, FEATURES)), np.zeros(ROWS)
-    for batch, (state, metrics) in zip(batches, found, strict=True):
+    for batch, (state, metrics) in zip(batches, actual, strict=True):
         m, steps = m / 2 + batch["source"], steps + batch["real"]
         np.testing.assert_allclose(state.remembered["m"], m, atol=1e-6)
         np.testing.assert_array_equal(state.remembered["steps"], steps)
@@ -160,13 +160,13 @@ def test_systems_learn_the_same_everywhere(
     """
     task = load(system, *overrides)
     batches = [batch_of(task)] * STEPS
-    found = trace(task, batches, name, devices, accumulate)
+    actual = trace(task, batches, name, devices, accumulate)
     expected = trace(task, batches, "mesh", 1)
-    assert_close(found, expected)
+    assert_close(actual, expected)
     if overrides:
         terms = {"hops", "doubly_stochastic", "choice_entropy", "cross_entropy"}
-        assert terms <= found[0][1].keys()
-        baselines = [states[-1][0].carried["baseline"] for states in (found, expected)]
+        assert terms <= actual[0][1].keys()
+        baselines = [states[-1][0].carried["baseline"] for states in (actual, expected)]
         np.testing.assert_allclose(*baselines, rtol=2e-6)
 
 
@@ -183,29 +183,29 @@ def test_devices_draw_apart() -> None:
     """
     key = jax.random.fold_in(jax.random.key(0), 0)
     keys = (jax.random.fold_in(key, index) for index in range(4))
-    apart = np.concatenate([jax.random.uniform(one, (ROWS // 4,)) for one in keys])
+    apart = np.concatenate([jax.random.uniform(key, (ROWS // 4,)) for key in keys])
     for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
         metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
         assert len(np.unique(draws)) == ROWS
         assert float(metrics["loss"]) == pytest.approx(draws.mean(), rel=1e-6)
 
 
-@pytest.mark.parametrize(("trials", "devices", "wanted"), [(3, 2, 2), (3, 0, 3), (8, 0, 4)])
-def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, wanted: int) -> None:
+@pytest.mark.parametrize(("trials", "devices", "expected"), [(3, 2, 2), (3, 0, 3), (8, 0, 4)])
+def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, expected: int) -> None:
     """To no more devices than there are trials; what is fetched keeps the trial axis, and no device
     waits for another.
     """
     place = place_trials(trials, Parallel(devices=devices))
-    assert place.count == wanted and place.about == {"stacked": trials}
-    slots = -(-trials // wanted) * wanted
+    assert place.count == expected and place.about == {"stacked": trials}
+    slots = -(-trials // expected) * expected
     w = np.arange(2.0 * slots).reshape(slots, 2)
     state = place.place({"w": w})
     fed = place.feed({"inner": {"x": np.ones((slots, 2))}})
     step = lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1))
     program: Any = place.compile(step, state, fed)
     after, sums = program(state, fed)
-    assert len(after["w"].sharding.device_set) == wanted
-    assert len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
+    assert len(after["w"].sharding.device_set) == expected
+    assert len({str(shard.index) for shard in after["w"].addressable_shards}) == expected
     np.testing.assert_array_equal(place.fetch(after)["w"], w + 1)
     np.testing.assert_array_equal(place.fetch(sums), 4.0 * np.arange(slots) + 1)
     assert not any(word in program.as_text() for word in ("all-reduce", *MOVES))
@@ -223,8 +223,8 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
         state, metrics = program(state, place.feed(points(number)))
     assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
     for leaf in jax.tree.leaves(state):
-        first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
-        assert len(others) == 3 and all((other == first).all() for other in others)
+        first, *copies = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+        assert len(copies) == 3 and all((other == first).all() for other in copies)
     fetched, one = place.fetch(state), place.arrays(state.params)
     assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host)
     assert int(fetched.step) == 3

@@ -19,7 +19,7 @@ from attnlab.records.stream import BEFORE, read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.loop import train
 from attnlab.training.parallel import backend
-from attnlab.training.parent import LaterBatches, copy_state, split
+from attnlab.training.parent import LaterBatches, copy_state, parse_run
 from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Session
 from attnlab.training.settings import Parallel
@@ -48,11 +48,11 @@ def child(folder: Path, parent: Lineage, task: Any = None, until: int | None = N
     config = settings(training__steps=12, **CONSTANT)
     devices = backend(Parallel(backend="mesh", devices=1))
     batches = LaterBatches(points, parent["data_from"])
-    made = (config, folder, task or Line(), batches, devices, Updates.of(config))
+    parts = (config, folder, task or Line(), batches, devices, Updates.of(config))
     copy_state(parent, folder)
     with Interrupt() as interrupt, Progress(12, stream=io.StringIO()) as progress:
         session = Session(progress, interrupt, time.perf_counter(), until)
-        train(Run(*made, lineage=parent), session)
+        train(Run(*parts, lineage=parent), session)
 
 
 def arrays(folder: Path, task: Any = None) -> dict[str, np.ndarray]:
@@ -60,9 +60,9 @@ def arrays(folder: Path, task: Any = None) -> dict[str, np.ndarray]:
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
     step = checkpoints.steps()[-1]
     record = checkpoints._store().read_record(step)
-    found = checkpoints._store().read_arrays(step, record["arrays"])
+    actual = checkpoints._store().read_arrays(step, record["arrays"])
     checkpoints.close()
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("task", [Line, Trailing])
@@ -76,9 +76,9 @@ def test_a_longer_run_has_the_bits_of_the_long_one(tmp_path: Path, task: Any) ->
     child(tmp_path / "child", parent, task())
     long, own = (tmp_path / name / "metrics.jsonl" for name in ("long", "child"))
     assert own.read_bytes() == long.read_bytes()
-    one, other = arrays(tmp_path / "long"), arrays(tmp_path / "child")
-    assert one.keys() == other.keys()
-    assert all(np.array_equal(one[path], other[path]) for path in one)
+    long_arrays, other = arrays(tmp_path / "long"), arrays(tmp_path / "child")
+    assert long_arrays.keys() == other.keys()
+    assert all(np.array_equal(long_arrays[path], other[path]) for path in long_arrays)
 
 
 def test_with_data_of_its_own_scores_begin_anew(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_a_parent_that_has_gone_or_changed_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_folder_and_step() -> None:
-    assert split("runs/a@600") == (Path("runs/a"), 600)
-    assert split("runs/me@home") == (Path("runs/me@home"), None)
+    assert parse_run("runs/a@600") == (Path("runs/a"), 600)
+    assert parse_run("runs/me@home") == (Path("runs/me@home"), None)

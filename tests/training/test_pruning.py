@@ -81,14 +81,14 @@ def killed(folder: Path, keep: Keep, number: int, monkeypatch: pytest.MonkeyPatc
 def test_a_kill_at_any_change_leaves_a_run_that_is_used_as_before(
     keep: Keep, searched: Path, read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, number, going = read(searched), 0, True
+    expected, number, going = read(searched), 0, True
     while going:
         number += 1
         folder = Path(shutil.copytree(searched, tmp_path / str(number)))
         going = killed(folder, keep, number, monkeypatch)
-        assert all(map(np.array_equal, read(folder), wanted)), f"killed at change {number}"
+        assert all(map(np.array_equal, read(folder), expected)), f"killed at change {number}"
         prune(folder, keep)  # again, to the end
-        assert all(map(np.array_equal, read(folder), wanted))
+        assert all(map(np.array_equal, read(folder), expected))
         assert prunable(folder, keep)[1] == prunable(folder, "best")[1] == []
     assert number > 3
     manifest = Manifest.read(folder)

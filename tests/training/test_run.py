@@ -42,16 +42,16 @@ def files(tmp_path: Path) -> Path:
 
 def config(folder: Path, *overrides: str) -> Any:
     """A tiny RNNsearch on those files."""
-    settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
+    settings = [line for line in (*SMALL["rnnsearch"], *SHARED) if not line.startswith("data.")]
     data = ["data=files", *under("data", directory=folder, source="de", target="en")]
     return configs.load(
         "configs/translation.py:rnnsearch", [*settings, *data, "parallel.devices=1", *overrides]
     )
 
 
-def prepared(made: Any, workdir: Path) -> Run:
+def prepared(parts: Any, workdir: Path) -> Run:
     splits = ("train", "valid")
-    return Run.prepare(TASKS.resolve(made.task), made, workdir, splits, Manifest.read(workdir))
+    return Run.prepare(TASKS.resolve(parts.task), parts, workdir, splits, Manifest.read(workdir))
 
 
 def progress(out: io.StringIO | None = None) -> Progress:
@@ -108,11 +108,11 @@ def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
 
 def test_products_are_computed_in_the_precision_of_the_config(files: Path, tmp_path: Path) -> None:
     run = prepared(config(files, "training.precision=tensorfloat32"), tmp_path / "run")
-    given = run.updates.state_like(run.task), run.batches(0)
-    text = jax.jit(run.updates.step(run.task)).lower(*given).as_text()
+    arguments = run.updates.state_like(run.task), run.batches(0)
+    text = jax.jit(run.updates.step(run.task)).lower(*arguments).as_text()
     assert "precision = [HIGH, HIGH]" in text and "DEFAULT" not in text
     prepared(config(files), tmp_path / "other")
-    text = jax.jit(run.task.sums).lower(given[0].params, given[1]).as_text()
+    text = jax.jit(run.task.sums).lower(arguments[0].params, arguments[1]).as_text()
     assert "precision = [HIGHEST, HIGHEST]" in text and "DEFAULT" not in text
 
 
@@ -145,22 +145,22 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     workdir = tmp_path / "run"
     workdir.mkdir()
     prepared(config(files), workdir).describe(progress())
-    (kept,) = (workdir / "vocabulary").iterdir()
-    content = kept.read_bytes()
-    kept.unlink()
+    (copy,) = (workdir / "vocabulary").iterdir()
+    content = copy.read_bytes()
+    copy.unlink()
     prepared(config(files), workdir).describe(progress())
-    assert kept.read_bytes() == content
+    assert copy.read_bytes() == content
     manifest = Manifest.read(workdir)
     assert manifest is not None
     assert manifest.vocabulary is not None
-    assert {*manifest.vocabulary} == {kept.name}
-    manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
+    assert {*manifest.vocabulary} == {copy.name}
+    manifest.vocabulary[copy.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
-    kept.unlink()
+    copy.unlink()
     words = "has lost its vocabulary, and the data gives another one now"
     with pytest.raises(UserError, match=words):
         prepared(config(files), workdir).describe(progress())
-    assert not kept.exists()
+    assert not copy.exists()
 
 
 def test_an_error_after_the_beginning_is_left_in_the_status(
@@ -169,11 +169,11 @@ def test_an_error_after_the_beginning_is_left_in_the_status(
     """One before it leaves the folder as it was."""
     workdir = tmp_path / "run"
 
-    def early(*given: Any) -> Outcome:
+    def early(*arguments: Any) -> Outcome:
         raise UserError("no space")
 
-    def late(*given: Any) -> Outcome:
-        (attempt,) = given[-1].attempts
+    def late(*arguments: Any) -> Outcome:
+        (attempt,) = arguments[-1].attempts
         attempt.at(3)
         raise ValueError("boom")
 

@@ -135,10 +135,10 @@ def assert_alike(
     """
     for number, config in enumerate(configs):
         records, others = (records_of(folder, number) for folder in (one, other))
-        fields, wanted = ([(record["split"], *record) for record in of] for of in (records, others))
-        assert fields == wanted and records
-        for found, expected in zip(numeric(records), numeric(others), strict=True):
-            assert found == pytest.approx(expected, rel=close), number
+        fields, oracle = ([(record["split"], *record) for record in of] for of in (records, others))
+        assert fields == oracle and records
+        for value, expected in zip(numeric(records), numeric(others), strict=True):
+            assert value == pytest.approx(expected, rel=close), number
         folders = [folder / str(number) / "checkpoints" for folder in (one, other)]
         stores = [Checkpoints(folder, 9, read_only=True) for folder in folders]
         states = [store.restore(Updates.of(config).saved_like(task or Lines())) for store in stores]
@@ -172,9 +172,9 @@ def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
     numbers = ((0, 0.9, {}), (1, 0.9, {}), (1, 0.5, own))
     configs = [settings(seed=seed, training__ema=ema, **more) for seed, ema, more in numbers]
     outcomes, expected = check_trained_both_ways(tmp_path, configs)
-    for outcome, wanted in zip(outcomes, expected, strict=True):
-        assert (outcome.state, outcome.step) == (wanted.state, wanted.step)
-        assert outcome.message == wanted.message
+    for outcome, oracle in zip(outcomes, expected, strict=True):
+        assert (outcome.state, outcome.step) == (oracle.state, oracle.step)
+        assert outcome.message == oracle.message
         assert (outcome.seconds_to_first_step or 0) > 0
     losses = [[record["loss"] for record in records_of(tmp_path / "stacked", i)] for i in range(3)]
     assert losses[0][0] != losses[1][0] and losses[1][-1] != losses[2][-1]
@@ -209,14 +209,14 @@ def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
     configs = [settings(schedule__peak=peak, **sgd, **same) for peak in (0.1, 1e30, 0.05, 3e38)]
     outcomes, expected = together(tmp_path / "stacked", configs), alone(tmp_path / "alone", configs)
     assert [one.state for one in outcomes] == ["done", "diverged", "done", "diverged"]
-    for outcome, wanted in zip(outcomes, expected, strict=True):
-        assert outcome.step == wanted.step
-        assert outcome.message.split()[-1:] == wanted.message.split()[-1:]
+    for outcome, oracle in zip(outcomes, expected, strict=True):
+        assert outcome.step == oracle.step
+        assert outcome.message.split()[-1:] == oracle.message.split()[-1:]
     for number in (0, 2):
         records = (records_of(tmp_path / name, number) for name in ("stacked", "alone"))
-        found, wanted = map(numeric, records)
-        assert len(found) == len(wanted)
-        assert found[-1] == pytest.approx(wanted[-1], rel=2e-6)
+        value, oracle = map(numeric, records)
+        assert len(value) == len(oracle)
+        assert value[-1] == pytest.approx(oracle[-1], rel=2e-6)
     assert Checkpoints(tmp_path / "stacked" / "3" / "checkpoints", 1, read_only=True).steps() == []
 
 

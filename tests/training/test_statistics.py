@@ -40,17 +40,17 @@ def classification(*overrides: str) -> Classification:
     config = configs.load("configs/classification.py:transformer", how)
     Classification.check(config)
     data = {split: tiny_labelled.rows(split, 1) for split in tiny_labelled.SIZES}
-    words = (text for each, _ in data["train"] for text in each)
+    words = (text for texts, _ in data["train"] for text in texts)
     vocabulary = Vocabulary.train(words, kind="char", min_frequency=1)
     classes = tuple(sorted({label for _, label in data["train"]}))
     learned = Learned.of_vocabulary(vocabulary, classes=classes, sentences=1)
-    examples = {split: labelled.encode(learned, found, split) for split, found in data.items()}
+    examples = {split: labelled.encode(learned, actual, split) for split, actual in data.items()}
     return Classification(config, labelled.LabelledTexts(data, examples, learned))
 
 
 def translation() -> Any:
     """Words and their mirror images, with an encoder and a decoder around batch norm."""
-    sizes = [one for one in SMALL if "layers" not in one] + ["system.layers=1"]
+    sizes = [line for line in SMALL if "layers" not in line] + ["system.layers=1"]
     return tiny.load("transformer", *sizes)
 
 
@@ -90,11 +90,11 @@ def test_the_step_moves_running_averages_and_the_optimizer_does_not() -> None:
     tokens = np.concatenate([np.full((len(tokens), 1), task.special.bos), tokens], axis=1)
     embedded = p["embed"]["embedding"][tokens] + p["positions"]["table"][: tokens.shape[1]]
     real = embedded[(tokens != task.special.pad) & (tokens[:, 1:].any(axis=1))[:, None]]
-    seen = {"mean": real.mean(axis=0), "variance": real.var(axis=0, ddof=1)}
-    found = after.params["layer_0"]["around_attention"]["normalisation"]
+    moments = {"mean": real.mean(axis=0), "variance": real.var(axis=0, ddof=1)}
+    actual = after.params["layer_0"]["around_attention"]["normalisation"]
     for name, start in (("mean", 0.0), ("variance", 1.0)):
-        expected = 0.75 * start + 0.25 * seen[name]
-        np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-6)
+        expected = 0.75 * start + 0.25 * moments[name]
+        np.testing.assert_allclose(actual[name], expected, rtol=1e-4, atol=1e-6)
     before, paths = statistics(state.params), statistics(after.params)
     assert len(paths) == 2 * 3  # two norms of a layer and one on top
     for path, leaf in statistics(after.ema).items():
@@ -121,7 +121,7 @@ def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int],
     task = make()
     batch = (tiny_labelled if make is classification else tiny).batch_of(task)
     batch = {name: np.asarray(rows) for name, rows in batch.items()}
-    found = {}
+    actual = {}
     for name, devices in (("mesh", 1), *others):
         place = backend(Parallel(backend=name, devices=devices))
         state = place.place(jax.device_get(begun(task)))
@@ -129,9 +129,9 @@ def test_several_devices_see_one_batch(make: Any, others: tuple[tuple[str, int],
         program = place.compile(step, state, place.feed(batch))
         for _ in range(2):
             state, metrics = program(state, place.feed(batch))
-        found[name, devices] = place.fetch((state.params, metrics))
-    for one in found.values():
-        assert_close(one, found["mesh", 1])
+        actual[name, devices] = place.fetch((state.params, metrics))
+    for one in actual.values():
+        assert_close(one, actual["mesh", 1])
 
 
 @pytest.mark.parametrize(

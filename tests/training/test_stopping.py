@@ -37,13 +37,13 @@ def test_when_training_ends(stop: Stop, scores: list[float], end: int | None) ->
     nothing ends.
     """
     better = "max" if stop.measure == "fit" else "min"
-    for after, wanted in (([], end), ([5], None)):
+    for after, expected in (([], end), ([5], None)):
         ends = [
             number
             for number in range(1, 6)
             if why_ended(stop, better, list(enumerate(scores[:number], start=1)), after)
         ]
-        assert (ends or [None])[0] == wanted
+        assert (ends or [None])[0] == expected
 
 
 @pytest.mark.quick
@@ -73,13 +73,13 @@ def test_a_stopped_run_is_done_and_repeats_after_an_interruption(tmp_path: Path)
     task = Line(list(losses))
     assert run(tmp_path / "parts", config, task, until=3).state == "interrupted"
     for first in (True, False):  # the second time there is nothing left to do
-        again = run(tmp_path / "parts", config, task)
-        assert dataclasses.replace(again, seconds_to_first_step=None) == dataclasses.replace(
+        repeated = run(tmp_path / "parts", config, task)
+        assert dataclasses.replace(repeated, seconds_to_first_step=None) == dataclasses.replace(
             outcome, seconds_to_first_step=None
         ), first
-    whole, parts = (tmp_path / name / "metrics.jsonl" for name in ("whole", "parts"))
-    assert whole.read_bytes() == parts.read_bytes()
-    assert read_records(whole)[-1]["step"] == 4
+    long, parts = (tmp_path / name / "metrics.jsonl" for name in ("whole", "parts"))
+    assert long.read_bytes() == parts.read_bytes()
+    assert read_records(long)[-1]["step"] == 4
     assert (tmp_path / "whole" / "checkpoints" / "4").is_dir()
 
 

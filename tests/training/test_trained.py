@@ -45,10 +45,10 @@ class Model:
 
     @staticmethod
     def loss(params: Any, batch: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        found = flat(params)
-        assert set(found) == set(PATHS)  # nothing of LoRA is seen
-        x = found["embed/embedding"] @ found["layer_0/w/kernel"] + found["layer_0/w/bias"]
-        total = (jnp.tanh(x) @ found["layer_1/w/kernel"] * found["top/scale"]).sum()
+        actual = flat(params)
+        assert set(actual) == set(PATHS)  # nothing of LoRA is seen
+        x = actual["embed/embedding"] @ actual["layer_0/w/kernel"] + actual["layer_0/w/bias"]
+        total = (jnp.tanh(x) @ actual["layer_1/w/kernel"] * actual["top/scale"]).sum()
         return total, {"tokens": jnp.ones(())}
 
     @staticmethod
@@ -56,12 +56,12 @@ class Model:
         return jnp.ones(())
 
 
-def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = None) -> Any:
+def trained(selection: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = None) -> Any:
     """The state after some steps of gradient descent, and that before."""
     optimizer = optimizer or optax.sgd(0.1)
-    begun = which.with_adapters(params(), jax.random.key(1))
-    state: TrainState = first_state(begun, optimizer, ema, trained=which)
-    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, trained=which))
+    begun = selection.with_adapters(params(), jax.random.key(1))
+    state: TrainState = first_state(begun, optimizer, ema, trained=selection)
+    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, trained=selection))
     after, metrics = state, {}
     for _ in range(steps):
         after, metrics = step(after, points(0))
@@ -70,36 +70,36 @@ def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = N
 
 @pytest.mark.quick
 def test_what_is_frozen_stays_to_the_last_bit_and_the_rest_moves_as_before() -> None:
-    _, whole, _ = trained(Trained())
+    _, untouched, _ = trained(Trained())
     before, after, metrics = trained(Trained(freeze=("embed", "layer_0/.*kernel")), ema=0.5)
     frozen = {"embed/embedding", "layer_0/w/kernel"}
-    for path, one in flat(after.params).items():
+    for path, leaf in flat(after.params).items():
         if path in frozen:
-            np.testing.assert_array_equal(one, flat(before.params)[path])
+            np.testing.assert_array_equal(leaf, flat(before.params)[path])
             np.testing.assert_array_equal(flat(after.ema)[path], flat(before.params)[path])
         else:
-            np.testing.assert_array_equal(one, flat(whole.params)[path])
+            np.testing.assert_array_equal(leaf, flat(untouched.params)[path])
     gradients = jax.grad(lambda tree: Model.loss(tree, None, None)[0])(params())
-    rest = [one for path, one in flat(gradients).items() if path not in frozen]
+    rest = [leaf for path, leaf in flat(gradients).items() if path not in frozen]
     assert float(metrics["grad_norm"]) == pytest.approx(float(optax.tree.norm(rest)), rel=1e-6)
 
 
 def test_the_optimizer_keeps_nothing_of_what_is_frozen() -> None:
     before, *_ = trained(Trained(freeze=("layer_0",)), 0, optimizer=optax.adam(0.1))
-    kept = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
-    assert kept == 2 * (20 + 16 + 4)
+    count = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
+    assert count == 2 * (20 + 16 + 4)
     before, *_ = trained(LOW_RANK, 0, optimizer=optax.adam(0.1))
-    kept = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
-    assert kept == 2 * (2 * (4 * 2 + 2 * 4) + 4)
+    count = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
+    assert count == 2 * (2 * (4 * 2 + 2 * 4) + 4)
 
 
 def test_weight_decay_is_of_what_is_trained() -> None:
     """Matrices that are trained and products shrink, biases, embeddings and what is frozen do not:
     the difference that decay makes to one step, over the rate and the decay, is the parameter."""
 
-    def after(which: Trained, decay: float) -> Any:
+    def after(selection: Trained, decay: float) -> Any:
         optimizer = optax.adamw(0.1, weight_decay=decay, mask=decayed_by_kind)
-        return trained(which, optimizer=optimizer)
+        return trained(selection, optimizer=optimizer)
 
     for which, shrink in (
         (Trained(freeze=("layer_0",)), {"layer_1/w/kernel"}),
@@ -107,17 +107,17 @@ def test_weight_decay_is_of_what_is_trained() -> None:
     ):
         before, plain, _ = after(which, 0.0)
         _, decayed, _ = after(which, 0.5)
-        for path, one in flat(before.params).items():
+        for path, leaf in flat(before.params).items():
             moved = flat(plain.params)[path] - flat(decayed.params)[path]
-            wanted = 0.05 * np.asarray(one) if path in shrink else np.zeros_like(one)
-            np.testing.assert_allclose(moved, wanted, rtol=0, atol=1e-6, err_msg=path)
+            expected = 0.05 * np.asarray(leaf) if path in shrink else np.zeros_like(leaf)
+            np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-6, err_msg=path)
 
 
 def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
     before, after, _ = trained(LOW_RANK, 3)
-    for path, one in flat(LOW_RANK.seen(before.params)).items():
-        np.testing.assert_array_equal(one, flat(params())[path])
-    seen, own = flat(LOW_RANK.seen(after.params)), flat(after.params)
+    for path, leaf in flat(LOW_RANK.merge(before.params)).items():
+        np.testing.assert_array_equal(leaf, flat(params())[path])
+    seen, own = flat(LOW_RANK.merge(after.params)), flat(after.params)
     assert set(seen) == set(PATHS)
     for path in PATHS:
         if path == "top/scale":
@@ -125,7 +125,7 @@ def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
             continue
         np.testing.assert_array_equal(own[path], flat(params())[path])  # the model's own
         if path.endswith("w/kernel"):
-            a, b = (np.asarray(own[f"lora/{path}/{one}"], np.float64) for one in "ab")
+            a, b = (np.asarray(own[f"lora/{path}/{factor}"], np.float64) for factor in "ab")
             assert np.abs(b).max() > 1e-3
             np.testing.assert_allclose(seen[path], own[path] + 3.0 * a @ b, rtol=1e-6, atol=1e-6)
 
@@ -139,14 +139,14 @@ def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
     state = first_state(begun, optax.sgd(0.1), 0.0, trained=full)
     step = make_step(Model.loss, Model.weight, optax.sgd(0.1), trained=full)
     after, _ = step(state, points(0))
-    _, whole, _ = trained(Trained())
-    found = flat(full.seen(after.params))["layer_1/w/kernel"]
-    np.testing.assert_allclose(found, flat(whole.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
+    _, matrix, _ = trained(Trained())
+    actual = flat(full.merge(after.params))["layer_1/w/kernel"]
+    np.testing.assert_allclose(actual, flat(matrix.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
 
 
 def test_factors_of_paths_and_layers() -> None:
-    found = Trained(rates=("bias=0.5", "layer_1=3"), layer_decay=0.1).factors(params())
-    assert found == pytest.approx(dict(zip(PATHS, (0.1**2, 0.1, 0.05, 3.0, 1.0), strict=True)))
+    actual = Trained(rates=("bias=0.5", "layer_1=3"), layer_decay=0.1).factors(params())
+    assert actual == pytest.approx(dict(zip(PATHS, (0.1**2, 0.1, 0.05, 3.0, 1.0), strict=True)))
     plain, paced = Trained(), Trained(rates=("layer_1=3",), layer_decay=0.1)
     (before, one, _), (_, other, _) = trained(plain), trained(paced)
     for path, factor in paced.factors(params()).items():
@@ -185,26 +185,26 @@ def test_dropped_rows_of_a_product() -> None:
     """
     dropped = dataclasses.replace(LOW_RANK, dropout=0.25)
     begun = dropped.with_adapters(params(), jax.random.key(1))
-    for one in ("layer_0", "layer_1"):
-        begun["lora"][one]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
-    plain = flat(dropped.seen(begun))
+    for layer in ("layer_0", "layer_1"):
+        begun["lora"][layer]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
+    plain = flat(dropped.merge(begun))
     keys = jax.random.split(jax.random.key(0), 400)
-    drawn = flat(jax.jit(jax.vmap(lambda key: dropped.seen(begun, key)))(keys))
+    drawn = flat(jax.jit(jax.vmap(lambda key: dropped.merge(begun, key)))(keys))
     masks = []
     for path in ("layer_0/w/kernel", "layer_1/w/kernel"):
         own = flat(begun)[path]
         changes, full = np.asarray(drawn[path]) - own, np.asarray(plain[path]) - own
-        kept = np.abs(changes).max(axis=2) > 1e-6
-        wanted = np.where(kept[..., None], full / 0.75, 0.0)
-        np.testing.assert_allclose(changes, wanted, rtol=0, atol=1e-5)
-        assert abs(kept.mean() - 0.75) < 0.05  # of 1600 rows: a standard deviation is 0.011
-        masks.append(kept)
+        used = np.abs(changes).max(axis=2) > 1e-6
+        expected = np.where(used[..., None], full / 0.75, 0.0)
+        np.testing.assert_allclose(changes, expected, rtol=0, atol=1e-5)
+        assert abs(used.mean() - 0.75) < 0.05  # of 1600 rows: a standard deviation is 0.011
+        masks.append(used)
     assert not np.array_equal(*masks)
     np.testing.assert_array_equal(plain["top/scale"], drawn["top/scale"][0])
 
 
 @pytest.mark.parametrize(
-    ("training", "lora", "told"),
+    ("training", "lora", "message"),
     [
         ({"freeze": ("embde",)}, {}, "training.freeze: no parameter has 'embde' in its path"),
         ({"freeze": ("(",)}, {}, r"config.training.freeze: '\(' is no regular expression"),
@@ -220,12 +220,12 @@ def test_dropped_rows_of_a_product() -> None:
         ({"rates": ("kernel/c=2",)}, {"on": ("kernel",)}, "path; they end in: .*kernel/a"),
     ],
 )
-def test_what_does_not_fit_is_one_line(training: Any, lora: Any, told: str) -> None:
+def test_what_does_not_fit_is_one_line(training: Any, lora: Any, message: str) -> None:
     rest = {"rank": 2 if lora else 0, "alpha": 1.0, "on": (), "also": ()}
     config: Any = types.SimpleNamespace(
         training=Training(steps=1, stop=Stop(), **training), lora=Lora(**{**rest, **lora})
     )
-    with pytest.raises(UserError, match=told) as error:
+    with pytest.raises(UserError, match=message) as error:
         Trained.of(config).check(params())
     assert "\n" not in str(error.value)
 

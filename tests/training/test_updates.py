@@ -11,10 +11,10 @@ from tests.training.toy import Line, settings
 
 def test_the_first_state_is_a_function_of_the_seed() -> None:
     states = Updates.of(settings()).first_states(Line())
-    one, again, other = states(3), states(3), states(4)
-    assert np.array_equal(one.params["w"], again.params["w"]) and int(one.seed) == 3
-    assert not np.array_equal(one.params["w"], other.params["w"]) and int(one.step) == 0
-    np.testing.assert_array_equal(one.params["w"], Line().init(jax.random.key(3))["w"])
+    first, repeated, other = states(3), states(3), states(4)
+    assert np.array_equal(first.params["w"], repeated.params["w"]) and int(first.seed) == 3
+    assert not np.array_equal(first.params["w"], other.params["w"]) and int(first.step) == 0
+    np.testing.assert_array_equal(first.params["w"], Line().init(jax.random.key(3))["w"])
 
 
 def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:

@@ -55,19 +55,19 @@ def kind_of(name: str) -> str:
 def system_of(name: str, folder: Path) -> Any:
     """The system of a golden model, whose sizes are those of its config."""
     node, content = weights.system(folder), folders.settings(folder)
-    size, given = content.get("vocab_size"), dict[str, Any]()
+    size, sizes = content.get("vocab_size"), dict[str, Any]()
     match kind_of(name):
         case "images/":
-            given = {"classes": len(weights.pictures(folder).classes)}  # type: ignore[union-attr]
+            sizes = {"classes": len(weights.pictures(folder).classes)}  # type: ignore[union-attr]
         case "pairs/":
-            given = dict.fromkeys(("source_vocabulary", "target_vocabulary"), size)
-            given["pad_id"] = content["pad_token_id"]
+            sizes = dict.fromkeys(("source_vocabulary", "target_vocabulary"), size)
+            sizes["pad_id"] = content["pad_token_id"]
         case "encoders/":
             outputs = size if node.get("head") == "tied" else len(content["id2label"])
-            given = {"vocabulary": size, _CLASSES[node["name"]]: outputs, "pad_id": -1, "bos_id": 3}
+            sizes = {"vocabulary": size, _CLASSES[node["name"]]: outputs, "pad_id": -1, "bos_id": 3}
         case _:
-            given = {"vocabulary": size, "pad_id": -1}
-    return build(SYSTEMS, node, "system")(**given)
+            sizes = {"vocabulary": size, "pad_id": -1}
+    return build(SYSTEMS, node, "system")(**sizes)
 
 
 def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
@@ -79,16 +79,16 @@ def loaded(name: str, path: Path) -> tuple[Any, Any, list[Name]]:
         read = [jnp.zeros((1, *models.numbers(name)["images"].shape[1:]))]
     params = jax.eval_shape(system.init, jax.random.key(0), *read)["params"]
     names = weights.names_of(weights.kind_of(folders.settings(folder), name))
-    lines = names.lines({key: one.shape for key, one in flat(params).items()})
+    lines = names.lines({key: leaf.shape for key, leaf in flat(params).items()})
     return system, weights.parameters(folder, params), list(lines)
 
 
-def assert_numbers(name: str, **found: Any) -> None:
+def assert_numbers(name: str, **actual: Any) -> None:
     """Raises unless the loss is within 1e-5 and all else, by its name, within 5e-5 of the golden
     numbers.
     """
     golden = models.numbers(name)
-    for key, array in found.items():
+    for key, array in actual.items():
         off = np.abs(np.asarray(array) - golden[key]).max()
         assert off <= (1e-5 if key == "loss" else 5e-5), (key, off)
 
@@ -106,7 +106,7 @@ def assert_gradients(
         gradient is 0 but for rounding.
     """
     golden, ours = models.numbers(name), flat(gradients)
-    theirs = {line.theirs: line.back([np.asarray(ours[at]) for at in line.paths]) for line in lines}
+    theirs = {line.tensor: line.join([np.asarray(ours[at]) for at in line.paths]) for line in lines}
     names = list(models.described(name)["shapes"])
     assert sorted(theirs) == sorted(names)
     trained = [key for key in names if untrained not in key]
@@ -124,12 +124,12 @@ def assert_out_and_back(name: str, params: Any, folder: Path, out: Path) -> None
     """Raises unless what is written in `out` has the tensors of `folder` to the last bit, by name,
     and a config that tells of the same system and kind of model.
     """
-    node, told = weights.system(folder), models.described(name)["config"]
+    node, expected = weights.system(folder), models.described(name)["config"]
     config = config_of(with_defaults(node))
     kind = weights.kind_of(config, name)
     assert config_of(with_defaults(node), kind) == config
     for key in ("architectures", "model_type", "architecture"):
-        assert config.get(key) == told.get(key)
+        assert config.get(key) == expected.get(key)
     folders.write(out, config, weights.names_of(kind).write(flat(params), np.float32))
     tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
     assert written.keys() == tensors.keys()

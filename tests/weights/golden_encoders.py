@@ -28,16 +28,16 @@ def computed(model: Any, config: dict[str, Any]) -> dict[str, np.ndarray]:
     ids[:, 0] = BEGIN
     types = np.broadcast_to(np.arange(13) >= 5, (2, 13)).astype(np.int32)
     given = (torch.from_numpy(one.copy()).long() for one in (ids, types))
-    found = model(**dict(zip(("input_ids", "token_type_ids"), given, strict=True)))
-    outputs = found.logits if "logits" in found else found.prediction_logits
+    actual = model(**dict(zip(("input_ids", "token_type_ids"), given, strict=True)))
+    outputs = actual.logits if "logits" in actual else actual.prediction_logits
     labels = torch.from_numpy(rule.tokens(outputs.shape[-1], 2, 13)).long()
     labels = labels if outputs.ndim == 3 else labels[:, 0]
     cost = torch.nn.functional.cross_entropy
     loss = cost(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1))
     related = {}
-    if "seq_relationship_logits" in found:
-        loss = loss + cost(found.seq_relationship_logits, torch.tensor([0, 1]))
-        related = {"related": found.seq_relationship_logits.detach().numpy()}
+    if "seq_relationship_logits" in actual:
+        loss = loss + cost(actual.seq_relationship_logits, torch.tensor([0, 1]))
+        related = {"related": actual.seq_relationship_logits.detach().numpy()}
     loss.backward()
     return {
         "ids": ids,

@@ -57,7 +57,7 @@ def numbers(name: str, path: Path) -> dict[str, Any]:
     folder = str(given.folder(name, path / name))
     harness = HFLM(pretrained=folder, device="cpu", dtype="float32", batch_size=2)
     names = given.tasks(path / "tasks")
-    found = simple_evaluate(
+    actual = simple_evaluate(
         model=harness,
         tasks=list(names),
         task_manager=TaskManager(include_path=str(path / "tasks"), include_defaults=False),
@@ -67,10 +67,10 @@ def numbers(name: str, path: Path) -> dict[str, Any]:
         task: {
             "measures": {
                 key: float(value)
-                for key, value in found["results"][task].items()
+                for key, value in actual["results"][task].items()
                 if "," in key and "stderr" not in key
             },
-            "answers": [sample["resps"] for sample in found["samples"][task]],
+            "answers": [sample["resps"] for sample in actual["samples"][task]],
         }
         for task in names
     }

@@ -16,14 +16,14 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def described(name: str) -> dict[str, Any]:
     """ "config" and "shapes" of a golden model."""
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
+    actual: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
+    return actual
 
 
 def numbers(name: str) -> dict[str, np.ndarray]:
     """What `transformers` has computed, see `golden.py`."""
-    with np.load(GOLDEN / f"{name}.npz") as found:
-        return dict(found)
+    with np.load(GOLDEN / f"{name}.npz") as actual:
+        return dict(actual)
 
 
 def tensors(name: str) -> dict[str, np.ndarray]:

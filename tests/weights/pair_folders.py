@@ -34,16 +34,16 @@ def _kept(
     last: list[str],
 ) -> Path:
     folder = models.folder(name, path)
-    one = Tokenizer(kinds.BPE(unk_token="<unk>"))
-    one.pre_tokenizer = pre_tokenizers.Metaspace()
+    model = Tokenizer(kinds.BPE(unk_token="<unk>"))
+    model.pre_tokenizer = pre_tokenizers.Metaspace()
     size = models.described(name)["config"]["vocab_size"] - len(last)
-    one.train_from_iterator(
+    model.train_from_iterator(
         TEXTS, trainers.BpeTrainer(vocab_size=size, special_tokens=first, show_progress=False)
     )
-    one.decoder = decoders.Metaspace()
-    one.add_special_tokens(last)
-    one.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
-    one.save(str(folder / "tokenizer.json"))
-    told = {"eos_token": "</s>", "pad_token": "<pad>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    model.decoder = decoders.Metaspace()
+    model.add_special_tokens(last)
+    model.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
+    model.save(str(folder / "tokenizer.json"))
+    tokens = {"eos_token": "</s>", "pad_token": "<pad>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens))
     return folder

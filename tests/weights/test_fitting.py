@@ -13,7 +13,7 @@ import pytest
 import attnlab
 from attnlab.errors import UserError
 from attnlab.training.drawing import first_params
-from attnlab.weights.fitting import Heads, Model, fit, fitted, pooled, together
+from attnlab.weights.fitting import Heads, Model, fit, fit_parameters, join_paths, pool_heads
 from attnlab.weights.names import flat
 from tests.api.test_pretrained import with_tokenizer
 from tests.rounding import assert_close
@@ -38,11 +38,11 @@ def oracle(parameter: np.ndarray, before: int, after: int) -> np.ndarray:
 
 @pytest.mark.parametrize("after", [1, 2, 3, 6])
 def test_heads_are_the_means_of_their_neighbours(after: int) -> None:
-    drawn = np.random.default_rng(0).normal(size=(5, 6 * 4))
-    found = pooled(drawn, Heads(6, after, 4))
-    np.testing.assert_allclose(found, oracle(drawn, 6, after), rtol=0, atol=1e-15)
+    kernel = np.random.default_rng(0).normal(size=(5, 6 * 4))
+    actual = pool_heads(kernel, Heads(6, after, 4))
+    np.testing.assert_allclose(actual, oracle(kernel, 6, after), rtol=0, atol=1e-15)
     if after == 6:
-        np.testing.assert_array_equal(found, drawn)
+        np.testing.assert_array_equal(actual, kernel)
 
 
 @pytest.fixture(scope="module")
@@ -106,28 +106,28 @@ def test_what_happens_to_each_parameter() -> None:
         {"layer_0/attention": Heads(4, 2, 1), "layer_1/attention": Heads(2, 2, 1)},
         (("a", "b"),),
     )
-    found = fit(source, target)
-    assert found.kept == ("embed/embedding", "layer_0/attention/w_value/kernel", "top/scale")
-    assert found.pooled == ("layer_0/attention/w_key/kernel",)
-    assert found.drawn == ("layer_1/attention/w_key/kernel", "head/kernel")  # other query heads
-    assert found.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
+    actual = fit(source, target)
+    assert actual.kept == ("embed/embedding", "layer_0/attention/w_value/kernel", "top/scale")
+    assert actual.pooled == ("layer_0/attention/w_key/kernel",)
+    assert actual.drawn == ("layer_1/attention/w_key/kernel", "head/kernel")  # other query heads
+    assert actual.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
     arrays = {path: np.full(shape, 2.0) for path, shape in source.shapes.items()}
-    drawn = {path: np.full(shape, 1.0) for path, shape in target.shapes.items()}
-    made = fitted(arrays, drawn, source, target)
-    assert {path: one.shape for path, one in made.items()} == target.shapes
-    assert {path for path, one in made.items() if (one == 1.0).all()} == set(found.drawn)
+    initial = {path: np.full(shape, 1.0) for path, shape in target.shapes.items()}
+    params = fit_parameters(arrays, initial, source, target)
+    assert {path: leaf.shape for path, leaf in params.items()} == target.shapes
+    assert {path for path, leaf in params.items() if (leaf == 1.0).all()} == set(actual.drawn)
 
 
 def test_rows_of_other_pieces_are_not_kept() -> None:
     shapes = {"embed/embedding": (2, 4), "top/scale": (4,)}
-    one, other = Model(shapes, {}, (("a", "b"),)), Model(shapes, {}, (("a", "c"),))
-    assert fit(one, one).drawn == () and fit(one, other).drawn == ("embed/embedding",)
+    first, other = Model(shapes, {}, (("a", "b"),)), Model(shapes, {}, (("a", "c"),))
+    assert fit(first, first).drawn == () and fit(first, other).drawn == ("embed/embedding",)
 
 
 def test_paths_of_layers_are_told_together() -> None:
     paths = [f"layer_{n}/w/{end}" for n in (0, 1, 3) for end in ("kernel", "bias")]
-    assert together([*paths, "top/scale"]) == ["layer_{0-1,3}/w/{kernel,bias}", "top/scale"]
-    assert together(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
+    assert join_paths([*paths, "top/scale"]) == ["layer_{0-1,3}/w/{kernel,bias}", "top/scale"]
+    assert join_paths(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
 
 
 def test_a_loaded_model_takes_other_attention(before: attnlab.Run, swapped: attnlab.Run) -> None:
@@ -143,14 +143,14 @@ def test_a_loaded_model_takes_other_attention(before: attnlab.Run, swapped: attn
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"system.attention.key_heads": 2}, "the config changes its system: set pretrained.take"),
         ({**MATCHING, "system": "lstm_lm"}, "none of its 52 parameters fits the system lstm_lm"),
     ],
 )
-def test_weights_that_do_not_fit(changes: dict[str, object], told: str, folder: Path) -> None:
-    with pytest.raises(UserError, match=told) as error:
+def test_weights_that_do_not_fit(changes: dict[str, object], message: str, folder: Path) -> None:
+    with pytest.raises(UserError, match=message) as error:
         attnlab.load_pretrained(folder, changes)
     assert "\n" not in str(error.value)
 
@@ -159,9 +159,9 @@ def test_the_report_is_kept_with_the_run(
     folder: Path, before: attnlab.Run, swapped: attnlab.Run, tmp_path: Path
 ) -> None:
     swapped.task.beginning.keep_report(tmp_path)
-    told = json.loads((tmp_path / "pretrained.json").read_text())
-    assert told["left_out"] == ["positions/table"] and len(told["pooled"]) == 12
-    assert told["drawn"] == [] and told["folder"] == str(folder)
+    record = json.loads((tmp_path / "pretrained.json").read_text())
+    assert record["left_out"] == ["positions/table"] and len(record["pooled"]) == 12
+    assert record["drawn"] == [] and record["folder"] == str(folder)
     lines = swapped.task.beginning.lines()
     assert lines[-1] == "pretrained: 1 parameters left out: positions/table"
     assert before.task.beginning.lines() == []

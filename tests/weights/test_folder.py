@@ -48,11 +48,11 @@ def test_half_precision_is_widened(tmp_path: Path) -> None:
     folder = models.folder("gpt2", tmp_path)
     params = wanted("gpt2", folder)
     for dtype in (np.float16, ml_dtypes.bfloat16):
-        rewritten(folder, {key: one.astype(dtype) for key, one in models.tensors("gpt2").items()})
-        found = flat(weights.parameters(folder, params))
-        assert {one.dtype for one in found.values()} == {np.dtype(np.float32)}
+        rewritten(folder, {key: leaf.astype(dtype) for key, leaf in models.tensors("gpt2").items()})
+        actual = flat(weights.parameters(folder, params))
+        assert {leaf.dtype for leaf in actual.values()} == {np.dtype(np.float32)}
         table = models.tensors("gpt2")["transformer.wte.weight"].astype(dtype).astype(np.float32)
-        assert np.array_equal(found["embed/embedding"], table)
+        assert np.array_equal(actual["embed/embedding"], table)
 
 
 def test_files_without_a_prefix_and_with_buffers_and_a_tied_copy(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_files_without_a_prefix_and_with_buffers_and_a_tied_copy(tmp_path: Path)
     params = wanted("gpt2", folder)
     before = flat(weights.parameters(folder, params))
     tensors = models.tensors("gpt2")
-    bare = {key.removeprefix("transformer."): one for key, one in tensors.items()}
+    bare = {key.removeprefix("transformer."): leaf for key, leaf in tensors.items()}
     rewritten(folder, {**bare, "h.0.attn.bias": np.ones((1, 1, 4, 4), np.float32)})
     after = flat(weights.parameters(folder, params))
     assert all(np.array_equal(before[path], after[path]) for path in before)
@@ -85,13 +85,13 @@ def test_missing_extra_and_misshapen_tensors_are_named(tmp_path: Path) -> None:
     for used in (weights.check, weights.parameters):
         with pytest.raises(UserError) as error:
             used(folder, params)
-        told = str(error.value)
+        line = str(error.value)
         assert (
             "4 missing: model.layers.0.mlp.up_proj.weight, model.layers.1.mlp.up_proj.weight,"
-            " model.layers.2.mlp.up_proj.weight and 1 more" in told
+            " model.layers.2.mlp.up_proj.weight and 1 more" in line
         )
-        assert "1 that the config does not have: model.layers.7.mlp.up_proj.weight" in told
-        assert "1 of another shape: lm_head.weight [100, 36] instead of [101, 36]" in told
+        assert "1 that the config does not have: model.layers.7.mlp.up_proj.weight" in line
+        assert "1 of another shape: lm_head.weight [100, 36] instead of [101, 36]" in line
 
 
 def test_a_system_that_the_table_does_not_know_is_told(tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ def test_a_value_of_another_kind_is_one_line(name: str) -> None:
         for value in WRONG:
             read = ForeignConfig({**content, key: value}, "config.json")
             try:
-                of = weights.family(weights.kind_of(read.content, read.where))
-                of.system(read)
-                getattr(of, "run", lambda _: None)(read)
+                module = weights.family(weights.kind_of(read.content, read.where))
+                module.system(read)
+                getattr(module, "run", lambda _: None)(read)
                 read.labels()
             except UserError as error:
                 assert "\n" not in str(error)

@@ -87,7 +87,7 @@ def test_what_is_refused(content: Any, words: str, tmp_path: Path) -> None:
 def test_older_files_say_it_in_their_config(tmp_path: Path) -> None:
     """Ids alone say nothing of decoding; then it is as without such a file."""
     older = models.folder(PAIRS, tmp_path / "older", num_beams=4, no_repeat_ngram_size=3)
-    found = weights.run_config(older)["decoding"]
-    assert (found["method"], found["beam"], found["no_repeat_ngram"]) == ("beam", 4, 3)
+    actual = weights.run_config(older)["decoding"]
+    assert (actual["method"], actual["beam"], actual["no_repeat_ngram"]) == ("beam", 4, 3)
     plain = weights.run_config(models.folder(PAIRS, tmp_path / "plain"))["decoding"]
     assert "method" not in plain and "length_offset" not in plain

@@ -23,7 +23,7 @@ from attnlab.tasks import TASKS
 from attnlab.weights import folder as folders
 from attnlab.weights.foreign import ForeignConfig
 from attnlab.weights.names import flat
-from attnlab.weights.pictures import READ, SILENT, processed, timm_sizes
+from attnlab.weights.pictures import READ, SILENT, parse, timm_sizes
 from tests.weights import models, rule
 from tests.weights.comparing import loaded
 
@@ -89,7 +89,7 @@ def test_images_become_what_the_processor_makes_of_them(side: int, tmp_path: Pat
     """From a file, as `generate` reads it, and from a folder of training."""
     drawn = ((rule.uniform("pixels", (31, 47, 3)) + 1) * 127.5).astype(np.uint8)
     Image.fromarray(drawn).save(path := tmp_path / "drawn.png")
-    read = processed(ForeignConfig(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
+    read = parse(ForeignConfig(PROCESSED[side], "it"), (side, side, 3), ("a", "b"))
     node = {key: value for key, value in read.run()["data"].items() if key != "name"}
     source = ImageFolder(**node)
     assert source.shape == read.shape
@@ -131,7 +131,7 @@ def test_every_key_of_a_processor_is_taken_or_refused(key: str, value: Any, word
         {**SIZE, key: SIZE["size"] if key == "size" and value is None else value}, "it"
     )
     with pytest.raises(UserError, match=words) if words else contextlib.nullcontext():
-        processed(of, (6, 9, 3), ("a", "b"))
+        parse(of, (6, 9, 3), ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_counters_of_batches_and_poolers_are_left_out(tmp_path: Path) -> None:
         ("images/resnet18", {"bn1.num_batches_tracked": np.array(7)}),
         (VIT, {"vit.pooler.dense.weight": np.zeros((24, 24), np.float32)}),
     ):
-        _, wanted, _ = loaded(name, tmp_path / name)
+        _, expected, _ = loaded(name, tmp_path / name)
         tensors = {**models.tensors(name), **more}
         save_file(tensors, tmp_path / name / "model.safetensors", metadata={"format": "pt"})
-        found = flat(weights.parameters(tmp_path / name, wanted))
-        for path, one in flat(wanted).items():
-            np.testing.assert_array_equal(found[path], one)
+        actual = flat(weights.parameters(tmp_path / name, expected))
+        for path, one in flat(expected).items():
+            np.testing.assert_array_equal(actual[path], one)
 
 
 @pytest.mark.parametrize("name", [VIT, pytest.param("images/resnet18", marks=pytest.mark.full)])

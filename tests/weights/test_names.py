@@ -19,6 +19,6 @@ def test_layers_are_numbers() -> None:
 def test_a_tensor_of_several_parameters_is_cut_and_joined() -> None:
     line = Name("qkv", ("q", "k"))
     tensor = np.arange(10.0).reshape(2, 5)
-    parts = line.into(tensor, [(2, 3), (2, 2)])
-    assert [one.shape for one in parts] == [(2, 3), (2, 2)]
-    assert np.array_equal(line.back(parts), tensor) and line.shape([(2, 3), (2, 2)]) == (2, 5)
+    parts = line.split(tensor, [(2, 3), (2, 2)])
+    assert [part.shape for part in parts] == [(2, 3), (2, 2)]
+    assert np.array_equal(line.join(parts), tensor) and line.shape([(2, 3), (2, 2)]) == (2, 5)

@@ -104,8 +104,8 @@ def test_a_hundred_greedy_tokens(name: str, tmp_path: Path) -> None:
             return (logits.argmax(-1), state), token
 
         first = jnp.zeros(1, prompt.dtype), bound(1, 105, method="start")
-        given = jnp.pad(prompt, (0, 100), constant_values=-1)
-        return jax.lax.scan(step, first, given)[1][5:, 0]
+        tokens = jnp.pad(prompt, (0, 100), constant_values=-1)
+        return jax.lax.scan(step, first, tokens)[1][5:, 0]
 
     assert np.asarray(written(prompt)).tolist() == golden["greedy"].tolist()
 
@@ -133,8 +133,8 @@ def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
         first = (start, bound(memory, 90, method="start"), free)
         return jax.lax.scan(one, first, length=90)[1][:, 0]
 
-    found = np.asarray(written(jnp.asarray(golden["source"][:1])))
-    assert found.tolist() == golden["greedy"].tolist()
+    actual = np.asarray(written(jnp.asarray(golden["source"][:1])))
+    assert actual.tolist() == golden["greedy"].tolist()
 
 
 def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None
     )
     save_file({**tensors, **copies}, tied / "model.safetensors", metadata={"format": "pt"})
     assert weights.system(tied)["share"] == "all"
-    _, wanted, _ = loaded("pairs/t5", tmp_path / "plain")
-    for path, one in flat(weights.parameters(tied, wanted)).items():
-        np.testing.assert_array_equal(one, flat(wanted)[path])
+    _, expected, _ = loaded("pairs/t5", tmp_path / "plain")
+    for path, leaf in flat(weights.parameters(tied, expected)).items():
+        np.testing.assert_array_equal(leaf, flat(expected)[path])
 
 
 def test_scaled_outputs_go_with_the_old_flag_where_the_new_one_is_missing(tmp_path: Path) -> None:
     config = models.described("pairs/t5")["config"]
-    without = {key: one for key, one in config.items() if key != "scale_decoder_outputs"}
+    without = {key: value for key, value in config.items() if key != "scale_decoder_outputs"}
     folder = models.folder("pairs/t5", tmp_path)
     for tied in (True, False):
         text = json.dumps({**without, "tie_word_embeddings": tied})
@@ -170,11 +170,11 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     """gamma and beta; pooler and the head for pairs, which a masked language model has not; copies
     of tied tensors; a table of positions.
     """
-    _, wanted, _ = loaded("encoders/bert_masked", tmp_path / "new")
+    _, expected, _ = loaded("encoders/bert_masked", tmp_path / "new")
     tensors = models.tensors("encoders/bert_masked")
     old = {
-        key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): one
-        for key, one in tensors.items()
+        key.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
+        for key, tensor in tensors.items()
     }
     old |= {
         "bert.embeddings.position_ids": np.arange(31)[None],
@@ -187,9 +187,9 @@ def test_published_files_have_older_names_and_more_tensors(tmp_path: Path) -> No
     }
     folder = models.folder("encoders/bert_masked", tmp_path / "old")
     save_file(old, folder / "model.safetensors", metadata={"format": "pt"})
-    found = weights.parameters(folder, wanted)
-    for path, one in flat(found).items():
-        np.testing.assert_array_equal(one, flat(wanted)[path])
+    actual = weights.parameters(folder, expected)
+    for path, leaf in flat(actual).items():
+        np.testing.assert_array_equal(leaf, flat(expected)[path])
 
 
 def test_missing_tensors_of_a_head_are_named(tmp_path: Path) -> None:

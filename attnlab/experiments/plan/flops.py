@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlab.analysis.work import Work, flops, work
 from attnlab.tasks.schemas import Settings
-from attnlab.training.gradients import idle
+from attnlab.training.gradients import idle_paths
 from attnlab.training.step import averages
 from attnlab.training.trained import Trained
 from attnlab.training.updates import Updates
@@ -35,7 +35,7 @@ def step_work(config: Settings, task: Any) -> Work:
         for name in ("carried", "remembered")
         if getattr(state, name) is not None
     }
-    key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).seen
+    key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).merge
     moved: set[str] = set()
 
     def loss(params: Any, batch: Any, key: Any, carried: Any) -> Any:
@@ -43,7 +43,7 @@ def step_work(config: Settings, task: Any) -> Work:
         moved.update("/".join(path) for path in averages(sums.get("statistics", {})))
         return value
 
-    unused = idle(loss, state.params, batch, key, carried)
+    unused = idle_paths(loss, state.params, batch, key, carried)
     still = tuple(path for path in unused if path not in moved)
     return dataclasses.replace(work(step, state, batch), idle=still)
 

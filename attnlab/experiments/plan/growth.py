@@ -49,7 +49,7 @@ def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
         return None
     defined = planned_before(stated, old)
     other = check_code(old, directory, changes.accept)
-    codes = [provenance.of(made.config) for made in old.candidates if made.code is None]
+    codes = [provenance.code(made.config) for made in old.candidates if made.code is None]
     if unknown := sorted({name for code in codes for name in code.modules}):
         what = f"so nobody knows whether {', '.join(unknown)} is the same"
         print(
@@ -65,7 +65,7 @@ def own_files(plan: Plan) -> provenance.Code:
     """Returns the experiment file and the config file of a plan with the user's modules that they
     import.
     """
-    return provenance.of(
+    return provenance.code(
         config_file=find_file(plan.config.partition(":")[0], "config file"),
         experiment_file=find_file(plan.file.partition(":")[0], "experiment file"),
     )
@@ -204,7 +204,7 @@ def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
     """
     other = False
     for candidate in plan.candidates:
-        code = provenance.of(candidate.config, accept=accept)
+        code = provenance.code(candidate.config, accept=accept)
         if (candidate.code or {}) == code.digests:
             continue
         other = other or candidate.code is not None

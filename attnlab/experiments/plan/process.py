@@ -267,7 +267,7 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
         builder.examples(config),
     )
     stored = json.loads(json.dumps(configs.to_dict(config)))
-    code = provenance.of(stored).digests
+    code = provenance.code(stored).digests
     identity = with_code(wanted.id, code)
     before = wanted.id if identity != wanted.id else ""
     until = (
@@ -327,7 +327,7 @@ def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
     for earlier in old.candidates if old else ():
         code = now.get(earlier.id)
         if code and earlier.code != code:
-            accepted.append(provenance.word(earlier.code or {}, code) | {"candidate": earlier.id})
+            accepted.append(provenance.edit(earlier.code or {}, code) | {"candidate": earlier.id})
     return {**own_files(plan).record(), "accepted": accepted}
 
 

@@ -157,7 +157,7 @@ def differing(sweeps: Across) -> Table:
     """
     sides = (sweeps.first.records, sweeps.second.records)
     a, b = ({**_plan_settings(records.plan), **_facts(records)} for records in sides)
-    facts = tree.differing(a, b, shown=str, absent="absent")
+    facts = tree.differing(a, b, text=str, absent="absent")
     rows = [(name, *values, "") for name, values in facts.items()] + _settings(sweeps)
     notes = () if rows else ("Nothing on record differs but the numbers.",)
     return Table("What differs between the two", ("", *_NAMES, "of"), tuple(rows), notes=notes)
@@ -323,7 +323,7 @@ def _settings(sweeps: Across) -> list[tuple[str, ...]]:
     ]
     changes: dict[tuple[str, ...], list[str]] = {}
     for name, left, right in both:
-        for key, values in tree.differing(settings(left), settings(right), shown=text).items():
+        for key, values in tree.differing(settings(left), settings(right), text=text).items():
             changes.setdefault((key, *values), []).append(name)
     return [
         (*change, "all variants" if len(names) == len(both) > 1 else ", ".join(names))

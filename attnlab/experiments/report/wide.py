@@ -54,7 +54,7 @@ def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
     name; a candidate has only those that its config has.
     """
     configs = {candidate.id: settings(candidate) for candidate in plan.candidates}
-    varied = differing(*configs.values(), shown=repr)
+    varied = differing(*configs.values(), text=repr)
     return {
         identity: {name: values[name] for name in varied if name in values}
         for identity, values in configs.items()

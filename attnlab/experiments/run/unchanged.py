@@ -33,7 +33,7 @@ def check_code(trial: Trial) -> Code:
     Raises:
       Changed: it is not that of the plan.
     """
-    planned, code = trial.candidate.code, provenance.of(trial.candidate.config)
+    planned, code = trial.candidate.code, provenance.code(trial.candidate.config)
     other = [
         name
         for name in {**(planned or {}), **code.digests}

@@ -50,9 +50,9 @@ class CNN(Convolutional):
         for stage, width in enumerate(self.widths):
             gate = self.gate_of(stage, len(self.widths))
             for layer in range(self.layers):
-                at = f"{stage}_{layer}"
-                x = Convolution(width, self.kernel, name=f"convolution_{at}")(x)
-                x = nn.relu(normed(self.normaliser(name=f"normalisation_{at}"), x, valid))
+                number = f"{stage}_{layer}"
+                x = Convolution(width, self.kernel, name=f"convolution_{number}")(x)
+                x = nn.relu(normed(self.normaliser(name=f"normalisation_{number}"), x, valid))
             x = x if gate is None else gate(name=f"gate_{stage}")(x, valid)
             x = pooled(x, 2, 2) if self.pooling == "max" else nn.avg_pool(x, (2, 2), (2, 2))
         return x

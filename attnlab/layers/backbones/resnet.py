@@ -109,8 +109,8 @@ class Block(nn.Module):
         zeros, or a 1x1 projection of `start`, the input of the branch's first convolution.
         """
         features, stride = self.layers[-1][0], math.prod(layer[2] for layer in self.layers)
-        same = features == x.shape[-1] and stride == 1
-        if same and self.shortcut != "project_all":
+        unchanged = features == x.shape[-1] and stride == 1
+        if unchanged and self.shortcut != "project_all":
             return x
         if self.shortcut == "pad":
             strided = x[:, ::stride, ::stride]
@@ -161,10 +161,10 @@ class ResNet(Convolutional):
                 )
             return stages
         of_stage = 3 * PER_BLOCK[self.block]
-        blocks, rest = divmod(self.depth - 2, of_stage)
+        blocks, remainder = divmod(self.depth - 2, of_stage)
         if self.depth > DEEPEST:
             raise UserError(f"resnet: depth={self.depth}: expected at most {DEEPEST}")
-        if rest or blocks < 1:
+        if remainder or blocks < 1:
             near = of_stage * max(1, round((self.depth - 2) / of_stage)) + 2
             raise UserError(
                 f"resnet: depth={self.depth}: with stem=cifar and block={self.block}"
@@ -204,7 +204,7 @@ class ResNet(Convolutional):
 
     @nn.nowrap
     def _layers(self, features: int, stride: int) -> tuple[tuple[int, int, int], ...]:
-        """Channels, kernel and stride of the convolutions of a block."""
+        """Returns channels, kernel and stride of the convolutions of a block of `features` f."""
         if self.block == "basic":
             return (features, 3, stride), (features, 3, 1)
         first, second = (stride, 1) if self.strided == "first" else (1, stride)

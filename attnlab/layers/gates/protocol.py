@@ -114,7 +114,7 @@ def checked(gate: Gate, x: jax.Array) -> None:
 
 
 def reduced(gate: Gate, channels: int, reduction: int) -> int:
-    """max(1, floor(C / r)) channels; `UserError` if r is not at least 1."""
+    """Returns max(1, floor(C / r)) channels; raises `UserError` if r is not at least 1."""
     at_least(1, f"gate {type(gate).__name__}", reduction=reduction)
     return max(1, channels // reduction)
 

@@ -38,14 +38,14 @@ class Correction:
       solve: M, [B,H,n,C,C].
       local: A, [B,H,n,C,E].
       erased: R, [B,H,n,C,D].
-      seen: what of N is in O, [B,H,n,C,C].
+      read: what of N is in O, [B,H,n,C,C].
       to_end: what of N is in the state after the chunk, [B,H,n,D,C].
     """
 
     solve: jax.Array
     local: jax.Array
     erased: jax.Array
-    seen: jax.Array
+    read: jax.Array
     to_end: jax.Array
 
 
@@ -56,14 +56,14 @@ class Chunks:
         O = Q' S + O' + P N             S_C = Diag(e^{b_C}) S + Y + W N
 
     Attributes:
-      asked: Q', [B,H,n,C,D].
+      queries: Q', [B,H,n,C,D].
       local: O', [B,H,n,C,E]; None for 0.
       decay: e^{b_C}, [B or 1,H,n,1 or D,1]; None for 1.
       added: Y, [B,H,n,D,E]; None for 0.
       correction: of N, P and W; None if there is no N.
     """
 
-    asked: jax.Array
+    queries: jax.Array
     local: Part
     decay: Part
     added: Part
@@ -73,18 +73,18 @@ class Chunks:
         """Computes the outputs o [B,H,n*C,E] of all chunks and the state after the last one, from
         the state [B,H,D,E] before the first.
         """
-        count = self.asked.shape[2]
+        count = self.queries.shape[2]
         if count == 1:
             last, stored = _step(state, _of_chunk(self, 0))
-            before, written = jax.tree.map(lambda x: x[:, :, None], stored)
+            states, written = jax.tree.map(lambda x: x[:, :, None], stored)
         else:
-            over = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _solved(self))
-            last, stored = jax.lax.scan(_step, state, over)
-            before, written = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), stored)
-        o = self.asked @ before
+            chunks = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _solve(self))
+            last, stored = jax.lax.scan(_step, state, chunks)
+            states, written = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 2), stored)
+        o = self.queries @ states
         o = o if self.local is None else o + self.local
         if self.correction is not None:
-            o = o + self.correction.seen @ written
+            o = o + self.correction.read @ written
         return o.reshape(*o.shape[:2], count * o.shape[3], o.shape[4]), last
 
 
@@ -92,29 +92,29 @@ def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, 
     """Computes the state after one chunk from that before it; returns it, and beside it the state
     before and the correction N (None if there is none).
     """
-    after = state if chunk.decay is None else chunk.decay * state
-    after = after if chunk.added is None else after + chunk.added
+    next_state = state if chunk.decay is None else chunk.decay * state
+    next_state = next_state if chunk.added is None else next_state + chunk.added
     if chunk.correction is None:
-        return after, (state, None)
-    of = chunk.correction
-    written = of.local + of.erased @ state
-    written = written if of.solve is None else of.solve @ written
-    return after + of.to_end @ written, (state, written)
+        return next_state, (state, None)
+    correction = chunk.correction
+    written = correction.local + correction.erased @ state
+    written = written if correction.solve is None else correction.solve @ written
+    return next_state + correction.to_end @ written, (state, written)
 
 
 def _of_chunk(chunks: Chunks, number: int) -> Chunks:
     return jax.tree.map(lambda x: x[:, :, number], chunks)  # type: ignore[no-any-return]
 
 
-def _solved(chunks: Chunks) -> Chunks:
+def _solve(chunks: Chunks) -> Chunks:
     """Returns what the scan over chunks needs of them (decay, additions, correction), with M
     multiplied into A and R for all chunks at once.
     """
-    of = chunks.correction
-    if of is not None:
-        local, erased = of.solve @ of.local, of.solve @ of.erased
-        of = Correction(None, local, erased, None, of.to_end)  # type: ignore[arg-type]
-    return Chunks(None, None, chunks.decay, chunks.added, of)  # type: ignore[arg-type]
+    correction = chunks.correction
+    if correction is not None:
+        local, erased = correction.solve @ correction.local, correction.solve @ correction.erased
+        correction = Correction(None, local, erased, None, correction.to_end)  # type: ignore[arg-type]
+    return Chunks(None, None, chunks.decay, chunks.added, correction)  # type: ignore[arg-type]
 
 
 def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> Chunks:
@@ -122,11 +122,11 @@ def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> 
     tokens, [B,H,n,C,...]; g [B or 1,H,n,C,1 or D].
     """
     b = None if g is None else jnp.cumsum(g, axis=-2)
-    seen, to_end = pairs(q, w, b), _to_end(w, b)
+    read, to_end = pairs(q, w, b), _to_end(w, b)
     if r is None:
-        return Chunks(_grown(q, b), seen @ u, _last(b), to_end @ u)
+        return Chunks(_grown(q, b), read @ u, _last(b), to_end @ u)
     solve = inverse(pairs(r, w, b, strict=True, precision=EXACT))
-    correction = Correction(solve, u, -_grown(r, b), seen, to_end)
+    correction = Correction(solve, u, -_grown(r, b), read, to_end)
     return Chunks(_grown(q, b), None, _last(b), None, correction)
 
 
@@ -138,10 +138,10 @@ def dplr_chunks(
     sum of g, (I - A_ab) N = (A * e^{c - g}) S + A_ak V.
     """
     c = None if g is None else jnp.cumsum(g, axis=-2)
-    before = None if c is None or g is None else c - g
-    solve = inverse(-pairs(a, b, c, before, strict=True, precision=EXACT))
-    local = pairs(a, k, c, before, strict=True, precision=EXACT) @ v
-    correction = Correction(solve, local, _grown(a, before), pairs(q, b, c), _to_end(b, c))
+    shifted = None if c is None or g is None else c - g
+    solve = inverse(-pairs(a, b, c, shifted, strict=True, precision=EXACT))
+    local = pairs(a, k, c, shifted, strict=True, precision=EXACT) @ v
+    correction = Correction(solve, local, _grown(a, shifted), pairs(q, b, c), _to_end(b, c))
     return Chunks(_grown(q, c), pairs(q, k, c) @ v, _last(c), _to_end(k, c) @ v, correction)
 
 

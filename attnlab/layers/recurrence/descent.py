@@ -67,19 +67,19 @@ class _Piece:
     the last of them ends it, [B or 1].
     """
 
-    given: Examples
+    examples: Examples
     place: jax.Array
-    done: jax.Array
+    ends: jax.Array
 
 
 def begun(weights: Layers, rows: int) -> Learner:
-    """The state before the first token of `rows` texts, from W_l [H,m,n] and b_l [H,1,n]."""
-    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), weights)
-    return Learner(every, jax.tree.map(jnp.zeros_like, every))
+    """Returns the state before the first token of `rows` texts, from W_l [H,m,n], b_l [H,1,n]."""
+    repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), weights)
+    return Learner(repeated, jax.tree.map(jnp.zeros_like, repeated))
 
 
 def descend(
-    given: Examples,
+    examples: Examples,
     state: Learner,
     norm: Norm,
     shares: jax.Array,
@@ -92,7 +92,7 @@ def descend(
     state; returns the outputs o [B,H,T,D] and the state after the last token.
 
     Args:
-      given: the tokens of a piece.
+      examples: the tokens of a piece.
       state: before the piece.
       norm: N, [B,H,C,D] to the same shape.
       shares: c, [b].
@@ -106,74 +106,75 @@ def descend(
     Returns:
       o [B,H,T,D] and the state, in the inner precision.
     """
-    kind = inner_dtype(given.q, *jax.tree.leaves(state))
-    given, state = jax.tree.map(lambda x: x.astype(kind), (given, state))
-    length, count = given.q.shape[2], len(shares)
+    kind = inner_dtype(examples.q, *jax.tree.leaves(state))
+    examples, state = jax.tree.map(lambda x: x.astype(kind), (examples, state))
+    length, count = examples.q.shape[2], len(shares)
     if not length:
-        return given.q, state
+        return examples.q, state
     size = together(length, count, chunk, read is None)
-    pieces, slot = _cut(given, read, valid, size, count)
+    pieces, slot = _cut(examples, read, valid, size, count)
     summed = read is not None or size not in (length, count)  # else S and s are 0 before a piece
 
     def step(state: Learner, piece: _Piece) -> tuple[Learner, jax.Array]:
-        return _learnt(state, piece, norm, shares.astype(kind), summed)
+        return _learn(state, piece, norm, shares.astype(kind), summed)
 
-    if len(pieces.done) == 1:
+    if len(pieces.ends) == 1:
         last, o = step(state, jax.tree.map(lambda x: x[0], pieces))
     else:
         # the backward pass computes a piece again, so that of it the weights before it are kept
         last, o = jax.lax.scan(jax.checkpoint(step, prevent_cse=False), state, pieces)
-        o = jnp.moveaxis(o, 0, 2).reshape(*given.q.shape[:2], -1, given.q.shape[3])
-    o = o[:, :, :length] if slot is None else _at(o, slot)
+        o = jnp.moveaxis(o, 0, 2).reshape(*examples.q.shape[:2], -1, examples.q.shape[3])
+    o = o[:, :, :length] if slot is None else _take_slots(o, slot)
     return (o if valid is None else jnp.where(valid[:, None, :, None], o, 0.0)), last
 
 
 def together(length: int, count: int, chunk: int, beginning: bool) -> int:
-    """C for T = `length` tokens, of the beginning of a text or not, and mini-batches of b =
-    `count`.
+    """Returns C, the tokens computed at once, for T = `length` tokens, at the `beginning` of a text or
+    not, and mini-batches of b = `count`: `chunk`, or what fits where that is 0.
     """
     size = chunk or (count if beginning or length >= count else 1)
     return min(size, length) if beginning else size
 
 
-def _learnt(
+def _learn(
     state: Learner, piece: _Piece, norm: Norm, shares: jax.Array, summed: bool
 ) -> tuple[Learner, jax.Array]:
-    """Computes the outputs o [B,H,C,D] of a piece and the state after it, updated where the piece
-    ends a mini-batch; `summed`: whether S and s before it may be other than 0.
+    """Computes the outputs o [B,H,C,D] of a piece, with the inner `norm` N and the `shares` c [b], and
+    the state after it, updated where the piece ends a mini-batch; `summed`: whether S and s before it
+    may be other than 0.
     """
-    share, x, sums = shares[piece.place][:, None, :, None], piece.given.q, []
-    taught = _taught(state.weights, norm, piece.given)
-    for number, (inputs, slopes) in enumerate(taught):
+    share, x, sums = shares[piece.place][:, None, :, None], piece.examples.q, []
+    gradients = _layer_gradients(state.weights, norm, piece.examples)
+    for number, (inputs, slopes) in enumerate(gradients):
         x = _gelu(x) if number else x
-        seen = inputs.swapaxes(-1, -2)
-        change = jnp.tril(x @ seen + 1.0) @ slopes
+        keys = inputs.swapaxes(-1, -2)
+        change = jnp.tril(x @ keys + 1.0) @ slopes
         change = change + _affine(x, state.sums[number]) if summed else change
         x = _affine(x, state.weights[number]) - share * change
         of_w, of_b = state.sums[number]
-        sums.append((of_w + seen @ slopes, of_b + slopes.sum(axis=-2, keepdims=True)))
-    done = piece.done[:, None, None, None]
-    after = Learner(
-        jax.tree.map(
-            lambda w, s: jnp.where(done, w - shares[-1] * s, w), state.weights, tuple(sums)
-        ),
-        jax.tree.map(lambda s: jnp.where(done, 0.0, s), tuple(sums)),
-    )
-    return after, piece.given.q + norm(x)
+        sums.append((of_w + keys @ slopes, of_b + slopes.sum(axis=-2, keepdims=True)))
+    ends = piece.ends[:, None, None, None]
+    total, step = tuple(sums), shares[-1]
+    weights = jax.tree.map(lambda w, s: jnp.where(ends, w - step * s, w), state.weights, total)
+    open_sums = jax.tree.map(lambda s: jnp.where(ends, 0.0, s), total)
+    return Learner(weights, open_sums), piece.examples.q + norm(x)
 
 
-def _taught(weights: Layers, norm: Norm, of: Examples) -> list[tuple[jax.Array, jax.Array]]:
-    """Computes for every layer of the inner network, at `weights`, its inputs x_{l-1}(k_j)
-    [B,H,C,m] and the gradients eta_j g_j [B,H,C,n] of the loss by its outputs.
+def _layer_gradients(
+    weights: Layers, norm: Norm, examples: Examples
+) -> list[tuple[jax.Array, jax.Array]]:
+    """Computes for every layer of the inner network, at `weights` and with N = `norm`, its inputs
+    x_{l-1}(k_j) [B,H,C,m] and the gradients eta_j g_j [B,H,C,n] of the loss of the examples by its
+    outputs.
     """
-    x, inputs, backs = of.k, [], []
+    x, inputs, pullbacks = examples.k, [], []
     for number, layer in enumerate(weights, start=1):
         inputs.append(x)
-        x, back = jax.vjp(norm if number == len(weights) else _gelu, _affine(x, layer))
-        backs.append(back)
-    slope, slopes = of.eta * (x - (of.v - of.k)), []
-    for (w, _), back in zip(reversed(weights), reversed(backs), strict=True):
-        (slope,) = back(slope)
+        x, pullback = jax.vjp(norm if number == len(weights) else _gelu, _affine(x, layer))
+        pullbacks.append(pullback)
+    slope, slopes = examples.eta * (x - (examples.v - examples.k)), []
+    for (w, _), pullback in zip(reversed(weights), reversed(pullbacks), strict=True):
+        (slope,) = pullback(slope)
         slopes.append(slope)
         slope = slope @ w.swapaxes(-1, -2)
     return list(zip(inputs, reversed(slopes), strict=True))
@@ -188,31 +189,34 @@ def _gelu(x: jax.Array) -> jax.Array:
 
 
 def _cut(
-    given: Examples, read: jax.Array | None, valid: jax.Array | None, size: int, count: int
+    examples: Examples, read: jax.Array | None, valid: jax.Array | None, size: int, count: int
 ) -> tuple[_Piece, jax.Array | None]:
     """Cuts tokens into pieces [n,...] of `size` tokens that lie within one mini-batch of `count`;
-    returns them, and the slot of each token, [B,T] (None where it is the token's index).
+    returns them, and the slot of each token, [B,T] (None where it is the token's index). `read` and
+    `valid` as in `descend`.
     """
-    length = given.q.shape[2]
+    length = examples.q.shape[2]
     if read is None and valid is None:
-        more = -length % size
-        given = jax.tree.map(lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))), given)
-        at, slot = jnp.arange(length + more)[None], None
-        real = at < length
+        padding = -length % size
+        examples = jax.tree.map(
+            lambda x: jnp.pad(x, ((0, 0), (0, 0), (0, padding), (0, 0))), examples
+        )
+        positions, slot = jnp.arange(length + padding)[None], None
+        real = positions < length
     else:
-        real = jnp.ones((len(given.q), length), bool) if valid is None else valid
-        token, slot, at = slots(read, real, size)
-        given = jax.tree.map(lambda x: _at(x, token), given)
+        real = jnp.ones((len(examples.q), length), bool) if valid is None else valid
+        token, slot, positions = slots(read, real, size)
+        examples = jax.tree.map(lambda x: _take_slots(x, token), examples)
         real = token < length
     pieces = -1, size
-    place = at.reshape(len(at), *pieces) % count
-    done = real.reshape(len(at), *pieces)[..., -1] & (place[..., -1] == count - 1)
-    given = jax.tree.map(
-        lambda x: jnp.moveaxis(x.reshape(*x.shape[:2], *pieces, x.shape[-1]), 2, 0), given
+    place = positions.reshape(len(positions), *pieces) % count
+    ends = real.reshape(len(positions), *pieces)[..., -1] & (place[..., -1] == count - 1)
+    examples = jax.tree.map(
+        lambda x: jnp.moveaxis(x.reshape(*x.shape[:2], *pieces, x.shape[-1]), 2, 0), examples
     )
-    return _Piece(given, jnp.moveaxis(place, 1, 0), done.T), slot
+    return _Piece(examples, jnp.moveaxis(place, 1, 0), ends.T), slot
 
 
-def _at(x: jax.Array, slot: jax.Array) -> jax.Array:
-    """x [B,H,T,D] at slots [B,N]; 0 where there is none."""
+def _take_slots(x: jax.Array, slot: jax.Array) -> jax.Array:
+    """Returns x [B,H,T,D] at slots [B,N]; 0 where there is none."""
     return jnp.take_along_axis(x, slot[:, None, :, None], axis=2, mode="fill", fill_value=0)

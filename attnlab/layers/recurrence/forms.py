@@ -38,7 +38,7 @@ def recur(
     valid: jax.Array | None = None,
     chunk: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
-    """o_t = q_t^T S_t,  S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T.
+    """Computes o_t = q_t^T S_t,  S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T.
 
     Args:
       q, w: what is read, and where is written, [B,H,T,D]; [B,1,T,D] if all heads share it.
@@ -54,8 +54,8 @@ def recur(
     Returns:
       o [B,H,T,E] and S after the last token [B,H,D,E], in the inner precision.
     """
-    given = (_neutral(x, valid) for x in (w, u, _columns(g), r))
-    return _run(delta_step, delta_chunks, (q, *given), state, chunk)
+    inputs = (_neutral(x, valid) for x in (w, u, _columns(g), r))
+    return _run(delta_step, delta_chunks, (q, *inputs), state, chunk)
 
 
 def recur_dplr(
@@ -70,8 +70,8 @@ def recur_dplr(
     valid: jax.Array | None = None,
     chunk: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
-    """o_t = q_t^T S_t,  S_t = Diag(e^{g_t}) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T: a diagonal
-    plus a matrix of low rank.
+    """Computes o_t = q_t^T S_t,  S_t = Diag(e^{g_t}) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T: a
+    diagonal plus a matrix of low rank.
 
     Args:
       q, k: [B,H,T,D]. v: [B,H,T,E].
@@ -82,8 +82,8 @@ def recur_dplr(
     Returns:
       As `recur`.
     """
-    given = (_neutral(x, valid) for x in (k, v, _columns(g), a, b))
-    return _run(dplr_step, dplr_chunks, (q, *given), state, chunk)
+    inputs = (_neutral(x, valid) for x in (k, v, _columns(g), a, b))
+    return _run(dplr_step, dplr_chunks, (q, *inputs), state, chunk)
 
 
 def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Array:
@@ -94,7 +94,7 @@ def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Ar
 
 
 def chosen(length: int, erases: bool) -> int:
-    """The chunk for `length` tokens."""
+    """Returns the chunk size for `length` tokens, smaller where the recurrence also erases."""
     return min(length, 32 if erases else 64)
 
 
@@ -117,8 +117,8 @@ def _run(
     rows, heads, depth, width = first.shape
     numbers, count = rows * heads * size * (size + depth + width), -(-length // size)
     on_cpu, elsewhere = (
-        functools.partial(_in_groups, chunked, size, -(-count // max(1, most // numbers)))
-        for most in (ON_CPU, ELSEWHERE)
+        functools.partial(_in_groups, chunked, size, -(-count // max(1, limit // numbers)))
+        for limit in (ON_CPU, ELSEWHERE)
     )
     if on_cpu.args == elsewhere.args:
         return on_cpu(inputs, first)
@@ -187,10 +187,10 @@ def _in_groups(
         o, state = chunked(*group).outputs(state)
         return state, o
 
-    each = -(-count // groups)
-    cut = jax.tree.map(lambda x: _grouped(_cut(x, groups * each, size), groups), inputs)
+    share = -(-count // groups)
+    cut = jax.tree.map(lambda x: _grouped(_cut(x, groups * share, size), groups), inputs)
     last, o = jax.lax.scan(jax.checkpoint(step, prevent_cse=False), state, cut)
-    o = jnp.moveaxis(o, 0, 2).reshape(*state.shape[:2], groups * each * size, state.shape[3])
+    o = jnp.moveaxis(o, 0, 2).reshape(*state.shape[:2], groups * share * size, state.shape[3])
     return o[:, :, :length], last
 
 
@@ -200,15 +200,15 @@ def _zeros(inputs: tuple[Any, ...]) -> jax.Array:
 
 
 def _whole(inputs: tuple[Any, ...]) -> Any:
-    """What rows or heads share, for each of them."""
+    """Broadcasts inputs that rows or heads share to each of them, [B,H,T,...]."""
     shape = inputs[2].shape[:3]
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, x.shape[-1])), inputs)
 
 
 def _cut(x: jax.Array, count: int, size: int) -> jax.Array:
     """[B,H,T,m] to [B,H,count,size,m], filled up with zeros: steps that leave the state alone."""
-    more = count * size - x.shape[2]
-    x = jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))) if more else x
+    padding = count * size - x.shape[2]
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, padding), (0, 0))) if padding else x
     return x.reshape(*x.shape[:2], count, size, x.shape[3])
 
 
@@ -224,7 +224,7 @@ def _columns(g: jax.Array | None) -> jax.Array | None:
 
 
 def _neutral(x: jax.Array | None, valid: jax.Array | None) -> jax.Array | None:
-    """x [B,H,T,n] with zeros at tokens that are not real."""
+    """Returns x [B,H,T,n] with zeros at tokens that are not `valid` [B,T] (None: all are)."""
     if x is None or valid is None:
         return x
     return jnp.where(valid[:, None, :, None], x, jnp.zeros((), x.dtype))

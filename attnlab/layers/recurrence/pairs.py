@@ -84,9 +84,9 @@ def _by_halves(
         (_, lower_x), (upper_y, _), (upper_b, _), (_, lower_c) = (
             _halves(_blocks(array, 2 * half)) for array in (x, y, b, c)
         )
-        between = upper_b[..., -1:, :]
-        lower_x = lower_x * jnp.exp(lower_c - between)
-        upper_y = upper_y * jnp.exp(between - upper_b)
+        boundary = upper_b[..., -1:, :]
+        lower_x = lower_x * jnp.exp(lower_c - boundary)
+        upper_y = upper_y * jnp.exp(boundary - upper_b)
         below = jnp.matmul(lower_x, upper_y.swapaxes(-1, -2), precision=precision)
         first, second = blocks[..., 0::2, :, :], blocks[..., 1::2, :, :]
         top = jnp.concatenate([first, jnp.zeros_like(below)], axis=-1)
@@ -100,12 +100,12 @@ def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, *, strict: b
     with no array [..., C,C,D].
     """
     size, total = x.shape[-2], jnp.zeros(())
-    for back in range(1 if strict else 0, size):
-        later, first = slice(back, None), slice(0, size - back)
+    for offset in range(1 if strict else 0, size):
+        later, first = slice(offset, None), slice(0, size - offset)
         products = x[..., later, :] * y[..., first, :]
         sums = (products * jnp.exp(c[..., later, :] - b[..., first, :])).sum(axis=-1)
-        sums = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(back, 0)])
-        total = total + sums[..., None] * np.eye(size, k=-back, dtype=sums.dtype)
+        sums = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(offset, 0)])
+        total = total + sums[..., None] * np.eye(size, k=-offset, dtype=sums.dtype)
     rows = jnp.broadcast_shapes(*(array.shape[:-1] for array in (x, y, b, c)))
     return jnp.broadcast_to(total, (*rows, size))
 
@@ -121,6 +121,6 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _filled(x: jax.Array, size: int, mode: str) -> jax.Array:
-    """[..., C,D] to [..., size,D]."""
-    more = size - x.shape[-2]
-    return jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, more), (0, 0)], mode=mode) if more else x
+    """Pads [..., C,D] to [..., size,D] in the mode of `jnp.pad`."""
+    padding = size - x.shape[-2]
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, padding), (0, 0)], mode=mode) if padding else x

@@ -23,8 +23,8 @@ def inverse(lower: jax.Array) -> jax.Array:
     """Computes (I + L)^-1 of strictly lower triangular L [..., C,C], by blocks of doubling size."""
     length = lower.shape[-1]
     size = 1 << (length - 1).bit_length()
-    more = size - length
-    filled = jnp.pad(lower, [(0, 0)] * (lower.ndim - 2) + [(0, more)] * 2) if more else lower
+    padding = size - length
+    filled = jnp.pad(lower, [(0, 0)] * (lower.ndim - 2) + [(0, padding)] * 2) if padding else lower
     half = min(SUBSTITUTED, size)
     blocks = _substituted(_diagonal(filled, half))
     while half < size:

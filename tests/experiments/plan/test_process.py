@@ -252,7 +252,7 @@ def begin(plan: Plan, tmp_path: Path) -> Path:
     trial = plan.trials()[1]
     workdir = trial.workdir(tmp_path / "sweep")
     workdir.mkdir(parents=True)
-    code = provenance.of(trial.config).record()
+    code = provenance.code(trial.config).record()
     Manifest.build(trial.config, devices={}, data={}, own_code=code).write(workdir)
     (workdir / "metrics.jsonl").write_text("{}\n")
     return workdir
@@ -299,7 +299,7 @@ def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
     (word,) = mixed.own_code["accepted"]
     assert word["candidate"] == plan.candidates[1].id and {*word["changed"]} == {"own_plan_aid"}
     assert word["by"]
-    assert mixed.candidates[1].code == provenance.of(plan.candidates[1].config).digests
+    assert mixed.candidates[1].code == provenance.code(plan.candidates[1].config).digests
     mixed.write(tmp_path / "sweep")
     assert made(str(tmp_path / "which.py"), tmp_path / "sweep") == mixed  # nobody is asked twice
 

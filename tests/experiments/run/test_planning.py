@@ -60,7 +60,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     monkeypatch.syspath_prepend(str(tmp_path))
     made = plan()
     config = {**made.candidates[0].config, "name": "gone:Own"}
-    code = provenance.of(config)
+    code = provenance.code(config)
     candidates = (
         dataclasses.replace(made.candidates[0], config=config, code=code.digests),
         *made.candidates[1:],

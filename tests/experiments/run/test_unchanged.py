@@ -43,7 +43,7 @@ def test_a_trial_has_the_code_of_its_plan_or_is_not_begun(
     monkeypatch.syspath_prepend(str(tmp_path))
     plan = stub.planned(tmp_path / "sweep")
     config = {**plan.candidates[0].config, "system": {"name": "own_trial:Own"}}
-    code = provenance.of(config).digests
+    code = provenance.code(config).digests
     first, *others = plan.candidates
     plan = dataclasses.replace(
         plan, candidates=(dataclasses.replace(first, config=config, code=code), *others)

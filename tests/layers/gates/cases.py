@@ -50,12 +50,12 @@ def drawn(gate: Gate, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> dict[str
     x = jax.ShapeDtypeStruct(shape, np.float32)
     shapes = jax.eval_shape(gate.init, jax.random.key(0), x).get("params", {})
     flat = flax.traverse_util.flatten_dict(shapes)
-    found = {
+    value = {
         path: rng.normal(size=leaf.shape) / np.sqrt(max(1.0, np.prod(leaf.shape[:-1])))
         for path, leaf in flat.items()
     }
-    found = {path: abs(one) + 0.5 if path[-1] == "variance" else one for path, one in found.items()}
-    params: dict[str, Any] = flax.traverse_util.unflatten_dict(found)
+    value = {path: abs(one) + 0.5 if path[-1] == "variance" else one for path, one in value.items()}
+    params: dict[str, Any] = flax.traverse_util.unflatten_dict(value)
     return params
 
 

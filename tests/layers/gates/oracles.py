@@ -70,15 +70,15 @@ def eca(params: Any, fields: Any, x: np.ndarray) -> Result:
     for b, c in np.ndindex(len(x), channels):
         total = 0.0
         for j, weight in enumerate(weights):
-            at = c + j - len(weights) // 2
-            total += weight * x[b, :, :, at].mean() if 0 <= at < channels else 0.0
+            channel = c + j - len(weights) // 2
+            total += weight * x[b, :, :, channel].mean() if 0 <= channel < channels else 0.0
         g[b, 0, 0, c] = sigmoid(total)
     return x * g, {"": g}
 
 
 def nearest_odd(number: float) -> int:
     """Of two equally near the larger."""
-    return min(range(1, 99, 2), key=lambda one: (abs(one - number), -one))
+    return min(range(1, 99, 2), key=lambda size: (abs(size - number), -size))
 
 
 def spatial(params: Any, fields: Any, x: np.ndarray) -> Result:
@@ -91,12 +91,12 @@ def spatial(params: Any, fields: Any, x: np.ndarray) -> Result:
 
 def cbam(params: Any, fields: Any, x: np.ndarray) -> Result:
     """Woo et al., equation 1."""
-    found = {}
+    actual = {}
     for part in ("first", "second"):
         named = fields[part]
         x, g = ORACLES[named["name"]](params[part], named, x)
-        found[part] = g[""]
-    return x, found
+        actual[part] = g[""]
+    return x, actual
 
 
 def coordinate(params: Any, fields: Any, x: np.ndarray) -> Result:
@@ -121,11 +121,11 @@ def residual_attention(params: Any, fields: Any, x: np.ndarray) -> Result:
     named = fields.get("normalisation", "batch_norm")
     depth, units = fields["depth"], fields.get("units", 1)
 
-    def step(at: Any, h: np.ndarray) -> np.ndarray:
-        return convolution(relu(norm(at, named, h)), at["kernel"])
+    def step(tree: Any, h: np.ndarray) -> np.ndarray:
+        return convolution(relu(norm(tree, named, h)), tree["kernel"])
 
-    def unit(at: Any, h: np.ndarray) -> np.ndarray:
-        return h + step(at["step_2"], step(at["step_1"], step(at["step_0"], h)))
+    def unit(tree: Any, h: np.ndarray) -> np.ndarray:
+        return h + step(tree["step_2"], step(tree["step_1"], step(tree["step_0"], h)))
 
     def several(name: str, h: np.ndarray) -> np.ndarray:
         for number in range(units):
@@ -172,9 +172,9 @@ def bilinear(x: np.ndarray, height: int, width: int) -> np.ndarray:
     return y
 
 
-def between(at: int, length: int, size: int) -> list[tuple[int, float]]:
+def between(place: int, length: int, size: int) -> list[tuple[int, float]]:
     """The places that place `at` of `size` is read from, and their parts."""
-    where = at * (length - 1) / (size - 1) if size > 1 else 0.0
+    where = place * (length - 1) / (size - 1) if size > 1 else 0.0
     low = math.floor(where)
     return [(low, 1.0 - (where - low)), *([(low + 1, where - low)] if low + 1 < length else [])]
 
@@ -186,19 +186,19 @@ def non_local(params: Any, fields: Any, x: np.ndarray, form: str = "embedded") -
         corners = np.ndindex(-(-image.shape[0] // pool), -(-image.shape[1] // pool))
         tiles = [image[pool * i : pool * (i + 1), pool * j : pool * (j + 1)] for i, j in corners]
         source = np.array([tile.reshape(-1, channels).max(axis=0) for tile in tiles])
-        taken = source @ params["g"]["kernel"]
+        values = source @ params["g"]["kernel"]
         for i, j in np.ndindex(image.shape[:2]):
-            fits = np.array([fit(params, fields, form, image[i, j], one) for one in source])
+            fits = np.array([fit(params, fields, form, image[i, j], key) for key in source])
             divisor = fits.sum() if form in ("embedded", "gaussian") else len(fits)
-            y[b, i, j] = image[i, j] + (fits / divisor) @ taken @ params["out"]["kernel"]
+            y[b, i, j] = image[i, j] + (fits / divisor) @ values @ params["out"]["kernel"]
     return y, {}
 
 
-def fit(params: Any, fields: Any, form: str, one: np.ndarray, other: np.ndarray) -> float:
+def fit(params: Any, fields: Any, form: str, key: np.ndarray, other: np.ndarray) -> float:
     """f of equations 2 to 5; with the scale of the released code where it is asked for."""
     if form == "gaussian":
-        return float(np.exp(one @ other))
-    q, k = one @ params["theta"]["kernel"], other @ params["phi"]["kernel"]
+        return float(np.exp(key @ other))
+    q, k = key @ params["theta"]["kernel"], other @ params["phi"]["kernel"]
     if form == "concat":
         score = params["attention"]["score"]
         weights = np.concatenate([score["w_query"]["kernel"], score["w_key"]["kernel"]])[:, 0]
@@ -220,8 +220,8 @@ ORACLES: dict[str, Callable[..., Result]] = {
     "coordinate": coordinate,
     "residual_attention": residual_attention,
     "non_local": non_local,
-    "non_local_gaussian": lambda *given: non_local(*given, "gaussian"),
-    "non_local_dot": lambda *given: non_local(*given, "dot"),
-    "non_local_concat": lambda *given: non_local(*given, "concat"),
+    "non_local_gaussian": lambda *arguments: non_local(*arguments, "gaussian"),
+    "non_local_dot": lambda *arguments: non_local(*arguments, "dot"),
+    "non_local_concat": lambda *arguments: non_local(*arguments, "concat"),
     "none": none,
 }

@@ -94,8 +94,8 @@ def test_gates_start_near_one_half_and_with_large_logits_let_everything_through(
 def test_a_mask_is_as_deep_as_in_the_paper() -> None:
     """Three, two and one poolings at 56, 28 and 14; odd sizes are rounded up."""
     gate = ResidualAttention(parent=None)
-    found = {size: [height for height, _ in gate.sizes(size, size)] for size in (56, 28, 14, 7, 15)}
-    assert found == {56: [56, 28, 14, 7], 28: [28, 14, 7], 14: [14, 7], 7: [7, 4], 15: [15, 8, 4]}
+    value = {size: [height for height, _ in gate.sizes(size, size)] for size in (56, 28, 14, 7, 15)}
+    assert value == {56: [56, 28, 14, 7], 28: [28, 14, 7], 14: [14, 7], 7: [7, 4], 15: [15, 8, 4]}
 
 
 def test_who_computes_over_a_batch_says_so_and_leaves_out_what_is_no_image() -> None:

@@ -46,8 +46,8 @@ def test_gate_is_its_formula_and_so_are_its_slopes(name: str, number: int) -> No
     weights = rng.normal(size=SHAPE)
 
     def run(params: Any, x: Any) -> Any:
-        y, left = gate.apply({"params": params}, x, mutable=[COLLECTION])
-        return (y * weights).sum(), (y, left.get(COLLECTION, {}))
+        y, collections = gate.apply({"params": params}, x, mutable=[COLLECTION])
+        return (y * weights).sum(), (y, collections.get(COLLECTION, {}))
 
     with jax.enable_x64(True):
         (_, (y, collected)), slopes = jax.jit(jax.value_and_grad(run, (0, 1), has_aux=True))(
@@ -56,10 +56,10 @@ def test_gate_is_its_formula_and_so_are_its_slopes(name: str, number: int) -> No
     expected, g = ORACLES[name](params, fields, x)
     assert y.dtype == np.float64 and y.shape == SHAPE
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-11)
-    found = handed_out(collected)
-    assert set(found) == set(g)
-    for path, one in g.items():
-        np.testing.assert_allclose(found[path], one, rtol=0, atol=1e-11)
+    actual = handed_out(collected)
+    assert set(actual) == set(g)
+    for path, factor in g.items():
+        np.testing.assert_allclose(actual[path], factor, rtol=0, atol=1e-11)
 
     def loss(params: Any, x: np.ndarray) -> float:
         return float((ORACLES[name](params, fields, x)[0] * weights).sum())
@@ -93,14 +93,14 @@ def test_maps_are_there_exactly_while_they_are_collected(name: str) -> None:
     def collections(x: Any) -> Any:
         variables = gate.init(jax.random.key(0), x)
         return variables, *(
-            gate.apply(variables, x, mutable=asked) for asked in ([], [COLLECTION, MAPS])
+            gate.apply(variables, x, mutable=collection) for collection in ([], [COLLECTION, MAPS])
         )
 
-    variables, (_, nothing), (_, left) = jax.eval_shape(collections, x)
+    variables, (_, nothing), (_, collected) = jax.eval_shape(collections, x)
     assert set(variables) <= {"params"} and nothing == {}
-    wanted = {"spatial": {COLLECTION}, "exact": {MAPS}, "none": set()}
-    assert set(left) == wanted[gate.maps]
-    for g in handed_out(left.get(COLLECTION, {})).values():
+    expected = {"spatial": {COLLECTION}, "exact": {MAPS}, "none": set()}
+    assert set(collected) == expected[gate.maps]
+    for g in handed_out(collected.get(COLLECTION, {})).values():
         assert jnp.broadcast_shapes(g.shape, SHAPE) == SHAPE and g.dtype == jnp.float32
 
 
@@ -115,8 +115,8 @@ def test_the_dtype_of_the_maps_is_kept(name: str) -> None:
             variables = gate.init(jax.random.key(0), x)
             return gate.apply(jax.tree.map(lambda leaf: leaf.astype(params), variables), x)
 
-        found = jax.eval_shape(run, jax.ShapeDtypeStruct(SHAPE, x))
-        assert (found.dtype, found.shape) == (jnp.dtype(x), SHAPE)
+        actual = jax.eval_shape(run, jax.ShapeDtypeStruct(SHAPE, x))
+        assert (actual.dtype, actual.shape) == (jnp.dtype(x), SHAPE)
 
 
 @promise
@@ -155,9 +155,9 @@ def test_no_images_give_none_and_one_row_is_enough(name: str) -> None:
 )
 def test_what_does_not_fit_is_named(name: str, fields: dict[str, Any], message: str) -> None:
     gate = make(name, fields)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         jax.eval_shape(gate.init, jax.random.key(0), jax.ShapeDtypeStruct(SHAPE, "float32"))
-    assert message in str(told.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 6), (2, 0, 3, 6), (2, 5, 3, 0)])

@@ -9,20 +9,20 @@ import numpy as np
 Arrays = dict[str, Any]
 
 
-def delta(given: Arrays, valid: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def delta(data: Arrays, valid: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """o [B,H,T,E] and the last state of q, w, u, g, r (the last two may be missing) and `state`."""
-    o, states, _ = _delta_loop(given, valid)
+    o, states, _ = _delta_loop(data, valid)
     return o, states[-1]
 
 
-def delta_slopes(given: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays:
+def delta_slopes(data: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays:
     """Gradients of sum(o * of_o) + sum(last * of_last)."""
-    _, states, found = _delta_loop(given, None)
-    q, w, r, g = given["q"], given["w"], given.get("r"), given.get("g")
-    slopes = {name: np.zeros(x.shape) for name, x in given.items()}
+    _, states, actual = _delta_loop(data, None)
+    q, w, r, g = data["q"], data["w"], data.get("r"), data.get("g")
+    slopes = {name: np.zeros(x.shape) for name, x in data.items()}
     slope = of_last.copy()
     for t in reversed(range(q.shape[2])):
-        decayed, written = found[t]
+        decayed, written = actual[t]
         slope = slope + _outer(q[:, :, t], of_o[:, :, t])
         slopes["q"][:, :, t] = _times(states[t + 1], of_o[:, :, t])
         slopes["w"][:, :, t] = _times(slope, written)
@@ -35,17 +35,17 @@ def delta_slopes(given: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays
     return slopes | {"state": slope}
 
 
-def dplr(given: Arrays) -> tuple[np.ndarray, np.ndarray]:
+def dplr(data: Arrays) -> tuple[np.ndarray, np.ndarray]:
     """As `delta`, of q, k, v, g, a, b and `state`."""
-    o, states = _dplr_loop(given)
+    o, states = _dplr_loop(data)
     return o, states[-1]
 
 
-def dplr_slopes(given: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays:
+def dplr_slopes(data: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays:
     """As `delta_slopes`."""
-    _, states = _dplr_loop(given)
-    q, k, v, a, b = (given[name] for name in "qkvab")
-    slopes = {name: np.zeros(x.shape) for name, x in given.items()}
+    _, states = _dplr_loop(data)
+    q, k, v, a, b = (data[name] for name in "qkvab")
+    slopes = {name: np.zeros(x.shape) for name, x in data.items()}
     slope = of_last.copy()
     for t in reversed(range(q.shape[2])):
         before = states[t]
@@ -56,36 +56,36 @@ def dplr_slopes(given: Arrays, of_o: np.ndarray, of_last: np.ndarray) -> Arrays:
         slopes["b"][:, :, t] = _times(slope, _read(a[:, :, t], before))
         of_found = _read(b[:, :, t], slope)
         slopes["a"][:, :, t] = _times(before, of_found)
-        decayed = _gate(given.get("g"), t) * before
-        slope = _through_gate(slopes, given.get("g"), t, slope, decayed)
+        decayed = _gate(data.get("g"), t) * before
+        slope = _through_gate(slopes, data.get("g"), t, slope, decayed)
         slope = slope + _outer(a[:, :, t], of_found)
     return slopes | {"state": slope}
 
 
-def _delta_loop(given: Arrays, valid: np.ndarray | None) -> tuple[np.ndarray, list[Any], list[Any]]:
+def _delta_loop(data: Arrays, valid: np.ndarray | None) -> tuple[np.ndarray, list[Any], list[Any]]:
     """o, the states before and after every step, and what every step decays to and writes."""
-    q, w, u, r = given["q"], given["w"], given["u"], given.get("r")
-    state = given.get("state", np.zeros((*q.shape[:2], q.shape[-1], u.shape[-1])))
-    states, found, o = [state], [], np.zeros(u.shape)
+    q, w, u, r = data["q"], data["w"], data["u"], data.get("r")
+    state = data.get("state", np.zeros((*q.shape[:2], q.shape[-1], u.shape[-1])))
+    states, actual, o = [state], [], np.zeros(u.shape)
     for t in range(q.shape[2]):
-        decayed, written = _gate(given.get("g"), t) * state, u[:, :, t]
+        decayed, written = _gate(data.get("g"), t) * state, u[:, :, t]
         if r is not None:
             written = written - _read(r[:, :, t], decayed)
         after = decayed + _outer(w[:, :, t], written)
         state = after if valid is None else np.where(valid[:, t, None, None, None], after, state)
         o[:, :, t] = _read(q[:, :, t], state)
         states.append(state)
-        found.append((decayed, written))
-    return o, states, found
+        actual.append((decayed, written))
+    return o, states, actual
 
 
-def _dplr_loop(given: Arrays) -> tuple[np.ndarray, list[Any]]:
-    q, k, v, a, b = (given[name] for name in "qkvab")
-    state = given.get("state", np.zeros((*q.shape[:2], q.shape[-1], v.shape[-1])))
+def _dplr_loop(data: Arrays) -> tuple[np.ndarray, list[Any]]:
+    q, k, v, a, b = (data[name] for name in "qkvab")
+    state = data.get("state", np.zeros((*q.shape[:2], q.shape[-1], v.shape[-1])))
     states, o = [state], np.zeros(v.shape)
     for t in range(q.shape[2]):
-        found = _read(a[:, :, t], state)
-        state = _gate(given.get("g"), t) * state + _outer(b[:, :, t], found)
+        actual = _read(a[:, :, t], state)
+        state = _gate(data.get("g"), t) * state + _outer(b[:, :, t], actual)
         state = state + _outer(k[:, :, t], v[:, :, t])
         o[:, :, t] = _read(q[:, :, t], state)
         states.append(state)

@@ -30,56 +30,56 @@ def drawn(kind: str, seed: int = 0) -> dict[str, Any]:
     """Arrays by name; a state in the middle of a text, weights "w0" and "b0", sums "s0" and "t0"."""
     rng = np.random.default_rng(seed)
     widths = (D, *HIDDEN[kind], D)
-    found = {name: rng.normal(size=(B, H, T, D)) for name in "qkv"}
-    found |= {"eta": rng.random((B, H, T, 1)) / D, "shares": rng.random(COUNT)}
-    found |= {name: 1 + rng.normal(size=(H, 1, D)) / 4 for name in ("gamma", "beta")}
+    actual = {name: rng.normal(size=(B, H, T, D)) for name in "qkv"}
+    actual |= {"eta": rng.random((B, H, T, 1)) / D, "shares": rng.random(COUNT)}
+    actual |= {name: 1 + rng.normal(size=(H, 1, D)) / 4 for name in ("gamma", "beta")}
     for l, (m, n) in enumerate(itertools.pairwise(widths)):
         for name, size in (("w", 0.5), ("s", 0.2)):
-            found[f"{name}{l}"] = size * rng.normal(size=(B, H, m, n))
+            actual[f"{name}{l}"] = size * rng.normal(size=(B, H, m, n))
         for name, size in (("b", 0.5), ("t", 0.2)):
-            found[f"{name}{l}"] = size * rng.normal(size=(B, H, 1, n))
-    return found
+            actual[f"{name}{l}"] = size * rng.normal(size=(B, H, 1, n))
+    return actual
 
 
-def layers(given: Any, names: str) -> Any:
-    count = 1 + ("w1" in given)
-    return tuple(tuple(given[f"{name}{l}"] for name in names) for l in range(count))
+def layers(data: Any, names: str) -> Any:
+    count = 1 + ("w1" in data)
+    return tuple(tuple(data[f"{name}{l}"] for name in names) for l in range(count))
 
 
-def run(given: Any, state: Learner | None = None, **how: Any) -> Any:
+def run(data: Any, state: Learner | None = None, **fields: Any) -> Any:
     """`descend` of arrays by name."""
-    state = Learner(layers(given, "wb"), layers(given, "st")) if state is None else state
+    state = Learner(layers(data, "wb"), layers(data, "st")) if state is None else state
 
     def norm(x: jax.Array) -> jax.Array:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = jnp.square(centred).mean(axis=-1, keepdims=True)
-        return given["gamma"] * centred / jnp.sqrt(variance + 1e-6) + given["beta"]
+        return data["gamma"] * centred / jnp.sqrt(variance + 1e-6) + data["beta"]
 
-    examples = Examples(*(given[name] for name in EXAMPLES))
-    return descend(examples, state, norm, given["shares"], **how)
+    examples = Examples(*(data[name] for name in EXAMPLES))
+    return descend(examples, state, norm, data["shares"], **fields)
 
 
-def reference(given: Any, read: np.ndarray, valid: np.ndarray) -> Any:
+def reference(data: Any, read: np.ndarray, valid: np.ndarray) -> Any:
     """o, 0 at padding, and the state, row by row and head by head."""
-    o, leaves = np.zeros((B, H, T, D)), jax.tree.leaves((layers(given, "wb"), layers(given, "st")))
-    after = [np.zeros(one.shape) for one in leaves]
+    o, leaves = np.zeros((B, H, T, D)), jax.tree.leaves((layers(data, "wb"), layers(data, "st")))
+    after = [np.zeros(leaf.shape) for leaf in leaves]
     for b, h in np.ndindex(B, H):
-        of = [one[b, h] if i % 2 == 0 else one[b, h, 0] for i, one in enumerate(leaves)]
-        model, sums, place = of[: len(of) // 2], of[len(of) // 2 :], int(read[b])
+        head = [leaf[b, h] if i % 2 == 0 else leaf[b, h, 0] for i, leaf in enumerate(leaves)]
+        model, sums, place = head[: len(head) // 2], head[len(head) // 2 :], int(read[b])
         for t in np.flatnonzero(valid[b]):
-            token = *(given[n][b, h, t] for n in "qkv"), given["eta"][b, h, t, 0]
+            token = *(data[n][b, h, t] for n in "qkv"), data["eta"][b, h, t, 0]
             o[b, h, t], model, sums = taught(
                 model,
                 sums,
                 place % COUNT,
-                given["shares"],
+                data["shares"],
                 token,
-                given["gamma"][h, 0],
-                given["beta"][h, 0],
+                data["gamma"][h, 0],
+                data["beta"][h, 0],
             )
             place += 1
-        for into, one in zip(after, [*model, *sums], strict=True):
-            into[b, h] = one
+        for into, leaf in zip(after, [*model, *sums], strict=True):
+            into[b, h] = leaf
     return o, after
 
 
@@ -88,13 +88,13 @@ VALID = np.random.default_rng(3).random((B, T)) < 0.7
 EVERY = np.ones((B, T), bool)
 
 
-def furthest(found: Any, expected: Any) -> float:
-    found, expected = jax.tree.leaves(found), jax.tree.leaves(expected)
-    return max(np.abs(a - b).max() for a, b in zip(found, expected, strict=True))
+def furthest(actual: Any, expected: Any) -> float:
+    actual, expected = jax.tree.leaves(actual), jax.tree.leaves(expected)
+    return max(np.abs(a - b).max() for a, b in zip(actual, expected, strict=True))
 
 
-def _program(given: Any, read: Any, valid: Any, chunk: int) -> Any:
-    return jax.jit(lambda *a: run(a[0], read=a[1], valid=a[2], chunk=chunk))(given, read, valid)
+def _program(data: Any, read: Any, valid: Any, chunk: int) -> Any:
+    return jax.jit(lambda *a: run(a[0], read=a[1], valid=a[2], chunk=chunk))(data, read, valid)
 
 
 @both
@@ -104,23 +104,23 @@ def test_every_form_equals_a_model_for_every_token(
     kind: str, chunk: int, fresh: bool, float64: None
 ) -> None:
     """In the middle of mini-batches with padding, and from the beginning without."""
-    given = drawn(kind)
+    data = drawn(kind)
     if fresh:
-        given = {n: 0 * x if n[0] in "st" and n != "shares" else x for n, x in given.items()}
-        expected = reference(given, 0 * READ, EVERY)
-        assert furthest(_program(given, None, None, chunk), expected) < 1e-10
+        data = {n: 0 * x if n[0] in "st" and n != "shares" else x for n, x in data.items()}
+        expected = reference(data, 0 * READ, EVERY)
+        assert furthest(_program(data, None, None, chunk), expected) < 1e-10
     else:
-        expected = reference(given, READ, VALID)
-        assert furthest(_program(given, READ, VALID, chunk), expected) < 1e-10
+        expected = reference(data, READ, VALID)
+        assert furthest(_program(data, READ, VALID, chunk), expected) < 1e-10
 
 
 @larger
 def test_float32_is_near_and_padding_leaves_the_state_alone_to_the_last_bit(kind: str) -> None:
     """Whatever stands in the padding, in chunks of any length."""
-    given = drawn(kind)
-    low = {name: x.astype(np.float32) for name, x in given.items()}
+    data = drawn(kind)
+    low = {name: x.astype(np.float32) for name, x in data.items()}
     o, after = _program(low, READ, VALID, 3)
-    assert furthest((o, after), reference(given, READ, VALID)) < 1e-5 and o.dtype == jnp.float32
+    assert furthest((o, after), reference(data, READ, VALID)) < 1e-5 and o.dtype == jnp.float32
     dirty = {**low, **{name: low[name] * np.float32(np.nan) for name in EXAMPLES}}
     before = Learner(layers(low, "wb"), layers(low, "st"))
     for chunk in (1, 3, 6) if full_mode() else (6,):
@@ -132,18 +132,18 @@ def test_float32_is_near_and_padding_leaves_the_state_alone_to_the_last_bit(kind
 @larger
 def test_pieces_of_any_length_give_what_the_whole_gives(kind: str, float64: None) -> None:
     """Each row in its own place of a mini-batch; rows that have ended stay as they are."""
-    given = drawn(kind)
+    data = drawn(kind)
     valid = np.arange(T) < np.array([13, 2, 7])[:, None]
-    step = jax.jit(lambda given, state, read, valid: run(given, state, read=read, valid=valid))
-    state, read, at, found = Learner(layers(given, "wb"), layers(given, "st")), READ, 0, []
+    step = jax.jit(lambda data, state, read, valid: run(data, state, read=read, valid=valid))
+    state, read, begin, actual = Learner(layers(data, "wb"), layers(data, "st")), READ, 0, []
     for length in (5, 1, 1, 1, 5):
-        here = slice(at, at + length)
-        piece = given | {name: given[name][:, :, here] for name in EXAMPLES}
+        here = slice(begin, begin + length)
+        piece = data | {name: data[name][:, :, here] for name in EXAMPLES}
         o, state = step(piece, state, read, valid[:, here])
-        read, at = read + valid[:, here].sum(axis=1), at + length
-        found.append(o)
-    expected = reference(given, READ, valid)
-    assert furthest((np.concatenate(found, axis=2), state), expected) < 1e-10
+        read, begin = read + valid[:, here].sum(axis=1), begin + length
+        actual.append(o)
+    expected = reference(data, READ, valid)
+    assert furthest((np.concatenate(actual, axis=2), state), expected) < 1e-10
 
 
 @larger
@@ -151,26 +151,26 @@ def test_gradients_are_those_of_the_loop(kind: str, float64: None) -> None:
     """Along a random direction in all arrays at once, against differences of the reference; those
     of each array are alike in mini-batches and token by token.
     """
-    given, rng = drawn(kind), np.random.default_rng(4)
-    weights = jax.tree.map(lambda x: rng.normal(size=x.shape), reference(given, READ, VALID))
+    data, rng = drawn(kind), np.random.default_rng(4)
+    weights = jax.tree.map(lambda x: rng.normal(size=x.shape), reference(data, READ, VALID))
 
-    def total(found: Any) -> Any:
-        pairs = zip(jax.tree.leaves(found), jax.tree.leaves(weights), strict=True)
+    def total(actual: Any) -> Any:
+        pairs = zip(jax.tree.leaves(actual), jax.tree.leaves(weights), strict=True)
         return sum((a * b).sum() for a, b in pairs)
 
     @jax.jit
-    def slopes(given: Any) -> Any:
-        loss = lambda chunk, given: total(run(given, read=READ, valid=VALID, chunk=chunk))
+    def slopes(data: Any) -> Any:
+        loss = lambda chunk, data: total(run(data, read=READ, valid=VALID, chunk=chunk))
         chunks = (COUNT, 1) if full_mode() else (COUNT,)
-        return [jax.grad(functools.partial(loss, chunk))(given) for chunk in chunks]
+        return [jax.grad(functools.partial(loss, chunk))(data) for chunk in chunks]
 
-    of_batches, *others = slopes(given)
-    small, direction = 1e-5, {name: rng.normal(size=x.shape) for name, x in given.items()}
+    of_batches, *others = slopes(data)
+    small, direction = 1e-5, {name: rng.normal(size=x.shape) for name, x in data.items()}
     ends = [
-        total(reference({n: x + e * direction[n] for n, x in given.items()}, READ, VALID))
+        total(reference({n: x + e * direction[n] for n, x in data.items()}, READ, VALID))
         for e in (small, -small)
     ]
-    along = sum((of_batches[name] * direction[name]).sum() for name in given)
+    along = sum((of_batches[name] * direction[name]).sum() for name in data)
     np.testing.assert_allclose(along, (ends[0] - ends[1]) / (2 * small), rtol=1e-6)
     for name, slope in of_batches.items():
         scale = np.abs(slope).max()
@@ -185,25 +185,25 @@ def test_without_norm_and_residual_it_is_a_delta_rule_or_linear_attention(float6
     delta rule with beta = eta and keys as long as they are. All of the text in one, from W = 0, all
     of eta alike: linear attention, eta times.
     """
-    given = drawn("linear")
-    q, k, v, eta = (given[name] for name in EXAMPLES)
-    asked, keys = (np.concatenate([x, np.ones((B, H, T, 1))], axis=-1) for x in (q, k))
-    first = np.concatenate([given["w0"], given["b0"]], axis=2)
+    data = drawn("linear")
+    q, k, v, eta = (data[name] for name in EXAMPLES)
+    query, keys = (np.concatenate([x, np.ones((B, H, T, 1))], axis=-1) for x in (q, k))
+    first = np.concatenate([data["w0"], data["b0"]], axis=2)
 
     def learnt(eta: Any, state: Any, shares: Any) -> Any:  # v + k: the target is v - k
         return descend(Examples(q, k, v + k, eta), state, lambda x: x, shares, chunk=0)[0] - q
 
     @jax.jit
     def found() -> Any:
-        model = ((given["w0"][0], given["b0"][0]),)
-        same = jnp.broadcast_to(first[:1], first.shape)
+        model = ((data["w0"][0], data["b0"][0]),)
+        equal = jnp.broadcast_to(first[:1], first.shape)
         nothing = jax.tree.map(jnp.zeros_like, model)
         return (
             (
                 learnt(eta, begun(model, B), jnp.ones(1)),
-                recur(asked, keys, eta * v, None, eta * keys, state=same)[0],
+                recur(query, keys, eta * v, None, eta * keys, state=equal)[0],
             ),
-            (learnt(0.1 + 0 * eta, begun(nothing, B), jnp.ones(T)), 0.1 * recur(asked, keys, v)[0]),
+            (learnt(0.1 + 0 * eta, begun(nothing, B), jnp.ones(T)), 0.1 * recur(query, keys, v)[0]),
         )
 
     for one, other in found():

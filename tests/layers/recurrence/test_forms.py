@@ -22,25 +22,25 @@ GATES = {"none": None, "head": (B, H, T), "channel": (B, H, T, D)}
 def drawn(names: str, gates: str, seed: int = 0) -> dict[str, Any]:
     """Arrays of these names by shape, and a state; keys as long as 1, so that nothing grows."""
     rng = np.random.default_rng(seed)
-    given = {name: rng.normal(size=(B, H, T, E if name in "uv" else D)) for name in names}
+    data = {name: rng.normal(size=(B, H, T, E if name in "uv" else D)) for name in names}
     for name in set(names) & set("wkrab"):
-        given[name] /= np.linalg.norm(given[name], axis=-1, keepdims=True)
+        data[name] /= np.linalg.norm(data[name], axis=-1, keepdims=True)
     if (shape := GATES[gates]) is not None:
-        given["g"] = -rng.exponential(size=shape)
-    return given | {"state": rng.normal(size=(B, H, D, E))}
+        data["g"] = -rng.exponential(size=shape)
+    return data | {"state": rng.normal(size=(B, H, D, E))}
 
 
 ALL = (("qwu", "head"), ("qwur", "channel"), ("qkvab", "channel"))  # in these all code runs
 
 
-def called(given: Any, **how: Any) -> Any:
+def called(data: Any, **fields: Any) -> Any:
     """The recurrence of these arrays, by their names."""
-    if "a" in given:
-        return recur_dplr(**{"g": None, **given}, **how)
-    return recur(**given, **how)
+    if "a" in data:
+        return recur_dplr(**{"g": None, **data}, **fields)
+    return recur(**data, **fields)
 
 
-def differences(given: Any, chunk: int) -> tuple[float, Any]:
+def differences(data: Any, chunk: int) -> tuple[float, Any]:
     """The largest of outputs and gradients less the oracle's, each relative to the largest number
     there; and the outputs.
     """
@@ -48,20 +48,20 @@ def differences(given: Any, chunk: int) -> tuple[float, Any]:
     of_o, of_last = rng.normal(size=(B, H, T, E)), rng.normal(size=(B, H, D, E))
 
     @jax.jit
-    def both(given: Any, slopes: Any) -> Any:
-        found, back = jax.vjp(lambda given: called(given, chunk=chunk), given)
-        return found, back(slopes)[0]
+    def both(data: Any, slopes: Any) -> Any:
+        actual, pull = jax.vjp(lambda data: called(data, chunk=chunk), data)
+        return actual, pull(slopes)[0]
 
-    kind = given["q"].dtype
-    found, slopes = both(given, (of_o.astype(kind), of_last.astype(kind)))
-    wide = {name: np.asarray(x, np.float64) for name, x in given.items()}
+    kind = data["q"].dtype
+    actual, slopes = both(data, (of_o.astype(kind), of_last.astype(kind)))
+    wide = {name: np.asarray(x, np.float64) for name, x in data.items()}
     loop, loop_slopes = (
-        (oracle.dplr, oracle.dplr_slopes) if "a" in given else (oracle.delta, oracle.delta_slopes)
+        (oracle.dplr, oracle.dplr_slopes) if "a" in data else (oracle.delta, oracle.delta_slopes)
     )
     expected_slopes = loop_slopes(wide, of_o, of_last)
-    pairs = [*zip(found, loop(wide), strict=True)]
-    pairs += [(slopes[name], expected_slopes[name]) for name in given]
-    return max(np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in pairs), found
+    pairs = [*zip(actual, loop(wide), strict=True)]
+    pairs += [(slopes[name], expected_slopes[name]) for name in data]
+    return max(np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in pairs), actual
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
@@ -77,42 +77,42 @@ def test_values_states_and_gradients_equal_the_loop(
     ("names", "gates"), [pytest.param(*ALL[0], marks=pytest.mark.full), *ALL[1:]]
 )
 def test_in_float32(names: str, gates: str) -> None:
-    given = {name: x.astype(np.float32) for name, x in drawn(names, gates).items()}
-    difference, found = differences(given, 5)
-    assert difference < 1e-5 and found[0].dtype == found[1].dtype == jnp.float32
+    data = {name: x.astype(np.float32) for name, x in drawn(names, gates).items()}
+    difference, actual = differences(data, 5)
+    assert difference < 1e-5 and actual[0].dtype == actual[1].dtype == jnp.float32
 
 
 def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
     float64: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In groups of one chunk too, with heads that share q and w, and gates that rows share."""
-    given = drawn("qwur", "channel")
-    given |= {name: given[name][:, :1] for name in "qw"} | {"g": given["g"][:1]}
+    shared = drawn("qwur", "channel")
+    shared |= {name: shared[name][:, :1] for name in "qw"} | {"g": shared["g"][:1]}
     valid = np.random.default_rng(2).random((B, T)) < 0.6
-    whole = {**given, **{n: np.broadcast_to(given[n], (B, H, T, D)) for n in "qwg"}}
+    whole = {**shared, **{n: np.broadcast_to(shared[n], (B, H, T, D)) for n in "qwg"}}
     expected, last = oracle.delta(whole, valid)
 
-    def run(given: Any, state: Any, valid: Any, chunk: int) -> Any:
-        return recur(**{**given, "state": state}, valid=valid, chunk=chunk)
+    def run(data: Any, state: Any, valid: Any, chunk: int) -> Any:
+        return recur(**{**data, "state": state}, valid=valid, chunk=chunk)
 
     def piece(first: int, end: int, state: Any, chunk: int, valid: Any = valid) -> Any:
-        here = {n: x[:, :, first:end] for n, x in given.items() if n != "state"}
-        return jax.jit(run, static_argnums=3)(here, state, valid[:, first:end], chunk)
+        piece = {n: x[:, :, first:end] for n, x in shared.items() if n != "state"}
+        return jax.jit(run, static_argnums=3)(piece, state, valid[:, first:end], chunk)
 
     monkeypatch.setattr(forms, "ON_CPU", 1)
     for pieces, chunk in (((13,), 3), ((4, 1, 8), 0)):
-        state, found, at = given["state"], [], 0
+        state, actual, begin = shared["state"], [], 0
         for length in pieces:
-            o, state = piece(at, at + length, state, chunk)
-            found.append(o)
-            at += length
-        np.testing.assert_allclose(np.concatenate(found, axis=2), expected, rtol=0, atol=1e-12)
+            o, state = piece(begin, begin + length, state, chunk)
+            actual.append(o)
+            begin += length
+        np.testing.assert_allclose(np.concatenate(actual, axis=2), expected, rtol=0, atol=1e-12)
         np.testing.assert_allclose(state, last, rtol=0, atol=1e-12)
     for first, chunk in ((0, 3), (5, 0), (5, 1)):
-        nothing = piece(first, 13, given["state"], chunk, np.zeros((B, T), bool))[1]
-        np.testing.assert_array_equal(nothing, given["state"])
-    traced = jax.jit(run, static_argnums=3).trace(given, given["state"], valid, 3)
-    texts = [traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda", "tpu")]
+        nothing = piece(first, 13, shared["state"], chunk, np.zeros((B, T), bool))[1]
+        np.testing.assert_array_equal(nothing, shared["state"])
+    traced = jax.jit(run, static_argnums=3).trace(shared, shared["state"], valid, 3)
+    texts = [traced.lower(lowering_platforms=(name,)).as_text() for name in ("cpu", "cuda", "tpu")]
     products = [text.count("stablehlo.dot_general") for text in texts]
     assert products[0] != products[1] == products[2]  # in groups on processors alone
 
@@ -120,9 +120,9 @@ def test_padding_leaves_the_state_alone_and_pieces_give_what_the_whole_gives(
 @pytest.mark.parametrize("gates", [pytest.param("head", marks=pytest.mark.full), "channel"])
 def test_gates_that_forget_everything_have_finite_gradients(gates: str) -> None:
     """e^{-b} alone would overflow in the first chunk, and 0 * inf be no number."""
-    given = {n: x.astype(np.float32) for n, x in drawn("qwur", gates).items()}
-    given["g"] = np.full_like(given["g"], -50.0)
-    slope = jax.jit(jax.grad(lambda given: recur(**given, chunk=13)[0].sum()))(given)
+    data = {n: x.astype(np.float32) for n, x in drawn("qwur", gates).items()}
+    data["g"] = np.full_like(data["g"], -50.0)
+    slope = jax.jit(jax.grad(lambda data: recur(**data, chunk=13)[0].sum()))(data)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
 
 
@@ -131,5 +131,5 @@ def test_equal_keys_are_inverted_exactly() -> None:
     reach 1e17.
     """
     lower = np.tri(64, k=-1, dtype=np.float32)
-    found = jax.jit(triangular.inverse)(lower)
-    np.testing.assert_array_equal(found, np.eye(64) - np.eye(64, k=-1))
+    actual = jax.jit(triangular.inverse)(lower)
+    np.testing.assert_array_equal(actual, np.eye(64) - np.eye(64, k=-1))
