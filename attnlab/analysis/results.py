@@ -103,8 +103,7 @@ def report(
     show(f"{config.system.name} on {config.data.name}, test split", results, units(task))
     drawn = draw_all(task, params, workdir, pictures)
     few = dict.fromkeys(str(path.relative_to(workdir)) for path in (*drawn[-1:], *drawn[:2]))
-    count = f"({len(drawn)} in all) in {workdir}"
-    print(f"pictures: {', '.join(few)} {count}" if drawn else "pictures: none")
+    print(f"pictures: {', '.join(few)} (of {len(drawn)}) in {workdir}" if few else "pictures: none")
     print(f"numbers:  {workdir / 'results.json'}")
     if failed := failures(results):
         advice = f"correct it, and the same command with {provenance.FLAG} scores anew"

@@ -30,8 +30,7 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
     sweep that has begun; with `--dry-run` only prints the plan. Of several tasks, all one by one.
 
     Returns:
-      0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's
-      number when interrupted.
+      0 when all is done, 1 when a trial failed or could not be run, 128 + a signal's number.
     """
     from attnlab.commands.session import check_folder
     from attnlab.experiments import run as running
@@ -99,17 +98,16 @@ def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Exper
         except UserError as error:
             raise UserError(f"task {task!r}: {error}") from error
 
+    codes = [0]
     if arguments.dry_run:
         return max(map(run_task, experiment.tasks))
-    new, codes = not directory.exists(), [0]
-    try:
+    with contextlib.ExitStack() as undo:
+        if not directory.exists():
+            undo.callback(shutil.rmtree, directory, ignore_errors=True)
         write_tasks(directory, experiment, arguments.change_plan)
         for task in experiment.tasks:
             run_task(task, only_plan=True)
-    except BaseException:
-        if new:
-            shutil.rmtree(directory, ignore_errors=True)
-        raise
+        undo.pop_all()
     for task in experiment.tasks:
         codes.append(run_task(task))
         if codes[-1] > 1:  # a signal
@@ -273,9 +271,10 @@ def print_plan(plan: Plan, directory: Path) -> None:
     from attnlab.experiments.run import outlook
     from attnlab.progress import table
 
-    tuned = [", ".join(f"{key}={value}" for key, value in x.tuned.items()) for x in plan.candidates]
-    counted = [(x.id, x.variant, x.parameters, x.flops) for x in plan.candidates]
-    rows = [(*cells, values) for cells, values in zip(counted, tuned, strict=True)]
+    rows = [
+        (x.id, x.variant, x.parameters, x.flops, ", ".join(f"{k}={v}" for k, v in x.tuned.items()))
+        for x in plan.candidates
+    ]
     if rows or plan.search is None:
         table(
             plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows
@@ -297,8 +296,7 @@ def _check_contents(directory: Path, written: Path | None) -> None:
     """
     if directory.is_dir() and not {"plan.json", "tasks.json"} & {*os.listdir(directory)}:
         own_files = {"code", written.name if written is not None else "code"}
-        others = sorted(set(os.listdir(directory)) - own_files)
-        others = [name for name in others if not name.startswith(".")]
+        others = [name for name in sorted({*os.listdir(directory)} - own_files) if name[0] != "."]
         if others:
             raise UserError(
                 f"--dir={directory} is not empty and holds no sweep ({others[0]} is there); name"

@@ -5,7 +5,6 @@ tests/experiments/test_swept.py.
 from __future__ import annotations
 
 import dataclasses
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,12 +135,10 @@ def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
 def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The experiment is the page's; a signal ends the whole."""
-    page = (real.ROOT / "docs" / "extending" / "experiment.md").read_text()
-    (text,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    (tmp_path / "over_tasks.py").write_text(text)
-    done: list[str] = []
-    codes: dict[str, Any] = {"dates": 1, "sounds": 0}
+    """A signal ends the whole."""
+    tasks = "tasks={'short': {'base': {'training.steps': 6}}, 'long': {}}"
+    file, done = real.experiment(tmp_path / "which.py", COMPARE, tasks), list[str]()
+    codes: dict[str, Any] = {"short": 1, "long": 0}
 
     def ensure(file: str, directory: Path, changes: Changes, cores: object) -> Plan:
         assert load_experiment(file, changes).question.endswith(f"({changes.task})")
@@ -152,24 +149,22 @@ def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
 
     def run(directory: Path, options: object) -> int:
         done.append(f"run {directory.name}")
-        return codes[directory.name]
+        return int(codes[directory.name])
 
     monkeypatch.setattr(running, "ensure", ensure)
     monkeypatch.setattr(sweep, "_run_and_report", run)
     monkeypatch.setattr(report, "write_over_tasks", lambda directory: done.append("report"))
-    over = tmp_path / "over"
-    command = ["sweep", str(tmp_path / "over_tasks.py"), f"--dir={over}", "--slots=1"]
-    assert run_command(command).code == 1
-    planned = ["plan dates", "plan dates", "plan sounds", "plan sounds"]  # unlocked, and locked
-    runs = ["plan dates", "run dates", "plan sounds", "run sounds", "report"]
-    assert done == [*planned, *runs]
-    done.clear()
-    codes["dates"] = 130
-    assert run_command(command).code == 130 and done[-1] == "run dates"
-    codes["sounds"] = None
-    ended = run_command([*command[:2], f"--dir={tmp_path / 'new'}", "--slots=1"])
-    assert ended.code == 2 and "task 'sounds': measure: unknown metric" in ended.err
-    assert over.exists() and not (tmp_path / "new").exists()
+    command = ["sweep", file, "--slots=1"]
+    assert run_command([*command, f"--dir={tmp_path / 'over'}"]).code == 1
+    runs = ["plan short", "run short", "plan long", "run long", "report"]
+    assert done[-6:] == ["plan long", *runs]
+    codes |= {"short": 130, "long": 0}
+    assert run_command([*command, f"--dir={tmp_path / 'over'}"]).code == 130
+    assert done[-1] == "run short"
+    codes["long"] = None
+    ended = run_command([*command, f"--dir={tmp_path / 'new'}"])
+    assert ended.code == 2 and "task 'long': measure: unknown metric" in ended.err
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_launcher_starts_without_jax() -> None:

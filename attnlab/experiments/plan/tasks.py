@@ -12,8 +12,6 @@ from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import FolderName, Natural, read_file
 from attnlab.records.versions import SWEEP
 
-FILE = "tasks.json"
-
 
 class Tasks(TypedDict):
     """The question of an experiment and its tasks, in order."""
@@ -29,7 +27,9 @@ def read_tasks(directory: Path) -> Tasks | None:
     Raises:
       UserError: the file is damaged.
     """
-    return read_file(directory / FILE, Tasks, "remove it, and run the same 'sweep' command again")
+    return read_file(
+        directory / "tasks.json", Tasks, "remove it, and run the same 'sweep' command again"
+    )
 
 
 def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
@@ -47,4 +47,4 @@ def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
         )
     made = {"version": SWEEP, "question": experiment.question, "tasks": [*experiment.tasks]}
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomic(directory / FILE, json.dumps(made, indent=1) + "\n")
+    write_atomic(directory / "tasks.json", json.dumps(made, indent=1) + "\n")

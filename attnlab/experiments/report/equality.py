@@ -137,9 +137,9 @@ def _kind(
     baseline: str,
 ) -> Kind:
     """Returns whether the differing setting `name` is "tuned", set by the "budget", "compared"
-    (every variant with another value has a partner that differs in it alone, or changes all that others
-    change one at a time) or "unequal". Settings
-    that change with this one from variant to variant count as one with it.
+    (every variant with another value has a partner that differs in it alone, or changes all that
+    others change one at a time) or "unequal". Settings that change with this one from variant to
+    variant count as one with it.
     """
     if _near(name, set_by["tuned"]):
         return "tuned"
@@ -148,7 +148,6 @@ def _kind(
     values = varied[name]
     together = {other for other, each in varied.items() if _partition(each) == _partition(values)}
     free = {*set_by["tuned"], *set_by["budget"]}
-    wholes = _wholes(configs, baseline, free)
     rests = {
         variant: {key: each[key] for key in each if key not in together and not _near(key, free)}
         for variant, each in configs.items()
@@ -158,7 +157,8 @@ def _kind(
         partners = (
             other for other in values if values[other] == usual and rests[other] == rests[variant]
         )
-        if value != usual and not any(True for _ in partners) and variant not in wholes:
+        whole = variant in _wholes(configs, baseline, free)
+        if value != usual and not whole and not any(True for _ in partners):
             return "unequal"
     return "compared"
 
@@ -169,9 +169,7 @@ def _wholes(configs: Mapping[str, Settings], baseline: str, free: set[str]) -> l
     """
     usual = configs.get(baseline, {})
     changes = {
-        name: {
-            f"{key}={x}" for key, x in each.items() if x != usual.get(key) and not _near(key, free)
-        }
+        name: {f"{k}={x}" for k, x in each.items() if x != usual.get(k) and not _near(k, free)}
         for name, each in configs.items()
     }
     parts = {name: [part for part in changes.values() if part < changes[name]] for name in changes}

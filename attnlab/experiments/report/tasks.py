@@ -35,8 +35,7 @@ from attnlab.records.files import write_atomic
 
 _NOTE = (
     "Scores: means over seeds, each with its 95 % interval by itself. Rank 1 is best. Intervals of"
-    " ranks, and who is better on which task, hold together at 95 % (Tukey's test on each task at 5 %"
-    " over their number). They are about these tasks, and say nothing of others."
+    " ranks, and who is better on which task, hold together at 95 %, for these tasks and no others."
 )
 
 
@@ -103,9 +102,7 @@ def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
         cells = (mean(row.summary.mean, row.summary.interval) if row else NONE for row in shown)
         rank = NONE if variant.mean_rank is None else f"{variant.mean_rank:.2f}"
         better = "; ".join(f"{other} ({', '.join(on)})" for other, on in variant.better.items())
-        rows.append(
-            (variant.name, *cells, rank, interval(variant.interval), better or "none for certain")
-        )
+        rows.append((variant.name, *cells, rank, interval(variant.interval), better or NONE))
     columns = ("variant", *heads, "mean rank", "its 95 % interval", "better than (on)")
     lines = [f"{name}: warning: {each.text}" for name, of in made.items() for each in of.warnings]
     lines += [f"{name}: {of.extent}; {of.outcome}" for name, of in made.items()]
@@ -125,15 +122,15 @@ def write_over_tasks(directory: Path, method: str = "model", **options: Any) -> 
     names, question = stated["tasks"], stated["question"]
     made = {name: write(directory / name, method, **options, stream=silent) for name in names}
     ranks, shown = scores(made)
-    links = "".join(
-        f'<li><a href="{escaped(name)}/report.html">{escaped(name)}</a></li>' for name in made
-    )
+    links = (f'<li><a href="{name}/report.html">{name}</a></li>' for name in map(escaped, made))
     of_each = {name: json.loads(as_json(of))["trials"] for name, of in made.items()}
     trials = [{"task": name, **trial} for name, each in of_each.items() for trial in each]
     rows = [*map(dataclasses.asdict, ranks)]
     everything = {"question": question, "rows": rows, "verdict": None, "trials": trials}
     written = {
-        "html": whole(question, [f"<h1>{escaped(question)}</h1><ul>{links}</ul>", table(shown)]),
+        "html": whole(
+            question, [f"<h1>{escaped(question)}</h1><ul>{''.join(links)}</ul>", table(shown)]
+        ),
         "md": f"# {literal(question)}\n\n{markdown(shown)}",
         "json": json.dumps(everything, indent=1, ensure_ascii=False) + "\n",
     }

@@ -9,11 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from attnlab.errors import UserError
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.report.statistics import Family
 from attnlab.experiments.report.tasks import ranked, write_over_tasks
@@ -35,24 +32,16 @@ def over(directory: Path, **changes: Any) -> Path:
     lower = {name: [1 - value for value in own] for name, own in APART.items()}
     measure = {"metric": "exact", "mode": "min"}
     sweep(directory / "second", lower, measure=measure, **changes)
-    write(
-        directory / "tasks.json", {"version": 2, "question": "Why?", "tasks": ["first", "second"]}
-    )
+    stated = {"version": 2, "question": "Why?", "tasks": ["first", "second"]}
+    write(directory / "tasks.json", stated)
     return directory
 
 
-def test_ranks_are_those_of_the_means_and_their_bounds_come_from_who_is_better_for_certain() -> (
-    None
-):
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(5, 3))
-    values[4] = values[0]
-    family = Family({f"v{n}": dict(enumerate(own)) for n, own in enumerate(values.tolist())})
-    assert [*family.ranks().values()] == stats.rankdata(-values.mean(1)).tolist()
+def test_ranks_are_those_of_means_and_bounds_come_from_who_is_better_for_certain() -> None:
+    """Counted by hand."""
+    tied = Family({"a": {0: 1, 1: 3}, "b": {0: 3, 1: 1}, "c": {0: 0, 1: 1}})
+    assert tied.ranks() == {"a": 1.5, "b": 1.5, "c": 3}
     tasks = {"one": Family(NOISE), "two": Family(CLOSE, "min")}
-    pairs = tasks["two"].pairs()
-    p = {pair: gap.p for pair, gap in pairs.items()}
-    assert p["a", "b"] and p["a", "b"] > 0.025 and max(p["a", "c"] or 1, p["b", "c"] or 1) < 0.025
     a, b, c = ranked(tasks, ["a", "b", "c"], {"one": (), "two": ()})
     assert a.better == {"b": ["one"], "c": ["one", "two"]} and b.better == {"c": ["one", "two"]}
     assert [of.interval for of in (a, b, c)] == [(1, 1.5), (1.5, 2), (3, 3)] and not c.better
@@ -66,8 +55,8 @@ def test_the_level_is_shared_by_the_tasks() -> None:
     family = Family({"a": {0: 0.0, 1: 0.1, 2: 0.2}, "b": {0: 0.21, 1: 0.5, 2: 0.62}})
     (gap,) = family.pairs().values()
     assert gap.p is not None and 0.025 < gap.p < 0.05 and family.better() == {("b", "a")}
-    assert ranked({"x": family}, ["a", "b"], {"x": ()})[1].better == {"a": ["x"]}
-    assert not ranked({"x": family, "y": family}, ["a", "b"], {"x": (), "y": ()})[1].better
+    both = {"x": family, "y": family}
+    assert not ranked(both, ["a", "b"], {"x": (), "y": ()})[1].better
 
 
 def test_a_report_over_tasks_stands_beside_theirs(tmp_path: Path) -> None:
@@ -76,12 +65,10 @@ def test_a_report_over_tasks_stands_beside_theirs(tmp_path: Path) -> None:
     assert "first: exact, higher is better" in shown.out and "second: exact, lower" in shown.out
     report = json.loads((tmp_path / "report.json").read_text())
     assert [row["mean_rank"] for row in report["rows"]] == [1, 2, 3]
-    assert report["rows"][0]["interval"] == [1, 1]
     assert report["rows"][0]["better"] == {"b": ["first", "second"], "c": ["first", "second"]}
     assert {trial["task"] for trial in report["trials"]} == {"first", "second"}
     assert "b (first, second); c (first, second)" in (tmp_path / "report.md").read_text()
     assert 'href="second/report.html"' in (tmp_path / "report.html").read_text()
-    assert (tmp_path / "first" / "report.html").exists()
     assert "of several tasks each has a folder" in run_command(["status", str(tmp_path)]).err
 
 
@@ -94,23 +81,16 @@ def test_a_task_that_is_not_scored_tells_nothing_apart(
     assert [row["mean_rank"] for row in rows] == [None] * 3
     assert [row["interval"] for row in rows] == [[1, 2], [1.5, 2.5], [2, 3]]
     assert "second: 3 variants" in capsys.readouterr().out
-    (tmp_path / "second" / "plan.json").unlink()
-    with pytest.raises(UserError, match="second holds no sweep"):
-        write_over_tasks(tmp_path)
 
 
 @pytest.mark.full
 def test_the_experiment_of_the_page_runs_on_both_tasks(tmp_path: Path) -> None:
     (text,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    file, over = tmp_path / "over_tasks.py", tmp_path / "over"
-    file.write_text(text)
+    (tmp_path / "over_tasks.py").write_text(text)
     small = {"training.steps": STEPS, "training.evaluate_every": 6, "schedule.warmup": 2, **BASE}
     changes = [f"--config.{key}={value}" for key, value in small.items() if "attention" not in key]
-    command = ("sweep", file, f"--dir={over}", "--seeds=1", *changes)
-    bad = real.launch(*command, "--config.data.sentences=9", cwd=tmp_path)
-    assert bad.returncode == 2 and not over.exists() and "task 'dates': " in bad.stderr
-    done = real.launch(*command, cwd=tmp_path)
+    done = real.launch("sweep", "over_tasks.py", "--dir=over", "--seeds=1", *changes, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    plans = [Plan.of_sweep(over / task) for task in ("dates", "sounds")]
+    plans = [Plan.of_sweep(tmp_path / "over" / task) for task in ("dates", "sounds")]
     assert [plan.measure["metric"] for plan in plans] == ["exact", "phoneme_error_rate"]
     assert "sounds: phoneme_error_rate, lower is better" in done.stdout

@@ -231,10 +231,7 @@ class Family:
         """
         sign, tie = (-1 if self.mode == "max" else 1), self.model.rounding
         means = [sign * self.model.estimate({name: 1.0}).value for name in self.model.names]
-        ranks = [
-            0.5 + sum((other < mean - tie) + (abs(other - mean) <= tie) / 2 for other in means)
-            for mean in means
-        ]
+        ranks = (0.5 + sum((x < m - tie) + (abs(x - m) <= tie) / 2 for x in means) for m in means)
         return dict(zip(self.model.names, ranks, strict=True))
 
     def better(self) -> set[tuple[str, str]]:
@@ -253,8 +250,7 @@ class Family:
         there is none, or fewer than two variants.
         """
         wins = [first for first, _ in self.better()]
-        others = len(self.model.names) - 1
-        return next((name for name in wins if wins.count(name) == others), None)
+        return next((name for name in wins if wins.count(name) == len(self.model.names) - 1), None)
 
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
