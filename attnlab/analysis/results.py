@@ -102,7 +102,7 @@ def report(
     write_results(workdir, text, others)
     show(f"{config.system.name} on {config.data.name}, test split", results, units(task))
     drawn = draw_all(task, params, workdir, pictures)
-    few = dict.fromkeys(str(path.relative_to(workdir)) for path in (*drawn[-1:], *drawn[:2]))
+    few = [str(path.relative_to(workdir)) for path in drawn if path.suffix == ".png"][-3:]
     print(f"pictures: {', '.join(few)} (of {len(drawn)}) in {workdir}" if few else "pictures: none")
     print(f"numbers:  {workdir / 'results.json'}")
     if failed := failures(results):
