@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = False) -> int:
-    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports; resumes a
-    sweep that has begun; with `--dry-run` only prints the plan. Of several tasks, all one by one.
+    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports, or goes on
+    with that; with `--dry-run` only prints the plan. Of several tasks, all one by one.
 
     Returns:
       0 when all is done, 1 when a trial failed or could not be run, 128 + a signal's number.

@@ -241,8 +241,8 @@ class Plan(Asked):
         plan = cls.read(directory)
         if plan is None:
             raise UserError(
-                f"{directory} holds no sweep (no {FILE} in it; of several tasks each has a folder in"
-                f" it); 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
+                f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
+                f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
             )
         return plan
 

@@ -69,7 +69,7 @@ def test_a_report_over_tasks_stands_beside_theirs(tmp_path: Path) -> None:
     assert {trial["task"] for trial in report["trials"]} == {"first", "second"}
     assert "b (first, second); c (first, second)" in (tmp_path / "report.md").read_text()
     assert 'href="second/report.html"' in (tmp_path / "report.html").read_text()
-    assert "of several tasks each has a folder" in run_command(["status", str(tmp_path)]).err
+    assert "of several tasks name the folder of one" in run_command(["status", str(tmp_path)]).err
 
 
 def test_a_task_that_is_not_scored_tells_nothing_apart(
