@@ -60,9 +60,7 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
     options = _sweep_options(arguments)
 
     def ensure() -> Plan:
-        """Writes the experiment file of the flags, if there is one, and returns the plan in the
-        sweep folder, made or extended.
-        """
+        """Writes the experiment file of the flags, if any, and returns the plan, made or extended."""
         with _experiment_file(inline, written) as file:
             return running.ensure(
                 file or arguments.file,
