@@ -103,7 +103,8 @@ def report(
     write_results(workdir, text, others)
     show(f"{config.system.name} on {config.data.name}, test split", results, units(task))
     drawn = draw_all(task, params, workdir, pictures)
-    print(f"pictures: {', '.join(str(path) for path in drawn) or 'none'}")
+    few = [str(path.relative_to(workdir)) for path in drawn if path.suffix == ".png"][-3:]
+    print(f"pictures: {', '.join(few)} (of {len(drawn)}) in {workdir}" if few else "pictures: none")
     print(f"numbers:  {workdir / 'results.json'}")
     if failed := failures(results):
         advice = f"correct it, and the same command with {provenance.FLAG} scores anew"

@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes the report of a sweep into its folder and prints its tables; needs neither jax nor a
-    network.
+    """Writes the report of a sweep into its folder and prints its tables, of several tasks those of
+    all; needs neither jax nor a network.
 
     Returns:
       0, whatever the verdict.
@@ -42,11 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: the folder holds no sweep, or a damaged record, or the main table no such column.
     """
     from attnlab.experiments import report
+    from attnlab.experiments.plan import read_tasks
 
     columns = (
         [] if arguments.columns is None else [name.strip() for name in arguments.columns.split(",")]
     )
-    report.write(
+    make = report.write_over_tasks if read_tasks(arguments.directory) else report.write
+    make(
         arguments.directory,
         arguments.interval,
         tex=arguments.latex or bool(columns),

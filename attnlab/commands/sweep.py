@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,22 +20,21 @@ from attnlab.records import tracking
 from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
-    from attnlab.experiments.define import InlineExperiment
+    from attnlab.experiments.define import Experiment, InlineExperiment
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import SweepOptions, slots
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports; resumes a
-    sweep that has begun; with `--dry-run` only prints the plan.
+def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = False) -> int:
+    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports, or goes on
+    with that; with `--dry-run` only prints the plan. Of several tasks, all one by one.
 
     Returns:
-      0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's
-      number when interrupted.
+      0 when all is done, 1 when a trial failed or could not be run, 128 + a signal's number.
     """
     from attnlab.commands.session import check_folder
     from attnlab.experiments import run as running
-    from attnlab.experiments.define import Changes
+    from attnlab.experiments.define import Changes, load_experiment
     from attnlab.experiments.plan import matching
 
     inline = _inline_experiment(arguments)
@@ -44,7 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     written = None if inline is None else directory / f"{inline.name}.py"
     _check_contents(directory, written)
     of_plan = arguments.accept_changed_code, arguments.change_plan, arguments.accept_unmatched
-    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds), *of_plan, arguments.keep)
+    given = tuple(arguments.overrides), seeds(arguments.seeds)
+    changes = Changes(*given, *of_plan, arguments.keep, task)
+    experiment = None if inline or task else load_experiment(arguments.file, changes)
+    if experiment is not None and experiment.tasks:
+        return _run_tasks(arguments, directory, experiment)
     tracked = tracking.Tracking.choose(directory, arguments.track)
     if arguments.dry_run:
         with (
@@ -56,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = _sweep_options(arguments)
 
     def ensure() -> Plan:
-        """Writes the experiment file of the flags, if there is one, and returns the plan in the
-        sweep folder, made or extended.
-        """
+        """Writes the experiment file of the flags, if any, and returns the plan, made or extended."""
         with _experiment_file(inline, written) as file:
             return running.ensure(
                 file or arguments.file,
@@ -71,11 +73,45 @@ def run(arguments: argparse.Namespace) -> int:
         ensure()  # so that a bad file leaves no folder
     with running.lock(directory):
         planned = ensure()
+        if only_plan:
+            return 0
         for line in matching.budget_lines(planned):
             print(line)
         sized = with_slots(planned, options, directory, arguments)
         with tracked.beside(directory):
             return _run_and_report(directory, sized)
+
+
+def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Experiment) -> int:
+    """Runs a sweep for each task of an experiment in a folder of its name in `directory`, and
+    reports on all; plans all before anything trains, and leaves no new folder after a mistake.
+    """
+    from attnlab.experiments import report
+    from attnlab.experiments.plan import write_tasks
+
+    def run_task(task: str, **stage: bool) -> int:
+        values = {**vars(arguments), "dir": str(directory / task)}
+        try:
+            return run(argparse.Namespace(**values), task, **stage)
+        except UserError as error:
+            raise UserError(f"task {task!r}: {error}") from error
+
+    codes = [0]
+    if arguments.dry_run:
+        return max(map(run_task, experiment.tasks))
+    with contextlib.ExitStack() as undo:
+        if not directory.exists():
+            undo.callback(shutil.rmtree, directory, ignore_errors=True)
+        write_tasks(directory, experiment, arguments.change_plan)
+        for task in experiment.tasks:
+            run_task(task, only_plan=True)
+        undo.pop_all()
+    for task in experiment.tasks:
+        codes.append(run_task(task))
+        if codes[-1] > 1:  # a signal
+            return codes[-1]
+    report.write_over_tasks(directory)
+    return max(codes)
 
 
 def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None:
@@ -233,7 +269,10 @@ def print_plan(plan: Plan, directory: Path) -> None:
     from attnlab.experiments.run import outlook
     from attnlab.progress import table
 
-    rows = [(x.id, x.variant, x.parameters, x.flops, _settings(x.tuned)) for x in plan.candidates]
+    rows = [
+        (x.id, x.variant, x.parameters, x.flops, ", ".join(f"{k}={v}" for k, v in x.tuned.items()))
+        for x in plan.candidates
+    ]
     if rows or plan.search is None:
         table(
             plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows
@@ -249,23 +288,13 @@ def print_plan(plan: Plan, directory: Path) -> None:
         print(expectation)
 
 
-def _settings(tuned: object) -> str:
-    """Returns tuned settings as "key=value, key=value"; "" if they are no dict."""
-    return (
-        ", ".join(f"{key}={value}" for key, value in tuned.items())
-        if isinstance(tuned, dict)
-        else ""
-    )
-
-
 def _check_contents(directory: Path, written: Path | None) -> None:
     """Raises `UserError` if the folder exists without a plan and contains anything but hidden
     files, `code` and the experiment file `written`.
     """
-    if directory.is_dir() and not (directory / "plan.json").exists():
+    if directory.is_dir() and not {"plan.json", "tasks.json"} & {*os.listdir(directory)}:
         own_files = {"code", written.name if written is not None else "code"}
-        others = sorted(set(os.listdir(directory)) - own_files)
-        others = [name for name in others if not name.startswith(".")]
+        others = [name for name in sorted({*os.listdir(directory)} - own_files) if name[0] != "."]
         if others:
             raise UserError(
                 f"--dir={directory} is not empty and holds no sweep ({others[0]} is there); name"

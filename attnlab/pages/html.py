@@ -111,11 +111,16 @@ def _row(of: Table, place: int, linked: bool) -> str:
     """
     kind = "strong" if place in of.strong else "weak" if place in of.weak else ""
     cells = "".join(
-        f'<td{_side(of, column)} data-label="{literal(of.columns[column])}">{literal(cell)}</td>'
+        f'<td{_side(of, column)} data-label="{literal(of.columns[column])}">{_cell(of, column, cell)}</td>'
         for column, cell in enumerate(of.rows[place])
     )
     link = f' data-row="{place}"' if linked else ""
     return f'<tr class="{kind}"{link}>{cells}</tr>' if kind else f"<tr{link}>{cells}</tr>"
+
+
+def _cell(of: Table, column: int, cell: str) -> str:
+    """Returns a cell as HTML; an interval is not broken over two lines."""
+    return literal(cell).replace(", ", ",&nbsp;") if column in of.numbers else literal(cell)
 
 
 def section(title: str, body: str) -> str:

@@ -8,12 +8,13 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attnlab.commands import Parser, sweep
 from attnlab.errors import UserError
-from attnlab.experiments import Search, choice, grid
+from attnlab.experiments import Search, choice, grid, report
 from attnlab.experiments import run as running
 from attnlab.experiments.define.loading import Changes, load_experiment
 from attnlab.experiments.plan.plan import Plan
@@ -34,13 +35,13 @@ FLAGS = {
     "--config.trainig.steps=3": "no such key; did you mean 'training.steps'",
 }
 """Flags of a sweep of an experiment into a new folder, and what its line says."""
+COMPARE = 'compare=rows({"additive": {}, "general": {"system.attention.score": "general"}})'
 UNMATCHED = ": not matched, for the experiment has no budget\n"
 
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    compare = 'compare=rows({"additive": {}, "general": {"system.attention.score": "general"}})'
     file = real.experiment(
-        tmp_path / "which.py", compare, "budget=Budget(match='parameters', knob='system.maxout')"
+        tmp_path / "which.py", COMPARE, "budget=Budget(match='parameters', knob='system.maxout')"
     )
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
@@ -126,8 +127,44 @@ def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
         raise UserError("variant 'general': config.system.widht: no such key")
 
     monkeypatch.setattr(running, "ensure", refuse)
-    ended = run_command(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
+    file = real.experiment(tmp_path / "which.py", COMPARE)
+    ended = run_command(["sweep", file, f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
+
+
+def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal ends the whole."""
+    tasks = "tasks={'short': {'base': {'training.steps': 6}}, 'long': {}}"
+    file, done = real.experiment(tmp_path / "which.py", COMPARE, tasks), list[str]()
+    codes: dict[str, Any] = {"short": 1, "long": 0}
+
+    def ensure(file: str, directory: Path, changes: Changes, cores: object) -> Plan:
+        assert load_experiment(file, changes).question.endswith(f"({changes.task})")
+        if codes[changes.task] is None:
+            raise UserError("measure: unknown metric 'exakt'")
+        done.append(f"plan {directory.name}")
+        return stub.planned(directory)
+
+    def run(directory: Path, options: object) -> int:
+        done.append(f"run {directory.name}")
+        return int(codes[directory.name])
+
+    monkeypatch.setattr(running, "ensure", ensure)
+    monkeypatch.setattr(sweep, "_run_and_report", run)
+    monkeypatch.setattr(report, "write_over_tasks", lambda directory: done.append("report"))
+    command = ["sweep", file, "--slots=1"]
+    assert run_command([*command, f"--dir={tmp_path / 'over'}"]).code == 1
+    runs = ["plan short", "run short", "plan long", "run long", "report"]
+    assert done[-6:] == ["plan long", *runs]
+    codes |= {"short": 130, "long": 0}
+    assert run_command([*command, f"--dir={tmp_path / 'over'}"]).code == 130
+    assert done[-1] == "run short"
+    codes["long"] = None
+    ended = run_command([*command, f"--dir={tmp_path / 'new'}"])
+    assert ended.code == 2 and "task 'long': measure: unknown metric" in ended.err
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_launcher_starts_without_jax() -> None:
@@ -173,7 +210,8 @@ def test_a_dry_run_counts_what_will_run(tmp_path: Path, monkeypatch: pytest.Monk
     freeze(plan, tmp_path)
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
     monkeypatch.setattr(running, "draft", lambda file, directory, changes: grown)
-    ended = run_command(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
+    file = real.experiment(tmp_path / "which.py", COMPARE)
+    ended = run_command(["sweep", file, f"--dir={tmp_path}", "--dry-run"])
     assert ended.code == 0, ended.err
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)

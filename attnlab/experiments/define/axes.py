@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -232,11 +233,10 @@ def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]])
 
 def short_names(keys: list[str]) -> list[str]:
     """Returns the shortest endings of dotted keys (of "a.score.name": "score"; equally many parts
-    of each) that are all different.
+    of each, and of a pattern all from its last star on) that are all different.
     """
     parts = [
-        [part.strip("*") for part in key.removesuffix(".name").split(".") if part.strip("*")]
-        for key in keys
+        re.split(r"\.(?=.*\*)" if "*" in key else r"\.", key.removesuffix(".name")) for key in keys
     ]
     for count in range(1, max(map(len, parts)) + 1):
         names = [".".join(path[-count:]) for path in parts]

@@ -127,6 +127,9 @@ class Experiment(Trained):
       looks: how many times the test split may be read, if seeds are added in between until the
         claim is decided. Each look has its own level, so that the error rate of all looks together
         is that of one. 1: all seeds are trained before the only look.
+      tasks: name of a task or data set to the fields that differ there, as {"long": {"base":
+        {"data.length": 64}, "measure": ("exact", "max")}}; {} for the one of `config`. See
+        `attnlab.experiments.define.tasks`.
     """
 
     baseline: str = ""
@@ -136,3 +139,4 @@ class Experiment(Trained):
     claim: Claim | None = None
     search: Any = None
     looks: int = 1
+    tasks: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)

@@ -174,11 +174,8 @@ class InlineExperiment:
         """
         tuned = [word.partition("=")[0] for word in (*self.tune, *self.search)]
         what = " and ".join(compare) if compare else self.config
-        return (
-            f"How do settings of {what} compare?"
-            if compare
-            else f"How good is {what} once {' and '.join(tuned)} are tuned?"
-        )
+        once = f"How good is {what} once {' and '.join(tuned)} are tuned?"
+        return f"How do settings of {what} compare?" if compare else once
 
     def _command(self) -> str:
         """Returns the `sweep` command line with these flags, to be written at the top of the

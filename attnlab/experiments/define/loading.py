@@ -21,6 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
+from attnlab.experiments.define.tasks import on_task
 from attnlab.experiments.define.typed import typed
 from attnlab.training.pruning import Keep
 
@@ -43,6 +44,7 @@ class Changes:
       replace: whether a plan may be replaced by one that leaves out trials that have begun.
       unmatched: whether variants may miss the budget.
       keep: what stays of finished trials' states; None for what the plan says.
+      task: the one of the experiment's tasks that is meant; "" for all, or where it has none.
     """
 
     base: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class Changes:
     replace: bool = False
     unmatched: bool = False
     keep: Keep | None = None
+    task: str = ""
 
     def applied(self, experiment: Experiment) -> Experiment:
         """Returns the experiment with the command line's settings added to its base and, if given,
@@ -108,13 +111,14 @@ def _knobs(budget: Budget) -> set[str]:
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
     """Runs `get_experiment` of an experiment file, applies the changes of a command line, checks
     the experiment and returns it. The file is named as "experiments/quickstart.py", with an
-    argument "experiments/bottleneck.py:my/folder".
+    argument "experiments/bottleneck.py:my/folder". If it has tasks and the changes name none, it is
+    checked on each and returned as it is.
 
     Raises:
       UserError: no such file, no `get_experiment`, an error inside it (with its line), or something
         wrong with what it states.
     """
-    path = path_and_argument.partition(":")[0]
+    path = where = path_and_argument.partition(":")[0]
     find_file(path, "experiment file")
     try:
         experiment = call_file(path_and_argument, "get_experiment", "experiment file")
@@ -123,13 +127,16 @@ def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Expe
                 f"get_experiment returned {type(experiment).__name__}, expected"
                 " attnlab.experiments.Experiment"
             )
-        experiment = changes.applied(experiment)
-        check(experiment)
+        names = [changes.task] if changes.task else [*experiment.tasks] or [""]
+        for name in names:
+            where = f"{path}: task {name!r}" if name else path
+            of_task = changes.applied(on_task(experiment, name))
+            check(of_task)
     except UserError as error:
         raise UserError(
-            str(error) if str(error).startswith(path) else f"{path}: {error}"
+            str(error) if str(error).startswith(path) else f"{where}: {error}"
         ) from error
-    return experiment
+    return of_task if len(names) == 1 else experiment
 
 
 def check(experiment: Experiment) -> None:

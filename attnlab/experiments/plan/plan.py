@@ -241,8 +241,8 @@ class Plan(Asked):
         plan = cls.read(directory)
         if plan is None:
             raise UserError(
-                f"{directory} holds no sweep (no {FILE} in it); 'sweep FILE.py --dir={directory}'"
-                " makes one, and all nodes must see its folder"
+                f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
+                f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
             )
         return plan
 

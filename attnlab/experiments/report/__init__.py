@@ -8,6 +8,7 @@ from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.foresight import foresight
 from attnlab.experiments.report.live_page import keep_page
 from attnlab.experiments.report.report import write
+from attnlab.experiments.report.tasks import write_over_tasks
 from attnlab.experiments.report.trackers import TRACKERS, Exported, export
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "keep_page",
     "write",
     "write_across",
+    "write_over_tasks",
 ]

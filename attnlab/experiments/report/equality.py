@@ -137,8 +137,9 @@ def _kind(
     baseline: str,
 ) -> Kind:
     """Returns whether the differing setting `name` is "tuned", set by the "budget", "compared"
-    (every variant with another value has a partner that differs in it alone) or "unequal". Settings
-    that change with this one from variant to variant count as one with it.
+    (every variant with another value has a partner that differs in it alone, or changes all that
+    others change one at a time) or "unequal". Settings that change with this one from variant to
+    variant count as one with it.
     """
     if _near(name, set_by["tuned"]):
         return "tuned"
@@ -156,9 +157,23 @@ def _kind(
         partners = (
             other for other in values if values[other] == usual and rests[other] == rests[variant]
         )
-        if value != usual and not any(True for _ in partners):
+        whole = variant in _wholes(configs, baseline, free)
+        if value != usual and not whole and not any(True for _ in partners):
             return "unequal"
     return "compared"
+
+
+def _wholes(configs: Mapping[str, Settings], baseline: str, free: set[str]) -> list[str]:
+    """Returns the variants that change all that others change of the baseline one at a time, and
+    nothing else, as of `sweep --without`; settings that are tuned or solved for do not count.
+    """
+    usual = configs.get(baseline, {})
+    changes = {
+        name: {f"{k}={x}" for k, x in each.items() if x != usual.get(k) and not _near(k, free)}
+        for name, each in configs.items()
+    }
+    parts = {name: [part for part in changes.values() if part < changes[name]] for name in changes}
+    return [n for n, each in parts.items() if sorted(itertools.chain(*each)) == sorted(changes[n])]
 
 
 def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:

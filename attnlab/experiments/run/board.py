@@ -235,7 +235,8 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
                 else f"{clock(age)} ago" + (", stalled" if status.stalled(now) else "")
             )
             steps = f"{status.step}/{status.total}"
-            rows.append([trial.name, steps, value, step, heard, holder(trial.workdir(directory))])
+            who = holder(trial.workdir(directory)).partition(" since ")[0]
+            rows.append([trial.name, steps, value, step, heard, who])
     return ["trial", "step", f"{metric}, validation", "at step", "last heard of", "by"], rows
 
 

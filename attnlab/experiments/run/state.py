@@ -41,7 +41,8 @@ class Seen:
       since: when the latest attempt began, seconds since 1970; None before the first.
       heard: time of its last record, seconds since 1970; None before the first attempt.
       gap: the longest time between two records of an attempt, seconds.
-      pace: seconds per step of the latest attempt; None before its first step.
+      pace: seconds per step of the latest attempt without what came before its first record of a
+        step, such as compiling; 0 while that is the only one, None before it.
     """
 
     trial: Trial
@@ -161,14 +162,16 @@ def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, f
     """Computes from the attempt records of a trial the time of its last record, the longest gap
     within an attempt in seconds, and the seconds per step of its latest attempt.
     """
-    heard, gap, pace, start = None, 0.0, None, None
+    heard, gap, pace, start, first = None, 0.0, None, None, None
     for record in records:
         if record["event"] == "start":
-            heard, pace, start = record["time"], None, record
+            heard, pace, start, first = record["time"], None, record, None
         elif record["event"] == "step" and start is not None and heard is not None:
             gap, heard = max(gap, record["time"] - heard), record["time"]
-            done = record["step"] - start["step"]
-            pace = record.get("seconds", heard - start["time"]) / done if done > 0 else None
+            spent = record.get("seconds", heard - start["time"])
+            if record["step"] > start["step"]:
+                first = first or (spent, record["step"])
+                pace = (spent - first[0]) / max(1, record["step"] - first[1])
     return heard, gap, pace
 
 

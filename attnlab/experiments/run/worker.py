@@ -175,7 +175,7 @@ class Worker:
         if held := job.held(self._directory):
             if job.name not in self._announced:
                 who = holder(held[0].workdir(self._directory))
-                self._board.note(f"{job.name} is held by another process ({who}); waiting for it")
+                self._board.note(f"{job.name}: another worker has it ({who}); waiting for it")
                 self._announced.add(job.name)
             return self._held.append(job)
         slot = self._free.pop(0)

@@ -204,7 +204,10 @@ def test_patterns_of_the_command_line_and_what_an_experiment_varies(tmp_path: Pa
         "        base={'system.dropout': 0.2})\n"
     )
     changed = load_experiment(str(file), Changes(base=("system.**.dropout=1e-1",)))
-    assert [point.name for point in changed.compare] == ["attention=linear", "attention=multihead"]
+    assert [point.name for point in changed.compare] == [
+        "*attention=linear",
+        "*attention=multihead",
+    ]
     assert list(changed.base.items()) == [("system.dropout", 0.2), ("system.**.dropout", 0.1)]
     for override in ("system.encoder_attention=linear", "system.*=linear"):
         with pytest.raises(UserError, match="is compared in the experiment"):

@@ -282,3 +282,18 @@ def test_records_that_do_not_say_on_what_a_measure_depends(tmp_path: Path) -> No
     for path in old.glob("trials/c-*/*"):
         write(path / "vocabulary" / "labels.json", {"labels": ["yes", "no", "maybe"]})
     assert "another classes" in " ".join(one.text for one in gather(old).warnings)
+
+
+def test_settings_that_are_left_out_one_at_a_time_and_all_are_compared(tmp_path: Path) -> None:
+    """As `sweep --without` does; a variant that changes something else too stands alone."""
+    usual: dict[str, object] = {"batch.size": 4, "schedule.warmup": 4, "training.clip": 4}
+    alone = {f"without {key}": {key: 8} for key in usual}
+    settings = {"whole": {}, **alone, "without all": dict.fromkeys(usual, 8)}
+    usual |= {"system.attention.score": "dot"}
+    rows = {name: {**usual, **changed} for name, changed in settings.items()}
+    scores = dict.fromkeys(rows, (0.5, 0.6, 0.55))
+    contents = found(tmp_path / "all", scores=scores, settings=rows, baseline="whole")
+    assert [each.kind for each in differing(contents.records)] == ["compared"] * 3
+    rows["without all"]["training.steps"] = 24
+    contents = found(tmp_path / "more", scores=scores, settings=rows, baseline="whole")
+    assert {each.kind for each in differing(contents.records)} == {"unequal"}

@@ -109,9 +109,10 @@ def test_when_silence_is_too_long(trial: Trial, tmp_path: Path) -> None:
         attempts._append(workdir, "step", {"seconds": 6.0, "step": 3}, start + 60)
         seen = look(trial, tmp_path)
         # by the clock that nobody sets
-        assert (seen.age(start + 90), seen.gap, seen.pace) == (30, 60, 2.0)
+        assert (seen.age(start + 90), seen.gap, seen.pace) == (30, 60, 0.0)
         assert [seen.stalled(seen.heard + after) for after in (590, 610)] == [False, True]
-        attempts._append(workdir, "step", {"step": 4}, start + 460)
+        attempts._append(workdir, "step", {"step": 4, "seconds": 8.0}, start + 460)
+        assert look(trial, tmp_path).pace == 2.0  # the first three had compiling in them
         assert [look(trial, tmp_path).stalled(start + 460 + after) for after in (1990, 2010)] == [
             False,
             True,

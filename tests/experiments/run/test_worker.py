@@ -164,11 +164,9 @@ def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path) -> None:
     board = run(plan, tmp_path)
     assert set(states(plan, tmp_path).values()) == {"done"} and len(stub.uses(tmp_path)) == 4
     name, where = plan.trials()[0].name, rf"\(pid {os.getpid()} on .+ since 20.+\)"
-    assert re.fullmatch(
-        f"{name} is held by another process {where}; waiting for it", board.lines[0]
-    )
+    assert re.fullmatch(f"{name}: another worker has it {where}; waiting for it", board.lines[0])
     assert board.lines[-1] == f"ended {name}"
-    assert sum("held" in line for line in board.lines) == 1
+    assert sum("another worker" in line for line in board.lines) == 1
 
 
 def count(state: str, plan: Plan, directory: Path) -> int:

@@ -225,17 +225,32 @@ class Family:
         half = math.sqrt(max(0.0, middle**2 - (a.value**2 - square * a.variance) / least))
         return a.value / b.value, (middle - half, middle + half)
 
-    def best(self) -> str | None:
-        """Returns the variant that is significantly better than every other by Tukey's test
-        (`pairs`); None if there is none, or fewer than two variants.
+    def ranks(self) -> dict[str, float]:
+        """Returns the rank of each variant that has a value, by its mean: 1 for the best; equal
+        means share theirs.
         """
-        names = self.model.names
-        if len(names) < 2:
-            return None
-        better = 1 if self.mode == "max" else -1
-        top = max(names, key=lambda name: better * self.model.estimate({name: 1.0}).value)
-        wins = [win for pair, win in self.pairs().items() if top in pair]
-        return top if all(win.p is not None and win.p < self.alpha for win in wins) else None
+        sign, tie = (-1 if self.mode == "max" else 1), self.model.rounding
+        means = [sign * self.model.estimate({name: 1.0}).value for name in self.model.names]
+        ranks = (0.5 + sum((x < m - tie) + (abs(x - m) <= tie) / 2 for x in means) for m in means)
+        return dict(zip(self.model.names, ranks, strict=True))
+
+    def better(self) -> set[tuple[str, str]]:
+        """Returns the pairs of variants of which the first is significantly better by Tukey's test
+        (`pairs`).
+        """
+        sign = 1 if self.mode == "max" else -1
+        return {
+            pair if sign * gap.mean > 0 else pair[::-1]
+            for pair, gap in self.pairs().items()
+            if gap.p is not None and gap.p < self.alpha
+        }
+
+    def best(self) -> str | None:
+        """Returns the variant that is significantly better than every other (`better`); None if
+        there is none, or fewer than two variants.
+        """
+        wins = [first for first, _ in self.better()]
+        return next((name for name in wins if wins.count(name) == len(self.model.names) - 1), None)
 
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1

@@ -1,0 +1,50 @@
+"""`tasks.json`: of an experiment over several tasks, which folders beside it are their sweeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypedDict
+
+from attnlab.errors import UserError
+from attnlab.experiments.define import Experiment
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import FolderName, Natural, read_file
+from attnlab.records.versions import SWEEP
+
+
+class Tasks(TypedDict):
+    """The question of an experiment and its tasks, in order."""
+
+    version: Natural
+    question: str
+    tasks: list[FolderName]
+
+
+def read_tasks(directory: Path) -> Tasks | None:
+    """Returns the tasks whose sweeps are in a folder; None if it is no folder of several tasks.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    return read_file(
+        directory / "tasks.json", Tasks, "remove it, and run the same 'sweep' command again"
+    )
+
+
+def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
+    """Writes the tasks of an experiment into the folder of their sweeps; with `replace`, those that
+    were there may be left out.
+
+    Raises:
+      UserError: the experiment lacks a task that was there.
+    """
+    before = read_tasks(directory)
+    gone = [name for name in (before["tasks"] if before else ()) if name not in experiment.tasks]
+    if gone and not replace:
+        raise UserError(
+            f"{directory} has a task {gone[0]!r} too; put it back, or add --change-plan"
+        )
+    made = {"version": SWEEP, "question": experiment.question, "tasks": [*experiment.tasks]}
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(directory / "tasks.json", json.dumps(made, indent=1) + "\n")
