@@ -71,7 +71,8 @@ def measure(layers: int, heads: int, tokens: int) -> list[tuple[str, float, str,
         size = page.stat().st_size / 1e6
         seen = run_in_page(page, MEASURE, at_once=True)
     medians = {
-        f"{name}, median of 20 (ms)": float(np.median(times)) for name, times in seen["times"].items()
+        f"{name}, median of 20 (ms)": float(np.median(times))
+        for name, times in seen["times"].items()
     }
     limits = {"page (MB)": (size, MEGABYTES), "opening (ms)": (seen["opened"], OPENING)}
     limits["opening, with all small maps (ms)"] = (seen["drawn"], OPENING)

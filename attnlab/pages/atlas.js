@@ -4,6 +4,7 @@
   const bar = find(".bar"), tip = find(".tip"), dark = matchMedia("(prefers-color-scheme: dark)");
   const panes = [];
   let query = 0, active = 0; /* the token that asks, in all panes, and the pane that keys go to */
+  let tables, turn = 0, linking = 0; /* colours, and the timers of small maps and of the address */
 
   const make = (name, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(name), properties);
@@ -15,25 +16,23 @@
   const clamp = (value, count) => Math.max(0, Math.min(count - 1, Number.isInteger(value) ? value : 0));
   const digits = value => typeof value !== "number" ? "-" : value === 0 ? "0" : Math.abs(value) < 1e-3 ? value.toExponential(2)
     : Math.abs(value) < 1000 ? value.toPrecision(3) : Math.round(value).toLocaleString("en");
+  const layerName = map => make("span", {className: "layer", textContent: map.name.replace(/[/.]/g, "$&\u200b")});
   const largestOf = row => Math.max(...row.map(Math.abs)) || 1;
 
   /* Codes of the weights of a head, decoded when it is first drawn. */
   const sizes = Float64Array.from({length: levels + 1}, (_, level) => level && Math.exp((level - levels) * step));
-  const decoded = new Map();
   const codesOf = (...place) => {
-    const id = `weights-${place.join("-")}`;
-    if (!decoded.has(id)) {
-      const text = atob(byId(id).textContent), codes = new Uint16Array(text.length / 2);
+    const element = byId(`weights-${place.join("-")}`);
+    if (!element.codes) {
+      const text = atob(element.textContent), codes = element.codes = new Uint16Array(text.length / 2);
       for (let i = 0; i < codes.length; i++) codes[i] = text.charCodeAt(2 * i) | text.charCodeAt(2 * i + 1) << 8;
-      decoded.set(id, codes);
     }
-    return decoded.get(id);
+    return element.codes;
   };
 
   /* Colours: 256 steps from the ground on, by the root of a weight; `tables` has that of every code. */
   const colourOf = (share, signed, theme = dark.matches ? "dark" : "light") =>
     ramps[theme][share < 0 ? "minus" : signed ? "plus" : "up"][Math.round(255 * Math.sqrt(Math.min(1, Math.abs(share))))];
-  let tables;
   const setTables = () => {
     tables = [false, true].map(signed => Uint32Array.from({length: 2 * levels + 2}, (_, code) => {
       const [red, green, blue] = colourOf((code > levels ? -1 : 1) * sizes[code & levels], signed);
@@ -57,7 +56,6 @@
   };
   /* Small maps are drawn in turns of 12 ms, so that the page answers while it opens. */
   const waiting = [];
-  let turn = 0;
   const work = all => {
     const began = performance.now();
     while (waiting.length && (all === true || performance.now() - began < 12)) waiting.shift()();
@@ -67,9 +65,8 @@
   const showTip = ({clientX, clientY}, title, lines) => {
     tip.replaceChildren(make("b", {textContent: title}), ...lines.map(line => make("div", {textContent: line})));
     tip.hidden = false;
-    const {width, height} = tip.getBoundingClientRect(), low = clientY + 18 + height > innerHeight;
-    tip.style.left = `${Math.max(4, Math.min(clientX + 14, innerWidth - width - 8))}px`;
-    tip.style.top = `${low ? clientY - height - 10 : clientY + 18}px`;
+    const {width, height} = tip.getBoundingClientRect(), top = clientY + (clientY + 18 + height > innerHeight ? -height - 10 : 18);
+    Object.assign(tip.style, {left: `${Math.max(4, Math.min(clientX + 14, innerWidth - width - 8))}px`, top: `${top}px`});
   };
   const hideTip = () => { tip.hidden = true; };
   const apart = token => `\u2068${token}\u2069`; /* it keeps its direction to itself */
@@ -83,7 +80,6 @@
       this.parts = Object.fromEntries(Array.from(this.element.querySelectorAll("[data-part]"), part => [part.dataset.part, part]));
       this.element.onpointerdown = this.element.onfocusin = () => activate(panes.indexOf(this));
       this.element.onchange = ({target}) => choose(this, {[target.dataset.part]: Number(target.value)});
-      this.parts.exampleLabel.hidden = examples.length < 2;
       this.listen();
     }
     get maps() { return examples[this.example].maps; }
@@ -107,11 +103,10 @@
       const canvas = make("canvas", {width: 1, height: 1}), [rows, columns] = [texts[map.queries].length, texts[map.keys].length];
       const name = `${map.name}, head ${head}`, value = map.statistics[bar.statistic.value]?.[head] ?? null, {example} = this;
       const numbers = Object.entries(map.statistics).map(([label, values]) => `${label}: ${digits(values[head])}`);
-      const text = bar.statistic.value ? digits(value) : String(head);
       const onclick = () => { choose(this, {map: place, head}); if (innerWidth < 900) this.parts.detail.scrollIntoView(); };
       const button = make("button", {type: "button", className: "tile", onclick, ariaLabel: [name, ...numbers].join(", "),
         onpointermove: event => showTip(event, name, numbers), onpointerleave: hideTip}, canvas,
-      ...sorted ? [make("span", {className: "layer", textContent: map.name}), `${head}: `] : [], text);
+      ...sorted ? [layerName(map), `${head}: `] : [], bar.statistic.value ? digits(value) : String(head));
       button.dataset.row = map.row + head;
       canvas.classList.toggle("small", Math.max(rows, columns) < 60);
       waiting.push(() => canvas.isConnected && paintWhole(canvas, 80, codesOf(example, place, head), rows, columns, map.signed));
@@ -124,11 +119,10 @@
       this.tiles = new Map(tiles.map(({place, head, button}) => [`${place}-${head}`, button]));
       if (sorted) tiles.sort((a, b) => (a.value === null) - (b.value === null) || sign * (a.value - b.value));
       const grid = group => make("div", {className: "tiles"}, ...group.map(tile => tile.button));
-      const label = map => make("span", {className: "layer", textContent: map.name.replace(/[/_.]/g, "$&\u200b")});
       overview.classList.toggle("sorted", sorted);
       overview.style.setProperty("--heads", Math.max(...maps.map(map => map.largest.length)));
       overview.replaceChildren(...sorted ? [grid(tiles)] : maps.map((map, place) =>
-        make("div", {className: "row"}, label(map), grid(tiles.filter(tile => tile.place === place)))));
+        make("div", {className: "row"}, layerName(map), grid(tiles.filter(tile => tile.place === place)))));
     }
     drawHeading() {
       const {parts, shown, head} = this, heads = shown.largest.map((_, place) => [place, place]);
@@ -144,6 +138,7 @@
       for (const [place, tile] of this.tiles) {
         const chosen = place === `${this.map}-${head}`;
         Object.assign(tile, {tabIndex: chosen ? 0 : -1, ariaCurrent: chosen ? "true" : null});
+        if (chosen && this.element.querySelector(".tile:focus")) tile.focus({preventScroll: true});
       }
     }
     drawTexts() {
@@ -163,8 +158,8 @@
         shaded[key].style.backgroundColor = `rgb(${colour})`;
         shaded[key].style.color = .3 * red + .59 * green + .11 * blue > 118 ? "#111111" : "#f4f6f8";
       });
-      parts.query.querySelector("[aria-selected]")?.removeAttribute("aria-selected");
-      chosen.setAttribute("aria-selected", "true");
+      if (parts.query.querySelector("[aria-selected]")) parts.query.querySelector("[aria-selected]").ariaSelected = null;
+      chosen.ariaSelected = "true";
       parts.query.scrollTop = chosen.offsetTop - parts.query.clientHeight / 2;
     }
     drawStrongest(of = this.query) {
@@ -194,8 +189,7 @@
       const {parts: {plot}, margin, room, buffer} = this, style = getComputedStyle(document.body), count = this.keys.length;
       const [[top, rows], [left, columns]] = this.window, cell = this.cell = Math.min(room / columns, 26);
       const [height, width] = [rows, columns].map(cells => margin + cells * cell + 2), part = new Uint16Array(rows * columns);
-      Object.assign(plot, {width: width * devicePixelRatio, height: height * devicePixelRatio,
-        ariaLabel: `Weights of ${this.shown.name}, head ${this.head}: ${this.queries.length} queries, ${count} keys`});
+      Object.assign(plot, {width: width * devicePixelRatio, height: height * devicePixelRatio});
       Object.assign(plot.style, {width: `${width}px`, height: `${height}px`});
       for (let row = 0, begin = top * count + left; row < rows; row++, begin += count) {
         part.set(this.codes.subarray(begin, begin + columns), row * columns);
@@ -225,8 +219,8 @@
       const cut = (text, end = Math.min(text.length, 40)) => end && !fits(text.slice(0, end)) ? cut(text, end - 1)
         : end < text.length ? `${text.slice(0, end)}\u2026` : text;
       for (let i = 0; i < count; i++) {
-        const bold = meant.includes(first + i), crowded = every > 1 && meant.some(place => Math.abs(place - first - i) * cell < 12);
-        if (!bold && (crowded || (first + i) % every)) continue;
+        const near = place => place >= 0 && Math.abs(place - first - i) * cell < 12, bold = meant.includes(first + i);
+        if (!bold && every > 1 && (meant.some(near) || (first + i) % every)) continue;
         const at = margin + (i + .5) * cell;
         context.save();
         Object.assign(context, {textAlign: turned ? "left" : "right", textBaseline: "middle",
@@ -239,27 +233,25 @@
     }
     drawFinder(top, rows, left, columns) {
       const {finding, finder, frame} = this.parts, [down, across] = [this.queries.length, this.keys.length];
-      const painted = `${this.example} ${this.map} ${this.head} ${dark.matches}`, share = (part, all) => `${100 * part / all}%`;
+      const painted = `${this.example} ${this.map} ${this.head} ${dark.matches}`, share = ([part, all]) => `${100 * part / all}%`;
       finding.hidden = rows === down && columns === across;
       if (!finding.hidden && this.painted !== painted) paintWhole(finder, 160, this.codes, down, across, this.shown.signed);
       this.painted = finding.hidden ? "" : painted;
-      const [high, wide] = [share(rows, down), share(columns, across)];
-      Object.assign(frame.style, {top: share(top, down), height: high, left: share(left, across), width: wide});
+      frame.style.inset = [[top, down], [across - left - columns, across], [down - top - rows, down], [left, across]].map(share).join(" ");
     }
     drawScale() {
       const [colours, ticks] = this.parts.scale.children, {signed} = this.shown;
       const roots = Array.from({length: 33}, (_, i) => signed ? i / 16 - 1 : i / 32);
       colours.style.background = `linear-gradient(to right,${roots.map(at => `rgb(${colourOf(at * Math.abs(at), signed)})`)})`;
-      const shares = [0, 8, 16, 24, 32].map(i => roots[i] * Math.abs(roots[i]));
-      ticks.replaceChildren(...shares.map(share => make("span", {textContent: digits(share * this.largest)})));
+      ticks.replaceChildren(...[0, 8, 16, 24, 32].map(i => roots[i]).map(root =>
+        make("span", {textContent: digits(root * Math.abs(root) * this.largest)})));
     }
     drawOverlay() {
       const {parts: {overImage, overlay}, shown: {grid, signed}} = this, image = byId(`image-${this.example}`);
       overImage.hidden = !grid || !image;
       if (overImage.hidden) return;
       const scale = 320 / Math.max(image.naturalWidth, image.naturalHeight, 1), row = this.row().slice(this.before), most = largestOf(row);
-      Object.assign(overlay, {width: image.naturalWidth * scale, height: image.naturalHeight * scale,
-        ariaLabel: `The image under the weights of query ${this.query}`});
+      Object.assign(overlay, {width: image.naturalWidth * scale, height: image.naturalHeight * scale});
       const context = overlay.getContext("2d"), [across, down] = [overlay.width / grid[1], overlay.height / grid[0]];
       const box = place => [place % grid[1] * across, Math.floor(place / grid[1]) * down, across, down];
       Object.assign(context, {imageSmoothingEnabled: false, filter: "grayscale(1)"});
@@ -279,7 +271,7 @@
     }
 
     tell(event, of, key) {
-      const row = this.row(of), lines = this.strongest(row, 5).map(other => `${digits(row[other])}  ${apart(this.keys[other])} (${other})`);
+      const row = this.row(of), lines = this.strongest(row, 5).map(each => `${digits(row[each])}  ${apart(this.keys[each])} (${each})`);
       showTip(event, `${apart(this.queries[of])} \u2192 ${apart(this.keys[key])}: ${digits(row[key])}`, lines);
     }
     listen() {
@@ -304,12 +296,10 @@
       plot.onpointermove = event => look(event, cellAt(event));
       plot.onpointerleave = event => look(event, {});
       plot.onclick = event => cellAt(event).query >= 0 && choose(this, {query: cellAt(event).query});
-      for (const list of [asking, shaded]) {
-        const at = event => Array.prototype.indexOf.call(list.children, event.target);
-        list.onclick = event => list === asking && at(event) >= 0 && choose(this, {query: at(event)});
-        list.onpointermove = event =>
-          at(event) >= 0 && (this.self || list === shaded) ? this.tell(event, this.query, at(event)) : hideTip();
-      }
+      const tokenAt = ({target}) => target.role === "option" ? Array.from(target.parentElement.children).indexOf(target) : -1;
+      const read = event => tokenAt(event) >= 0 ? this.tell(event, this.query, tokenAt(event)) : hideTip();
+      asking.onpointermove = event => this.self && read(event);
+      shaded.onpointermove = read;
       finder.onpointermove = finder.onclick = event => {
         if (!event.buttons && event.type !== "click") return;
         this.from = within(event, finder).map(({share}, side) => Math.max(0,
@@ -322,6 +312,7 @@
       };
       overlay.onpointermove = event => this.tell(event, this.query, placeAt(event));
       overlay.onclick = event => this.self && choose(this, {query: placeAt(event)});
+      asking.onclick = event => tokenAt(event) >= 0 && choose(this, {query: tokenAt(event)});
       asking.onpointerleave = shaded.onpointerleave = overlay.onpointerleave = hideTip;
     }
   }
@@ -331,7 +322,6 @@
     active = place;
     panes.forEach((pane, other) => pane.element.classList.toggle("active", panes.length > 1 && other === place));
   };
-  let linking = 0;
   const linked = ({example, shown, head}, place) =>
     Object.entries({example, layer: shown.name, head}).map(([name, value]) => [name + ["", 2][place], value]);
   const choose = (pane, {example = pane.example, map = pane.map, head = pane.head, query: chosen = query}) => {
@@ -372,24 +362,27 @@
   };
   const mark = () => {
     for (const token of root.querySelectorAll(".token")) token.classList.toggle("sought", sought(token.textContent));
-    const {queries} = panes[active], hits = Array.from(queries.keys()).filter(place => sought(queries[place]));
+    const hits = Array.from(panes[active].queries.keys()).filter(place => sought(panes[active].queries[place]));
     bar.hits.value = bar.sought.value ? `${hits.indexOf(query) + 1 || "-"} of ${hits.length}` : "";
     return hits;
   };
   const redraw = () => panes.forEach(pane => choose(pane, {}));
-  const drawAnew = () => { setTables(); panes.forEach(pane => { pane.tiles = null; }); redraw(); };
+  const drawAnew = () => { setTables(); panes.forEach(pane => pane.drawOverview()); redraw(); };
   const moves = {ArrowLeft: ["head", -1], ArrowRight: ["head", 1], ArrowUp: ["map", -1], ArrowDown: ["map", 1],
     k: ["query", -1], j: ["query", 1], e: ["example", 1]};
+  const inText = {ArrowLeft: "k", ArrowUp: "k", ArrowRight: "j", ArrowDown: "j"};
   const actions = {b: () => activate((active + 1) % panes.length), "/": () => bar.sought.focus(), "?": () => find("dialog").showModal()};
+  const move = (pane, part, by) => {
+    const {length} = {head: pane.shown.largest, map: pane.maps, query: pane.queries, example: examples}[part];
+    choose(pane, {[part]: (pane[part] + by + length) % length});
+  };
   document.addEventListener("keydown", event => {
-    const name = event.shiftKey ? {ArrowLeft: "k", ArrowRight: "j"}[event.key] ?? event.key : event.key, pane = panes[active];
+    const name = (event.shiftKey || event.target.closest?.(".reading")) && inText[event.key] || event.key;
     if (event.target.closest?.("select, input, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!Object.hasOwn(moves, name) && !Object.hasOwn(actions, name)) return;
+    if (Object.hasOwn(moves, name)) move(panes[active], ...moves[name]);
+    else if (Object.hasOwn(actions, name)) actions[name]();
+    else return;
     event.preventDefault();
-    if (actions[name]) return void actions[name]();
-    const [part, by] = moves[name];
-    const count = {head: pane.shown.largest, map: pane.maps, query: pane.queries, example: examples}[part].length;
-    choose(pane, {[part]: (pane[part] + by + count) % count});
   });
   bar.onsubmit = event => {
     event.preventDefault();
@@ -402,11 +395,10 @@
   bar.beside.onchange = () => { setBeside(bar.beside.value); redraw(); };
   bar.window.onchange = bar.stretch.onchange = redraw;
   bar.statistic.onchange = bar.order.onchange = drawAnew;
-  document.addEventListener("click", event => { /* on a row of the table of all heads */
-    const row = Number(event.target.closest?.("tr[data-row]")?.dataset.row);
-    examples.forEach(({maps}, example) => maps.forEach(({row: first, largest}, map) => {
-      if (row >= first && row < first + largest.length) choose(panes[active], {example, map, head: row - first});
-    }));
+  const heads = examples.flatMap(({maps}, example) => maps.flatMap(({largest}, map) => largest.map((_, head) => ({example, map, head}))));
+  document.addEventListener("click", event => {
+    const row = event.target.closest?.("tr[data-row]"); /* of the table of all heads */
+    if (row) choose(panes[active], heads[row.dataset.row]);
   });
   addEventListener("hashchange", open);
   addEventListener("resize", () => panes.forEach(pane => pane.drawPlot()));
@@ -415,11 +407,10 @@
   dark.addEventListener("change", drawAnew);
 
   const statistics = Array.from(new Set(examples.flatMap(({maps}) => maps.flatMap(map => Object.keys(map.statistics)))));
-  bar.statistic.replaceChildren(...options([["", "none"], ...statistics.map(name => [name, name])]));
-  bar.statistic.value = statistics[0] ?? "";
+  bar.statistic.replaceChildren(...options([...statistics.map(name => [name, name]), ["", "none"]]));
   bar.statistic.parentElement.hidden = bar.order.parentElement.hidden = !statistics.length;
   bar.beside.append(...options(titles));
-  bar.beside.parentElement.hidden = examples.length < 2;
+  root.classList.toggle("single", examples.length < 2);
   setTables();
   panes.push(new Pane(0));
   open();

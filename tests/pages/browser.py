@@ -28,13 +28,11 @@ def run_in_page(path: Path, body: str, fragment: str = "", *, at_once: bool = Fa
     """
     copy, text = path.with_name("driven.html"), path.read_text(encoding="utf-8")
     call = f"write((() => {{{body}}})())" if at_once else f"runLater(async () => {{{body}}})"
-    before, after = text.replace("<head>", f"<head><script>{_DRIVE}</script>", 1).rsplit(
-        "</body>", 1
-    )
-    copy.write_text(f"{before}<script>{call};</script></body>{after}", encoding="utf-8")
+    text = text.replace("<head>", f"<head><script>{_DRIVE}</script>", 1)
+    copy.write_text(f"{text}<script>{call};</script>", encoding="utf-8")  # the parser moves it
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     flags += ["--window-size=1400,900", f"--user-data-dir={path.with_name('profile')}"]
-    flags += [] if at_once else ["--virtual-time-budget=30000"]
+    flags += ["--virtual-time-budget=30000"] * (not at_once)
     command = [CHROMIUM, *flags, f"{copy.as_uri()}{fragment}"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True).stdout
     (outcome,) = re.findall('<pre id="outcome">(.*?)</pre>', shown, re.DOTALL)

@@ -45,13 +45,16 @@ const cases = {
     note();
     press("e");
     note();
+    first("tr[data-row='5']").click();
+    note();
     press("?");
     await wait(400);
     return {states, focused, hits, open: first("dialog").open, hash: location.hash, aloud: first(".aloud").textContent,
       sought: all(".sought").map(token => token.textContent)};
   },
   async pointing() {
-    const tip = first(".tip"), read = () => tip.hidden ? "" : tip.textContent.replace(/[\u2066-\u2069]/g, "");
+    const tip = first(".tip"), bare = element => element.textContent.replace(/[\u2066-\u2069]/g, "");
+    const read = () => tip.hidden ? [] : Array.from(tip.children, bare).slice(0, 2).flatMap(line => line.split(/: |  /));
     tokens()[3].dispatchEvent(new PointerEvent("pointermove", {bubbles: true}));
     const text = read();
     set("window", "all");
@@ -70,17 +73,16 @@ const cases = {
     await wait(400);
     const {hash} = location;
     all(".pane")[1].querySelectorAll(".token")[4].click();
-    return {sorted, beside, hash, asked: all("[aria-selected]").map(token => token.textContent)};
-  },
-  async image() {
+    const asked = all("[aria-selected]").map(token => token.textContent);
+    location.hash = "#example=2&query=1";
     await wait(100);
     const overlay = first(".overlay"), context = overlay.getContext("2d");
-    return {tokens: tokens().map(token => token.textContent), direction: getComputedStyle(tokens()[6]).direction,
+    return {sorted, beside, hash, asked, tokens: tokens().map(token => token.textContent), direction: getComputedStyle(tokens()[6]).direction,
       kind: first(".kind").textContent, small: all(".tile canvas").map(canvas => [canvas.width, canvas.height]),
       size: [overlay.width, overlay.height], opaque: context.getImageData(9, 9, 1, 1).data[3]};
   },
   async moving() {
-    const top = () => parseFloat(first(".framed i").style.top), begin = top(), finder = first(".finder");
+    const top = () => parseFloat(first(".framed i").style.inset), begin = top(), finder = first(".finder");
     const box = finder.getBoundingClientRect();
     finder.dispatchEvent(new MouseEvent("click", {clientX: box.left + 1, clientY: box.top + 1}));
     const moved = top();
