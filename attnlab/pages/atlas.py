@@ -49,6 +49,7 @@ _FOLDER = Path(__file__).parent
 STYLE, SCRIPT, ELEMENTS = (
     (_FOLDER / f"atlas.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html")
 )
+_DUST = 1e-6  # a weight less than this below 0, relative to the largest, is 0, rounded
 _BLANKS = {"\n": "\u23ce", "\t": "\u21e5", " ": "\u2423", "": "\u2205"}
 
 
@@ -256,7 +257,7 @@ def _described(
         "kind": part.kind,
         "note": " ".join(filter(None, (KINDS[part.kind], part.note))),
         "largest": largest,
-        "signed": bool(part.weights.min() < 0),
+        "signed": bool(part.weights.min() < -_DUST * max(largest)),
         "queries": queries,
         "keys": keys,
         "grid": part.grid,

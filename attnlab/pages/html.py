@@ -2,7 +2,8 @@
 
 It can be read on a telephone (a row of a table becomes a block with the names of its columns), on
 light and dark ground, and on paper. Its only script is inside the file; it sorts tables and
-highlights what belongs together. All content is there without it.
+highlights what belongs together. All content is there without it, but for what a page with a script
+of its own draws.
 """
 
 from __future__ import annotations
