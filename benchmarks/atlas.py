@@ -5,7 +5,8 @@
 The weights are made up: rows of a Dirichlet distribution. Times are of `performance.now()` in a
 headless Chromium ($CHROME, or `chromium` on the PATH), in milliseconds: from the start of the
 address to the end of the page's script, to the last small map, and from a choice (a head by its
-small map, a layer by a key, a query by its token, a search) until the page is drawn and laid out;
+small map, a layer by a key, a query by its token, also
+with the whole map drawn large, a search) until the page is drawn and laid out;
 pixels on a screen come after. Prints them against the targets.
 """
 
@@ -39,6 +40,8 @@ const time = (name, choose) => {
 time("head", turn => tiles[turn * 7 % tiles.length].click());
 time("layer", () => press("ArrowDown"));
 time("query", turn => tokens()[turn * 5 % tokens().length].click());
+set("window", "all");
+time("query, whole text", turn => tokens()[turn * 3 % tokens().length].click());
 time("search", turn => set("sought", `t${turn}`));
 return {opened, drawn, times};
 """

@@ -41,19 +41,23 @@
   };
   const paint = (canvas, codes, height, width, signed) => {
     Object.assign(canvas, {width, height});
-    const pixels = Uint32Array.from(codes, code => tables[Number(signed)][code]);
+    const pixels = new Uint32Array(codes.length), table = tables[Number(signed)];
+    for (let i = 0; i < pixels.length; i++) pixels[i] = table[codes[i]];
     canvas.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), width, height), 0, 0);
   };
   /* A whole head in at most `most` x `most` pixels: of more, the largest weight of each block. */
   const paintWhole = (canvas, most, codes, rows, columns, signed) => {
     const side = Math.ceil(Math.max(rows, columns) / most), [height, width] = [rows, columns].map(all => Math.ceil(all / side));
     const blocks = side > 1 ? new Uint16Array(width * height) : codes;
-    for (let i = 0; side > 1 && i < codes.length; i++) {
-      const block = Math.floor(Math.floor(i / columns) / side) * width + Math.floor(i % columns / side);
-      if ((codes[i] & levels) > (blocks[block] & levels)) blocks[block] = codes[i];
+    for (let row = 0, i = 0; side > 1 && row < rows; row++) {
+      for (let column = 0, first = Math.floor(row / side) * width; column < columns; column++, i++) {
+        const block = first + Math.floor(column / side);
+        if ((codes[i] & levels) > (blocks[block] & levels)) blocks[block] = codes[i];
+      }
     }
     paint(canvas, blocks, height, width, signed);
   };
+  const once = (canvas, picture, draw) => { if (canvas.picture !== picture) draw(); canvas.picture = picture; };
   /* Small maps are drawn in turns of 12 ms, so that the page answers while it opens. */
   const waiting = [];
   const work = all => {
@@ -88,6 +92,7 @@
     get keys() { return texts[this.shown.keys]; }
     get self() { return this.shown.queries === this.shown.keys; }
     get codes() { return codesOf(this.example, this.map, this.head); }
+    get picture() { return [this.example, this.map, this.head, dark.matches].join(); }
     get largest() { return this.shown.largest[this.head]; }
     get query() { return clamp(query, this.queries.length); }
     get before() { return this.keys.length - this.shown.grid[0] * this.shown.grid[1]; } /* keys that are no places */
@@ -144,8 +149,7 @@
     drawTexts() {
       const {parts, self, shown} = this, drawn = `${shown.queries} ${shown.keys}`;
       for (const [list, tokens] of this.drawn === drawn ? [] : [[parts.query, this.queries], [parts.key, self ? [] : this.keys]]) {
-        const turned = tokens.filter(token => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(token));
-        list.dir = turned.length > tokens.length / 2 ? "rtl" : "ltr";
+        list.dir = tokens.filter(token => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(token)).length > tokens.length / 2 ? "rtl" : "ltr";
         list.replaceChildren(...tokens.map(text => make("span", {className: "token", role: "option", dir: "auto", textContent: text})));
       }
       this.drawn = drawn;
@@ -188,23 +192,23 @@
     drawPlot(hovered = {query: -1, key: -1}) {
       const {parts: {plot}, margin, room, buffer} = this, style = getComputedStyle(document.body), count = this.keys.length;
       const [[top, rows], [left, columns]] = this.window, cell = this.cell = Math.min(room / columns, 26);
-      const [height, width] = [rows, columns].map(cells => margin + cells * cell + 2), part = new Uint16Array(rows * columns);
+      const [height, width] = [rows, columns].map(cells => margin + cells * cell + 2);
       Object.assign(plot, {width: width * devicePixelRatio, height: height * devicePixelRatio});
       Object.assign(plot.style, {width: `${width}px`, height: `${height}px`});
-      for (let row = 0, begin = top * count + left; row < rows; row++, begin += count) {
-        part.set(this.codes.subarray(begin, begin + columns), row * columns);
-      }
-      paint(buffer, part, rows, columns, this.shown.signed);
+      once(buffer, [this.picture, top, left, rows, columns].join(), () => {
+        const part = new Uint16Array(rows * columns), {codes} = this;
+        for (let row = 0, i = top * count + left; row < rows; row++, i += count) part.set(codes.subarray(i, i + columns), row * columns);
+        paint(buffer, part, rows, columns, this.shown.signed);
+      });
       const context = plot.getContext("2d"), colour = name => style.getPropertyValue(`--${name}`);
       const frame = (name, x, y, across, down) => {
         context.strokeStyle = colour(name);
         context.strokeRect(margin + x * cell - .5, margin + y * cell - .5, across * cell + 1, down * cell + 1);
       };
       context.scale(devicePixelRatio, devicePixelRatio);
-      context.imageSmoothingEnabled = cell < 1;
+      Object.assign(context, {imageSmoothingEnabled: cell < 1, font: `${Math.min(12, Math.max(10, cell - 2))}px ${style.fontFamily}`});
       context.drawImage(buffer, margin, margin, columns * cell, rows * cell);
       frame("line", 0, 0, columns, rows);
-      context.font = `${Math.min(12, Math.max(10, cell - 2))}px ${style.fontFamily}`;
       this.label(context, colour, this.queries, [top, rows], [this.query, hovered.query], false);
       this.label(context, colour, this.keys, [left, columns], [hovered.key], true);
       context.lineWidth = 1.5;
@@ -233,18 +237,17 @@
     }
     drawFinder(top, rows, left, columns) {
       const {finding, finder, frame} = this.parts, [down, across] = [this.queries.length, this.keys.length];
-      const painted = `${this.example} ${this.map} ${this.head} ${dark.matches}`, share = ([part, all]) => `${100 * part / all}%`;
+      const share = ([part, all]) => `${100 * part / all}%`;
       finding.hidden = rows === down && columns === across;
-      if (!finding.hidden && this.painted !== painted) paintWhole(finder, 160, this.codes, down, across, this.shown.signed);
-      this.painted = finding.hidden ? "" : painted;
+      if (!finding.hidden) once(finder, this.picture, () => paintWhole(finder, 160, this.codes, down, across, this.shown.signed));
       frame.style.inset = [[top, down], [across - left - columns, across], [down - top - rows, down], [left, across]].map(share).join(" ");
     }
     drawScale() {
       const [colours, ticks] = this.parts.scale.children, {signed} = this.shown;
       const roots = Array.from({length: 33}, (_, i) => signed ? i / 16 - 1 : i / 32);
       colours.style.background = `linear-gradient(to right,${roots.map(at => `rgb(${colourOf(at * Math.abs(at), signed)})`)})`;
-      ticks.replaceChildren(...[0, 8, 16, 24, 32].map(i => roots[i]).map(root =>
-        make("span", {textContent: digits(root * Math.abs(root) * this.largest)})));
+      const shares = roots.filter((_, i) => i % 8 === 0).map(root => root * Math.abs(root));
+      ticks.replaceChildren(...shares.map(share => make("span", {textContent: digits(share * this.largest)})));
     }
     drawOverlay() {
       const {parts: {overImage, overlay}, shown: {grid, signed}} = this, image = byId(`image-${this.example}`);
@@ -297,9 +300,8 @@
       plot.onpointerleave = event => look(event, {});
       plot.onclick = event => cellAt(event).query >= 0 && choose(this, {query: cellAt(event).query});
       const tokenAt = ({target}) => target.role === "option" ? Array.from(target.parentElement.children).indexOf(target) : -1;
-      const read = event => tokenAt(event) >= 0 ? this.tell(event, this.query, tokenAt(event)) : hideTip();
-      asking.onpointermove = event => this.self && read(event);
-      shaded.onpointermove = read;
+      asking.onpointermove = shaded.onpointermove = event => tokenAt(event) >= 0 && (this.self || event.currentTarget === shaded)
+        ? this.tell(event, this.query, tokenAt(event)) : hideTip();
       finder.onpointermove = finder.onclick = event => {
         if (!event.buttons && event.type !== "click") return;
         this.from = within(event, finder).map(({share}, side) => Math.max(0,
@@ -343,8 +345,7 @@
     linking = setTimeout(() => history.replaceState(null, "", `#${link}`), 200);
   };
   const setBeside = example => {
-    panes.splice(1).forEach(pane => pane.element.remove());
-    if (example !== "") panes.push(new Pane(clamp(Number(example), examples.length)));
+    panes.splice(1, 1, ...example === "" ? [] : [new Pane(clamp(Number(example), examples.length))]);
     bar.beside.value = panes[1]?.example ?? "";
     find(".panes").classList.toggle("two", panes.length > 1);
     find(".panes").replaceChildren(...panes.map(pane => pane.element));
