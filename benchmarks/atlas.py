@@ -20,7 +20,7 @@ import numpy as np
 
 from attnlab.pages.atlas import AtlasExample, AtlasMap, write_atlas
 from attnlab.progress import table
-from tests.pages.browser import run_in_page
+from tests.pages.browser import CHROMIUM, run_in_page
 
 MEGABYTES, OPENING, ANSWER = 10, 2000, 50  # targets; the last two in milliseconds
 MEASURE = """
@@ -55,6 +55,8 @@ def main() -> None:
     for name, number in (("layers", 12), ("heads", 12), ("tokens", 128)):
         parser.add_argument(f"--{name}", type=int, default=number)
     chosen = parser.parse_args()
+    if not CHROMIUM:
+        parser.error("no chromium on the PATH, and no $CHROME")
     rows = measure(chosen.layers, chosen.heads, chosen.tokens)
     title = f"an atlas of {chosen.layers} x {chosen.heads} heads of {chosen.tokens} tokens"
     table(title, ("figure", "value", "target", ""), rows)

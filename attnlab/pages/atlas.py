@@ -24,6 +24,7 @@ import numpy as np
 from attnlab.errors import UserError, visible
 from attnlab.pages import html
 from attnlab.pages.style import RAMPS
+from attnlab.pages.svg import cut
 from attnlab.pages.tables import Table, number
 from attnlab.records.files import write_atomic
 
@@ -319,7 +320,7 @@ def _table(examples: Sequence[AtlasExample], meanings: Mapping[str, str]) -> str
         return ""
     rows = []
     for example, part in maps:
-        labels = " \u00b7 ".join(filter(None, (example.model, example.title)))
+        labels = cut(" \u00b7 ".join(filter(None, (example.model, example.title))), 60)
         for head in range(len(part.weights)):
             values = [
                 float(part.statistics[n][head]) if n in part.statistics else None for n in names
