@@ -135,7 +135,7 @@
         parts[name].replaceChildren(...options(all));
         parts[name].value = this[name];
       }
-      Object.assign(parts.kind, {textContent: shown.kind, title: shown.note});
+      [parts.kind.textContent, parts.note.textContent] = [shown.kind, shown.note];
       const numbers = [...Object.entries(shown.statistics).map(([name, values]) => [name, values[head]]), ["largest weight", this.largest]];
       parts.numbers.replaceChildren(...numbers.map(([name, value]) =>
         make("li", {title: meanings[name] ?? ""}, `${name} `, make("b", {textContent: digits(value)}))));

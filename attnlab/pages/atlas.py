@@ -256,7 +256,7 @@ def _described(
     return {
         "name": part.name,
         "kind": part.kind,
-        "note": " ".join(filter(None, (KINDS[part.kind], part.note))),
+        "note": part.note,
         "largest": largest,
         "signed": bool(part.weights.min() < -_DUST * max(largest)),
         "queries": queries,
@@ -299,11 +299,12 @@ def _head(title: str, examples: Sequence[AtlasExample]) -> str:
         for kind, sentence in KINDS.items()
         if kind in used
     )
-    floor = f"{FLOOR:.1e}".replace("e-0", "e-")
+    # rounded up
+    error, floor = math.ceil(1e5 * ERROR) / 1e3, f"{math.ceil(1e8 * FLOOR) / 1e8:.1e}"
     exact = (
-        f"Weights on this page are within {100 * ERROR:.3f} % of the exact ones; those below {floor}"
-        f" of the largest of their head are 0. The exact arrays are in {ARRAYS} beside this file."
-        " Colour follows the root of a weight, from 0 to the largest of the head."
+        f"Weights on this page are within {error} % of the exact ones; those below"
+        f" {floor.replace('e-0', 'e-')} of the largest of their head may be 0. The exact arrays are"
+        f" in {ARRAYS} beside this file. Colour follows the root of a weight, from 0 to the largest of the head."
     )
     return (
         f"<header><h1>{html.literal(title)}</h1><dl>{kinds}</dl>"

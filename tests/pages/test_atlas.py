@@ -86,7 +86,7 @@ def test_the_files(page: Path) -> None:
     assert text.count("</script>") == text.count("<script") == 3 + 3 * 4 + 2 + 2 - 1
     data = json.loads(re.findall(r'id="atlas-data">(.*?)</script>', text)[0])
     assert data["texts"][data["examples"][2]["maps"][0]["queries"]] == SHOWN
-    assert "a &lt;title&gt;" in text and "within 0.024&nbsp;%" in text and "maps.npz" in text
+    assert "a &lt;title&gt;" in text and "within 0.025&nbsp;%" in text and "maps.npz" in text
     assert all(f"<dt>{kind}</dt>" in text for kind in atlas.KINDS) and "Jain and Wallace" in text
 
 
