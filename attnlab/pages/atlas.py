@@ -162,7 +162,7 @@ def _check(examples: Sequence[AtlasExample]) -> None:
     size = sum(part.weights.size for example in examples for part in example.maps) * 8 // 3
     if size > LARGEST:
         raise UserError(
-            f"an atlas of {size / 1e6:,.0f} MB of weights; a page has at most {LARGEST / 1e6:.0f} MB:"
+            f"an atlas of {size / 1e6:,.0f} MB of weights, at most {LARGEST / 1e6:.0f} MB fit a page:"
             " take fewer examples, layers, heads or tokens"
         )
 
@@ -304,7 +304,8 @@ def _head(title: str, examples: Sequence[AtlasExample]) -> str:
     exact = (
         f"Weights on this page are within {error} % of the exact ones; those below"
         f" {floor.replace('e-0', 'e-')} of the largest of their head may be 0. The exact arrays are"
-        f" in {ARRAYS} beside this file. Colour follows the root of a weight, from 0 to the largest of the head."
+        f" in {ARRAYS} beside this file. Colour follows the root of a weight, from 0 to the largest"
+        " of the head."
     )
     return (
         f"<header><h1>{html.literal(title)}</h1><dl>{kinds}</dl>"
