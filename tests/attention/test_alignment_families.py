@@ -166,7 +166,7 @@ def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
         j = start + jnp.arange(3)
-        view = View(seen=seen).among(jnp.arange(3), j)
+        view = View(key_counts=seen).among(jnp.arange(3), j)
         block = module.apply({}, scores[..., start : start + 3], (j < seen), view)
         assert_near(block, whole[..., start : start + 3], 1e-7)
 

@@ -161,12 +161,12 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0
         return jnp.where(heavy, middle, low), jnp.where(heavy, high, middle)
 
-    least = jnp.zeros(
+    low = jnp.zeros(
         (*depth.shape[:-1], 1), depth.dtype
     )  # there the best key alone weighs 1; at the other end equal keys would sum to 1
-    most = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
+    width = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
     low, high = jax.lax.fori_loop(
-        0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most)
+        0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (low, low + width)
     )
     unnormalised = weights((low + high) / 2)
     total = unnormalised.sum(axis=-1, keepdims=True)
@@ -216,17 +216,17 @@ def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, 
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
     logs = jnp.log(jnp.where(weights > 0.0, weights, 1.0))
-    turned = jnp.zeros_like(weights)
+    change = jnp.zeros_like(weights)
     if not isinstance(tangents[0], SymbolicZero):
         slope = jnp.where(
             weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0
         )  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
         total = slope.sum(axis=-1, keepdims=True)
         share = slope / jnp.where(total == 0.0, 1.0, total)
-        turned = turned + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
+        change = change + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
     if not isinstance(tangents[2], SymbolicZero):
-        turned = turned + _in_alpha(weights, logs, excess) * tangents[2]
-    return weights, turned
+        change = change + _in_alpha(weights, logs, excess) * tangents[2]
+    return weights, change
 
 
 _entmax.defjvp(_derivative, symbolic_zeros=True)
@@ -244,9 +244,9 @@ def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Arr
         jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near
     )
     far = jnp.maximum(x, 0.5)
-    rest = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
+    r = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
 
     def mean(y: jax.Array) -> jax.Array:
         return (weights * y).sum(axis=-1, keepdims=True)
 
-    return weights * (mean(rest) * (1.0 + x) - rest * (1.0 + mean(x))) / (1.0 + mean(jnp.expm1(x)))
+    return weights * (mean(r) * (1.0 + x) - r * (1.0 + mean(x))) / (1.0 + mean(jnp.expm1(x)))

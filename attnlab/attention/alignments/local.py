@@ -56,7 +56,7 @@ class Local(Alignment):
         raise NotImplementedError
 
     def within(
-        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: Any
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, position: Any
     ) -> jax.Array:
         """Weights [B,H,Tq,W] from the scores of keys at positions `columns`, broadcastable to the
         scores, and a mask that has the window.
@@ -65,8 +65,8 @@ class Local(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        centre, place = self.centred(view, scores.shape[1])
-        return self.within(scores, windowed(mask, centre, self.reach, view), view.columns, place)
+        centre, position = self.centred(view, scores.shape[1])
+        return self.within(scores, windowed(mask, centre, self.reach, view), view.columns, position)
 
 
 class LocalM(Local):
@@ -160,10 +160,10 @@ class LocalP(Local):
         return centre, p
 
     def within(
-        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: jax.Array
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, position: jax.Array
     ) -> jax.Array:
-        """See `Local.within`; `place` is p."""
-        distance = (columns - place) / (self.reach / 2)
+        """See `Local.within`; `position` is p."""
+        distance = (columns - position) / (self.reach / 2)
         return self.weigh(scores, mask, distance**2 / 2)
 
     def times(self, view: View, dtype: Any) -> jax.Array:

@@ -120,9 +120,9 @@ class Blocks:
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
         """Repeats x [B,H,Tq,N], one entry for each block, for each key of the block: [B,H,Tq,Tk]."""
         if self.apart:
-            at = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
-            at = jnp.broadcast_to(at, (*x.shape[:-1], keys))
-            return jnp.take_along_axis(x, at, axis=-1)
+            index = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
+            index = jnp.broadcast_to(index, (*x.shape[:-1], keys))
+            return jnp.take_along_axis(x, index, axis=-1)
         return rolled(jnp.repeat(x, self.size, axis=-1), -self.shift)[..., :keys]
 
 
@@ -130,8 +130,8 @@ def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
     """Rolls the last axis of x [B,...,n] cyclically by `shift`, [] or [B] (one for each row);
     returns x itself where the shift is known to be 0.
     """
-    known_shift = concrete_value(shift)
-    if known_shift is not None and not known_shift.any():
+    fixed_shift = concrete_value(shift)
+    if fixed_shift is not None and not fixed_shift.any():
         return x
     if shift.ndim:
         x = jnp.broadcast_to(x, (len(shift), *x.shape[1:]))

@@ -22,7 +22,7 @@ from attnlab.attention.kernels.tracing import joined, split
 from attnlab.attention.view import token_positions
 from attnlab.layers.dense import dropped
 
-Back = Callable[[jax.Array], Any]
+Pullback = Callable[[jax.Array], Any]
 
 
 @flax.struct.dataclass
@@ -31,25 +31,25 @@ class Arrays:
 
     Attributes:
       queries, keys, values: see `AttentionInputs`.
-      asked: [B,Tq,dq], the query of the mechanism.
+      query: [B,Tq,dq], the query of the mechanism.
       extra: [H], see `Alignment.extra`, or None.
       factor: [B,H,Tq,1], see `Alignment.factor`, or None.
       closed: the arrays that the functions of the block close over, by the name of the function.
       valid: [B,Tk].
-      first, start: the positions of queries and keys, see `Where`.
+      query_positions, key_positions: the positions of queries and keys, see `Where`.
       key: the random key of dropout, or None while it is off.
     """
 
     queries: Any
     keys: Any
     values: jax.Array
-    asked: jax.Array
+    query: jax.Array
     extra: jax.Array | None
     factor: jax.Array | None
     closed: dict[str, list[Any]]
     valid: jax.Array
-    first: jax.Array
-    start: jax.Array
+    query_positions: jax.Array
+    key_positions: jax.Array
     key: jax.Array | None
 
 
@@ -78,8 +78,8 @@ class Block:
         and [c], or [B,b] and [B,c].
         """
         return (
-            block_positions(arrays.first, row, self.grid.height),
-            block_positions(arrays.start, column, self.grid.width),
+            block_positions(arrays.query_positions, row, self.grid.height),
+            block_positions(arrays.key_positions, column, self.grid.width),
         )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
@@ -90,58 +90,56 @@ class Block:
 
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
-    ) -> tuple[jax.Array, Back]:
-        """Computes the scores [B,H,b,c] float32 of a block, biased by positions, and their `Back`.
+    ) -> tuple[jax.Array, Pullback]:
+        """Computes the scores [B,H,b,c] float32 of a block, biased by positions, and their `Pullback`.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
         if "score" in self.functions:
-            floats, others = split(arrays.closed["score"])
+            floats, fixed = split(arrays.closed["score"])
 
             def scores_of(floats: Any, q: Any, k: Any) -> jax.Array:
-                return self.functions["score"](joined(floats, others), q, k, i, j).astype(
-                    self.dtype
-                )  # type: ignore[no-any-return]
+                return self.functions["score"](joined(floats, fixed), q, k, i, j).astype(self.dtype)  # type: ignore[no-any-return]
 
             return jax.vjp(scores_of, floats, queries, keys)
-        (first, *rest), tree = jax.tree.flatten(queries)
+        (first, *unused), tree = jax.tree.flatten(queries)
         flat = fold(first, self.key_heads)
         scores = unfold(
             jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads
         )
 
-        def back(grad: jax.Array) -> Any:
+        def pullback(grad: jax.Array) -> Any:
             """Computes gradients of queries and keys from that of the scores; none of others."""
-            low = fold(grad.astype(first.dtype), self.key_heads)
+            grad_low = fold(grad.astype(first.dtype), self.key_heads)
             of_first = unfold(
-                jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype),
+                jnp.einsum("bkqt,bktd->bkqd", grad_low, keys, preferred_element_type=self.dtype),
                 self.heads,
             )
             of_keys = jnp.einsum(
-                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=self.dtype
+                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), grad_low, preferred_element_type=self.dtype
             )
             of_queries = jax.tree.unflatten(
-                tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in rest)]
+                tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in unused)]
             )
             return [], of_queries, of_keys
 
         if "bias" not in self.functions:
-            return scores, back
-        floats, others = split(arrays.closed["bias"])
+            return scores, pullback
+        floats, fixed = split(arrays.closed["bias"])
         bias, of_bias = jax.vjp(
-            lambda floats, q: self.functions["bias"](joined(floats, others), q, i, j),
+            lambda floats, q: self.functions["bias"](joined(floats, fixed), q, i, j),
             floats,
             queries,
         )
 
-        def both(grad: jax.Array) -> Any:
-            """As `back`, with the gradients of the bias added."""
-            _, of_queries, of_keys = back(grad)
-            closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
-            of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more)
+        def with_bias(grad: jax.Array) -> Any:
+            """As `pullback`, with the gradients of the bias added."""
+            _, of_queries, of_keys = pullback(grad)
+            closed, bias_grad = of_bias(summed(grad, bias.shape).astype(bias.dtype))
+            of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, bias_grad)
             return closed, of_queries, of_keys
 
-        return scores + bias.astype(self.dtype), both
+        return scores + bias.astype(self.dtype), with_bias
 
     @property
     def scoring(self) -> str:
@@ -177,24 +175,24 @@ class Block:
 
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
-    ) -> tuple[jax.Array | None, Back | None]:
+    ) -> tuple[jax.Array | None, Pullback | None]:
         """Computes the term [B,H,b,Dv] that a position scheme adds to the context, and returns it
         with a function from its gradient to those of closed arrays and weights; (None, None) if the
         scheme adds none.
         """
         if "relative" not in self.functions:
             return None, None
-        floats, others = split(arrays.closed["relative"])
+        floats, fixed = split(arrays.closed["relative"])
         return jax.vjp(
             lambda floats, weights: self.functions["relative"](
-                joined(floats, others), weights, i, j
+                joined(floats, fixed), weights, i, j
             ),
             floats,
             weights.astype(arrays.values.dtype),
         )
 
 
-def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
+def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
     """Counts how many keys each query in a row of blocks may see, [B,H,b,1] int32."""
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
@@ -209,13 +207,13 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
     return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
-def block_positions(where: jax.Array, at: Any, size: int) -> jax.Array:
-    """The positions of the tokens of block `at`, [size] or [B,size], in a sequence at positions
+def block_positions(where: jax.Array, n: Any, size: int) -> jax.Array:
+    """The positions of the tokens of block number `n`, [size] or [B,size], in a sequence at positions
     `where`.
     """
     if np.ndim(where) == 2:
-        return token_positions(taken(where, at, size, 1), size)
-    return token_positions(where + at * size, size)
+        return token_positions(taken(where, n, size, 1), size)
+    return token_positions(where + n * size, size)
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -21,28 +21,28 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
     """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that are a softmax;
     its gradients compute the weights again.
     """
-    floats, others = split(arrays)
+    floats, fixed = split(arrays)
 
     @jax.custom_vjp
-    def attention(floats: Arrays, others: Arrays) -> jax.Array:
-        return forward(block, joined(floats, others))[0]
+    def attention(floats: Arrays, fixed: Arrays) -> jax.Array:
+        return forward(block, joined(floats, fixed))[0]
 
-    def first(floats: Arrays, others: Arrays) -> tuple[jax.Array, Any]:
-        context, top, total = forward(block, joined(floats, others))
-        return context, (floats, others, context, top, total)
+    def first(floats: Arrays, fixed: Arrays) -> tuple[jax.Array, Any]:
+        context, top, total = forward(block, joined(floats, fixed))
+        return context, (floats, fixed, context, top, total)
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
         """Computes the gradients of the floating-point arrays, in their dtypes, from that of the
         context.
         """
-        floats, others, context, top, total = residuals
+        floats, fixed, context, top, total = residuals
         return (
-            like(backward(block, joined(floats, others), context, top, total, grad), floats),
+            like(backward(block, joined(floats, fixed), context, top, total, grad), floats),
             None,
         )
 
     attention.defvjp(first, second)
-    return attention(floats, others)
+    return attention(floats, fixed)
 
 
 def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -83,8 +83,8 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
             factors = block.dropout_factors(arrays, row, column)
             weights = raised if factors is None else raised * factors
             shrink = jnp.exp(top - higher)
-            more, _ = block.relative(arrays, weights, i, j)
-            gained = block.summed_values(weights, values) + (0.0 if more is None else more)
+            term, _ = block.relative(arrays, weights, i, j)
+            gained = block.summed_values(weights, values) + (0.0 if term is None else term)
             return (
                 context * shrink + gained,
                 higher,
@@ -145,7 +145,7 @@ def backward(
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Adds the gradients from one block to those so far."""
-            closed, mine, of_keys, of_values = carry
+            closed, grads, of_keys, of_values = carry
             of_closed, for_row, for_keys, for_values = of_one_block(
                 block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)
             )
@@ -153,11 +153,11 @@ def backward(
             of_keys = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
             )
-            return closed, added(mine, for_row), of_keys, of_values.at[column].add(for_values)
+            return (closed, added(grads, for_row), of_keys, of_values.at[column].add(for_values))
 
         begin = closed, zeros((queries, f), block.dtype), *of_columns
-        closed, mine, *of_columns = grid.each_block(row, of_block, begin)
-        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, mine), *of_columns
+        closed, grads, *of_columns = grid.each_block(row, of_block, begin)
+        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, grads), *of_columns
 
     closed, (of_queries, of_factor), of_keys, of_values = grid.each_row(
         of_row, (closed, (sums.queries, sums.factor), *by_column(block, arrays))
@@ -194,7 +194,7 @@ def of_one_block(
     """
     keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
-    unscaled, back = block.scored(arrays, saved.queries, keys, i, j)
+    unscaled, pullback = block.scored(arrays, saved.queries, keys, i, j)
     scores = times(unscaled, saved.factor)
     raised = exponential(scores, saved.top, block.allowed(arrays, row, column) if masked else None)
     factors = block.dropout_factors(arrays, row, column)
@@ -204,9 +204,9 @@ def of_one_block(
         block.heads,
     )
     of_closed = {}
-    more, of_relative = block.relative(arrays, weights, i, j)
-    if more is not None and of_relative is not None:
-        of_closed["relative"], through = of_relative(saved.scaled.astype(more.dtype))
+    term, of_relative = block.relative(arrays, weights, i, j)
+    if term is not None and of_relative is not None:
+        of_closed["relative"], through = of_relative(saved.scaled.astype(term.dtype))
         slope = slope + through.astype(block.dtype)
     slope = raised * ((slope if factors is None else slope * factors) - saved.inner)
     for_factor = None
@@ -217,7 +217,7 @@ def of_one_block(
     for_values = jnp.einsum(
         "bkdq,bkqt->bkdt", saved.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
     )
-    of_scoring, for_queries, for_keys = back(slope)
+    of_scoring, for_queries, for_keys = pullback(slope)
     if block.scoring in arrays.closed:
         of_closed[block.scoring] = of_scoring
     return of_closed, (for_queries, for_factor), for_keys, for_values

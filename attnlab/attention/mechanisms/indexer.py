@@ -185,13 +185,13 @@ def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
     """Returns a `between` function for a look: it applies the look's own `between`, if any, and
     then masks keys that are not `chosen`, [B,Tq,Tk].
     """
-    before = look.between
+    first = look.between
 
     def between(
         scores: jax.Array, mask: jax.Array | None, view: View
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the scores, and the mask without the keys that are not chosen."""
-        scores, mask = (scores, mask) if before is None else before(scores, mask, view)
+        scores, mask = (scores, mask) if first is None else first(scores, mask, view)
         return scores, chosen[:, None] if mask is None else mask & chosen[:, None]
 
     return between

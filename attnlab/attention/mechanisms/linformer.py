@@ -150,10 +150,10 @@ class Linformer(Attention):
         scores = widened(jnp.einsum("bhqd,bhkd->bhqk", q, memory.keys))
         projected = jax.nn.softmax(scores, axis=-1)
         context = self.drop(projected).astype(query.dtype) @ memory.values
-        shown = None
+        maps = None
         if self.is_mutable_collection(MAPS):
             where = token_positions(
                 0 if memory.positions is None else memory.positions, memory.valid.shape[1]
             )
-            shown = projected @ widened(self.columns(True, where, memory.valid))
-        return Reading(self.out(joined(context)), self.capture(shown, memory))
+            maps = projected @ widened(self.columns(True, where, memory.valid))
+        return Reading(self.out(joined(context)), self.capture(maps, memory))

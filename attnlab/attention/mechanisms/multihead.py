@@ -217,8 +217,8 @@ class MultiHead(HeadsAttention):
         ) -> jax.Array:
             """Computes the scores [B,H,tq,tk] of a block of pairs, with the bias of positions."""
             scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
-            more = bias(queries, i, j)
-            return scores if more is None else scores + widened(more)
+            term = bias(queries, i, j)
+            return scores if term is None else scores + widened(term)
 
         def bias(
             queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array

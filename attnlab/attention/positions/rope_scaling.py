@@ -155,9 +155,9 @@ def _ordered(name: str, length: int, **turns: float) -> None:
     """Checks that length >= 1 and that of the two named fields the first is above 0 and below the
     second; raises UserError if not.
     """
-    (less, small), (more, large) = turns.items()
+    (low, low_turns), (high, high_turns) = turns.items()
     at_least(1, f"rope scaling {name}", length=length)
-    if not 0.0 < small < large:
+    if not 0.0 < low_turns < high_turns:
         raise UserError(
-            f"rope scaling {name}: {less}={small} must be above 0 and below {more}={large}"
+            f"rope scaling {name}: {low}={low_turns} must be above 0 and below {high}={high_turns}"
         )
