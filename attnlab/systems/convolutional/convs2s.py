@@ -131,14 +131,14 @@ class DecoderLayer(nn.Module):
         g: jax.Array,
         attended: Any,
         scale: jax.Array,
-        before: jax.Array,
+        past: jax.Array,
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
         """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if any,
         residual sums; returns the next h, the convolution's last inputs and the history of looks.
         """
-        u, window = self.convolution.causal(h, before)
+        u, window = self.convolution.causal(h, past)
         if attended is None:
             return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
@@ -288,11 +288,11 @@ class ConvS2S(Seq2Seq):
         positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows, looks = self.into_decoder(g), [], []
-        for layer, attended, before, history in zip(
+        for layer, attended, past, history in zip(
             self.decoder, memory.attended, state.windows, state.looks, strict=True
         ):
-            h, window, left = layer(h, g, attended, memory.scale, before, history, state.fed)
+            h, window, look = layer(h, g, attended, memory.scale, past, history, state.fed)
             windows.append(window)
-            looks.append(left)
+            looks.append(look)
         logits = self.out(self.drop(self.out_decoder(h)))
         return logits, Decoding(state.fed + tokens.shape[1], windows, looks)

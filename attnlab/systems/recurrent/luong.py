@@ -158,5 +158,5 @@ class Luong(StackedSides, kw_only=True):
         """
         view = View(positions=fed)
         reading = self.search.read(tops, attended, view, history=looks)
-        both = jnp.concatenate([looked(self, reading), tops], axis=-1)
-        return jnp.tanh(self.combine(both)), reading.history
+        pairs = jnp.concatenate([looked(self, reading), tops], axis=-1)
+        return jnp.tanh(self.combine(pairs)), reading.history

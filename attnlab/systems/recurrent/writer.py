@@ -84,8 +84,8 @@ class RecurrentWriter(Writer):
 
     def inputs(self, words: jax.Array) -> jax.Array:
         """Words [B,T,E] to what they give to steps, [B,T,...]."""
-        given: jax.Array = self.of_word(words)  # type: ignore[attr-defined]
-        return given
+        terms: jax.Array = self.of_word(words)  # type: ignore[attr-defined]
+        return terms
 
     def start(self, memory: Any, length: int) -> Any:
         """See `Writer.start`."""
@@ -99,13 +99,13 @@ class RecurrentWriter(Writer):
         state = memory.first if state is None else state
         return Decoding(jnp.zeros((), jnp.int32), state, context, looks)
 
-    def look(self, query: jax.Array, memory: Any, before: Decoding) -> tuple[jax.Array, Any]:
+    def look(self, query: jax.Array, memory: Any, state: Decoding) -> tuple[jax.Array, Any]:
         """Looks at the memory with the query [B,...] of a step: the context [B,M], and what this look
         leaves to the next.
         """
-        view = View(positions=before.fed)
+        view = View(positions=state.fed)
         search: Any = self.search  # type: ignore[attr-defined]
-        reading = search.read(query[:, None], memory.attended, view, history=before.looks)
+        reading = search.read(query[:, None], memory.attended, view, history=state.looks)
         return looked(self, reading)[:, 0], reading.history
 
     def decode(self, memory: Any, target_in: jax.Array) -> jax.Array:

@@ -64,12 +64,12 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
     return jnp.maximum(most - least, 0.0) / side
 
 
-def patches(images: jax.Array, at: jax.Array, size: int, scales: int) -> jax.Array:
+def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> jax.Array:
     """Cuts k square patches of n x n pixels, each twice as coarse as the one before, out of images
-    [B,H,W,C] around locations `at` [B,2]: [B,k,n,n,C].
+    [B,H,W,C] around `locations` [B,2]: [B,k,n,n,C].
     """
     dtype, sizes = inner_dtype(images), images.shape[1:3]
-    centres = (at.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
+    centres = (locations.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
     rows, columns = (
         jnp.stack(
             [covered(centres[:, axis], size, 2**scale, sizes[axis]) for scale in range(scales)], 1
@@ -162,7 +162,7 @@ class Glimpses(ImageClassifier):
         `ImageClassifier.__call__`.
         """
         rows = len(images)
-        dtype = self._seen(
+        dtype = self._sense(
             images, jnp.zeros((rows, 2), images.dtype)
         ).dtype  # that of the parameters
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
@@ -171,11 +171,11 @@ class Glimpses(ImageClassifier):
             """Takes one glimpse: the next state and location; and the location of this one, log p
             of the next and the baseline as outputs.
             """
-            state, at = carried
-            state = self.core.step(state, self._seen(images, at))
-            following, log_prob = self._decided(jax.lax.stop_gradient(state.h))
+            state, location = carried
+            state = self.core.step(state, self._sense(images, location))
+            following, log_prob = self._choose(jax.lax.stop_gradient(state.h))
             baseline = self.expected(jax.lax.stop_gradient(state.h))[:, 0]
-            return (state, following), (at, log_prob, baseline)
+            return (state, following), (location, log_prob, baseline)
 
         scan = nn.scan(
             glimpse,
@@ -192,21 +192,21 @@ class Glimpses(ImageClassifier):
             self.sow(GLIMPSES, "locations", locations)
         return self.out(state.h)
 
-    def _seen(self, images: jax.Array, at: jax.Array) -> jax.Array:
+    def _sense(self, images: jax.Array, locations: jax.Array) -> jax.Array:
         """The glimpse vector [B,width] of images at locations [B,2]."""
-        seen = patches(images, at, self.size, self.scales).reshape(len(images), -1)
-        what, where = nn.relu(self.what(seen)), nn.relu(self.where(at))
-        return nn.relu(self.of_what(what) + self.of_where(where))
+        pixels = patches(images, locations, self.size, self.scales).reshape(len(images), -1)
+        content, where = nn.relu(self.what(pixels)), nn.relu(self.where(locations))
+        return nn.relu(self.of_what(content) + self.of_where(where))
 
-    def _decided(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _choose(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Chooses the next location [B,2] from the state h [B,width], without a gradient (drawn if
         there is a "sample" stream, else the mean), and returns it with its log p [B].
         """
         mean = jnp.tanh(self.location(h))
-        drawn = mean
+        location = mean
         if self.has_rng("sample"):
             noise = jax.random.normal(self.make_rng("sample"), mean.shape, mean.dtype)
-            drawn = mean + self.deviation * noise
-        drawn = jax.lax.stop_gradient(drawn)
-        away = jnp.square((drawn - mean) / self.deviation).sum(axis=-1) / 2
-        return jnp.clip(drawn, -1, 1), -away - math.log(2 * math.pi * self.deviation**2)
+            location = mean + self.deviation * noise
+        location = jax.lax.stop_gradient(location)
+        away = jnp.square((location - mean) / self.deviation).sum(axis=-1) / 2
+        return jnp.clip(location, -1, 1), -away - math.log(2 * math.pi * self.deviation**2)
