@@ -140,8 +140,13 @@ class Pass:
         return changed.astype(value.dtype)
 
     def intercept(self, method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        """Calls a method of a module with its arguments, and changes what is a place: the argument
-        of an output projection, the result of an embedding or of a mixing layer.
+        """Calls a method of a module, and changes what is a place: the argument of an output
+        projection, the result of an embedding or of a mixing layer.
+
+        Args:
+          method: bound.
+          args, kwargs: what it is called with.
+          context: of `flax.linen.intercept_methods`: module and name of the method.
         """
         module, name = context.module, context.method_name
         if module.scope is None:
@@ -194,7 +199,9 @@ def _trace() -> Any:
 
 
 def _fitted(x: Any, value: jax.Array, name: str) -> jax.Array:
-    """An array of a change with as many axes as the value; UserError if they do not fit."""
+    """Returns an array of a change with as many axes as the value [B,H,T,D] of the place `name`;
+    raises UserError if it does not fit.
+    """
     shape = jnp.shape(x)
     axes = ((1, *shape) if len(shape) == 1 else shape) + (1,) * (4 - max(len(shape), 2))
     axes = axes if shape else (1,) * 4

@@ -139,8 +139,8 @@ class Memory:
         ]
 
     def _rolled(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a ring: writes a single token to its slot, over the oldest, and puts
-        several behind the slots, until `settled`.
+        """Does `appended` for a ring, with `real` in place of `valid`: writes a single token to its
+        slot, over the oldest, and puts several behind the slots, until `settled`.
         """
         batch, steps = real.shape
         positions = jnp.broadcast_to(self.following(steps), (batch, steps))
@@ -162,8 +162,8 @@ class Memory:
         return self.replace(length=length, **grown)  # type: ignore[attr-defined]
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a memory in which each row has a length of its own; padding is not
-        written.
+        """Does `appended` for a memory in which each row has a length of its own, with `real` in
+        place of `valid`; padding is not written.
         """
         slots = self.valid.shape[1]
         slot = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
@@ -215,8 +215,13 @@ def first_memory(
     positions: Where,
     **arrays: jax.Array,
 ) -> Grown:
-    """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...] by field, with room for
-    `capacity`.
+    """Creates the memory of a source, of the class `memory`, with room for `capacity` tokens.
+
+    Args:
+      memory: its class.
+      source: [B,Tk,ds].
+      valid, capacity, positions: see `Attention.remember`.
+      arrays: [B,H,Tk,...] by the name of the field.
     """
     filled, length = written(source, valid, capacity)
     roomy: dict[str, Any] = {name: with_room(x, filled.shape[1]) for name, x in arrays.items()}

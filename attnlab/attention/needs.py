@@ -145,7 +145,7 @@ class Need:
                 )
 
     def _without_cache(self) -> str:
-        """What to choose in place of a mechanism without a cache."""
+        """Returns what to choose in place of a mechanism without a cache."""
         full = (
             ", or set decoding.full_passes=true: every token then costs a pass over the whole text"
         )
@@ -204,8 +204,9 @@ def _lacking(mechanism: Any) -> str:
 
 
 def _alignment_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why an alignment does not fit its mechanism or this slot: it needs earlier
-    queries, one sequence, or a length that reveals the future.
+    """Yields the reasons why the alignment among the `parts` of a mechanism, by field, does not fit
+    it or the slot of `need`: it needs earlier queries, one sequence, or a length that reveals the
+    future.
     """
     alignment = kind(parts["alignment"])
     name = alignment.__name__
@@ -231,9 +232,9 @@ def _alignment_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> 
 
 
 def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why a score does not fit its mechanism or this slot: it needs earlier
-    looks that are not passed on, forbids rotation of queries and keys, or needs positions that are
-    not known.
+    """Yields the reasons why the score among the `parts` of a mechanism, by field, does not fit it
+    or the slot of `need`: it needs earlier looks that are not passed on, forbids rotation of
+    queries and keys, or needs positions that are not known.
     """
     score = parts["score"](parent=None)
     name = type(score).__name__
@@ -254,9 +255,9 @@ def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iter
 
 
 def _position_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why a position scheme does not fit: the mechanism lacks its hooks, it
-    relates two sequences, it rotates queries and keys of a score that does not allow it, or what it
-    needs is not known.
+    """Yields the reasons why the position scheme among the `parts` of a mechanism, by field, does
+    not fit it or the slot of `need`: the mechanism lacks its hooks, it relates two sequences, it
+    rotates queries and keys of a score that does not allow it, or what it needs is not known.
     """
     scheme, offered = kind(parts["positions"]), mechanism.capabilities.positions
     name = scheme.__name__

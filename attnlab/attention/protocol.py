@@ -86,13 +86,14 @@ class Mixed:
 
 
 def divisors_near(number: int, target: int) -> str:
-    """The three divisors of a number that are nearest to another, as "2 or 3 or 4"."""
+    """Returns the three divisors of a number that are nearest to `target`, as "2 or 3 or 4"."""
     divisors = [n for n in range(1, number + 1) if number % n == 0]
     return " or ".join(map(str, sorted(sorted(divisors, key=lambda n: abs(n - target))[:3])))
 
 
 def head_width(name: str, width: int, heads: int, label: str = "width") -> int:
-    """Returns the width of a head, width / heads; raises UserError if heads do not divide it.
+    """Returns the width of a head, width / heads; raises UserError if heads do not divide it, with
+    the `name` of the mechanism and `label` for what `width` is called.
 
     Raises:
       UserError: heads that do not divide it.
@@ -286,7 +287,9 @@ class Attention(Mixer):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
+        """Creates a memory as `remember` does, with its arguments, but computes keys and values
+        from two arrays, `keys` [B,Tk,dk] and `values` [B,Tk,dv].
+        """
         where, ordered = token_positions(positions, keys.shape[1]), jnp.ndim(positions) < 2
         arrays = self.arrays(Tokens(keys, values, valid, where, ordered=ordered))
         return first_memory(self.memory_class, keys, valid, capacity, positions, **arrays)
@@ -294,7 +297,7 @@ class Attention(Mixer):
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
     ) -> Any:
-        """As `extend`, with keys [B,t,dk] and values [B,t,dv]."""
+        """Appends to a memory as `extend` does, with keys [B,t,dk] and values [B,t,dv]."""
         tokens = Tokens(keys, values, valid, memory.following(keys.shape[1]), memory)
         return memory.appended(valid, **self.arrays(tokens))
 
@@ -312,7 +315,7 @@ class Attention(Mixer):
         valid: jax.Array | None = None,
         weights: bool = False,
     ) -> Reading:
-        """`read(query, remember(source, valid), view, weights)`."""
+        """Returns `read(query, remember(source, valid), view, weights)`."""
         return self.read(query, self.remember(source, valid), view, weights=weights)
 
     @nn.nowrap

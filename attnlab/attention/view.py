@@ -231,7 +231,7 @@ class View:
 
     @property
     def maskless(self) -> bool:
-        """Whether a look needs no mask, or the causal one from the first token on."""
+        """Returns whether a look needs no mask, or the causal one from the first token on."""
         if not self.all_valid or self.segments is not None:
             return False
         aligned = self.size[0] == self.size[1] and number(self.positions) == number(self.keys) == 0

@@ -194,11 +194,11 @@ class Kernelised(Attention):
             )
 
     def above(self, total: jax.Array) -> jax.Array:
-        """Denominators: sums of weights; 1 where there is none."""
+        """Returns sums of weights as denominators: 1 where a sum is not above 0."""
         return jnp.where(total > 0, total, 1)
 
     def divided(self, sums: jax.Array) -> jax.Array:
-        """Sums with their weights' sum last, [B,H,Tq,D+1], to means [B,H,Tq,D]."""
+        """Divides sums [B,H,Tq,D+1] by their last column, the sums of weights: means [B,H,Tq,D]."""
         return sums[..., :-1] / self.above(sums[..., -1:])
 
     def joined(self, means: jax.Array, query: jax.Array) -> jax.Array:
@@ -207,13 +207,14 @@ class Kernelised(Attention):
 
 
 def with_ones(values: jax.Array) -> jax.Array:
-    """Values [B,H,Tk,D] and a one, [B,H,Tk,D+1]."""
+    """Returns values [B,H,Tk,D] with a column of ones behind them, [B,H,Tk,D+1]."""
     return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
 def running(factor: jax.Array, previous: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The largest factor so far m [B,H,T] of factors [B,H,T], after one `previous` [B,H], and the
-    logarithms of the gates m_{t-1} - m_t; 0 where nothing came before.
+    """Computes the running maximum m [B,H,T] of the factors [B,H,T] of keys, from the maximum
+    `previous` [B,H] of earlier keys on, and returns the logarithms of the gates m_{t-1} - m_t, 0
+    where nothing came before, and m.
     """
     factor = jax.lax.stop_gradient(factor)
     tops = jnp.maximum(jax.lax.cummax(factor, axis=2), previous[..., None])

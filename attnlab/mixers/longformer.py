@@ -95,8 +95,13 @@ class Longformer(WholeText):
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
     ) -> jax.Array:
-        """Computes the context [B,H,T,D] of attention of each token to real tokens within half the
-        window and to the global `tokens`, in blocks.
+        """Computes the context [B,H,T,D] of each token attending to the real tokens within half the
+        window and to the global tokens, in blocks of queries.
+
+        Args:
+          q, k, v: [B,H,T,D], queries divided by sqrt(D).
+          real: [B,T] bool, True at tokens that are not padding.
+          tokens: positions of the global tokens.
         """
         length, half = q.shape[2], self.window // 2
         c = max(block(length, self.window), 1)
@@ -143,13 +148,17 @@ class Longformer(WholeText):
 
 
 def block(length: int, window: int) -> int:
-    """Queries of a block: half a window, or all where their blocks would be no less work."""
+    """Returns how many queries a block has for texts of this length: half a window, or all where
+    blocks would be no less work.
+    """
     half = max(window // 2, 1)
     return half if 3 * half < length else length
 
 
 def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
-    """softmax(q k^T) v over what is seen, 0 where that is nothing: [...,q,D], float32."""
+    """Computes softmax(q k^T) v [...,q,D] float32 over the keys where `mask` [...,q,k] is True, 0
+    where there are none.
+    """
     scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
     weights = jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)
     return weights @ widened(v)

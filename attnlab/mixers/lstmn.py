@@ -176,6 +176,11 @@ class LSTMNLayer(nn.Module):
     def _scan(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
         """Runs all steps in a loop that collects the maps and losses of all looks, and returns the
         reader after them, and h and c of each step [B,T,H].
+
+        Args:
+          reader: the state before the first step.
+          inputs: words [B,T,E], their `contributions`, and which are real, [B,T].
+          other: the mechanism's memory of a second sequence, None without one.
         """
 
         def step(
@@ -189,8 +194,8 @@ class LSTMNLayer(nn.Module):
         return over_time(step)(self, reader, inputs, other)
 
     def _tape(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps as `_scan` does, with the same result, with cheaper gradients (see
-        `tape`), without maps and losses.
+        """Runs all steps as `_scan` does, with the same arguments and result, with cheaper
+        gradients (see `tape`), without maps and losses.
         """
         layer = self.clone(parent=None)
 
@@ -252,7 +257,7 @@ class LSTMNLayer(nn.Module):
         )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
-        """The contribution of inputs [...,E] to the gates, for all steps at once."""
+        """Computes what inputs [...,E] contribute to the gates, for all steps at once."""
         return (self.of_input(x),)
 
     def step(
@@ -263,9 +268,15 @@ class LSTMNLayer(nn.Module):
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """Reads one word [B,E]: attends to earlier slots, updates h and c by the LSTM's gates,
-        appends them to the memory, and returns the new reader; rows that are padding (`real` [B])
-        keep their state. `terms` are `contributions` of the word.
+        """Reads one word: attends to earlier slots, updates h and c by the LSTM's gates, appends
+        them to the memory, and returns the new reader.
+
+        Args:
+          reader: the state after the word before.
+          word: [B,E].
+          terms: `contributions` of the word.
+          real: [B] bool; rows that are padding keep their state.
+          other: the mechanism's memory of a second sequence, None without one.
         """
         parts = [word] if self.question == "word" else [word, reader.summary]
         query = jnp.concatenate(parts, axis=-1)
@@ -293,13 +304,14 @@ class LSTMNLayer(nn.Module):
     def fuse(
         self, reader: Reader, word: jax.Array, terms: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
-        """The term that a second sequence adds to the cell [B,H], gamma~, and
-        what its look leaves; none here.
+        """Returns the term that a second sequence adds to the cell [B,H], gamma~ [B,H], and the
+        history of looks at it: here 0, None and that of `reader`. The arguments are those of
+        `step`.
         """
         return 0.0, None, reader.looks
 
     def context(self, reading: Reading) -> jax.Array:
-        """The context [B,d] of a look with one query; the losses of the look go to the collection
+        """Returns the context [B,d] of a reading with one query; its losses go to the collection
         "losses", while that is mutable.
         """
         if reading.losses and not self.is_initializing():

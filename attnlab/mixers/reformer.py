@@ -136,7 +136,7 @@ class Reformer(Mixer):
         return self.out(joined(context)), memory
 
     def turns(self) -> jax.Array:
-        """R of every head and round, [H,D,r,n/2]."""
+        """Draws R of every head and round, [H,D,r,n/2]."""
         shape = self.heads, self.width // self.heads, self.rounds, self.buckets // 2
         return jax.random.normal(jax.random.key(self.seed), shape, jnp.float32)
 
@@ -150,7 +150,12 @@ class Reformer(Mixer):
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
         """Computes attention of a whole text within chunks of tokens sorted by bucket, united over
-        all rounds: [B,H,T,D]; padding is in bucket n.
+        all rounds: [B,H,T,D].
+
+        Args:
+          q, v: [B,H,T,D]; keys are queries of length 1.
+          buckets: int32 [B,H,T,r], of each token in each round; n at padding.
+          causal: whether a token sees none after it.
         """
         length, m = q.shape[2], self.chunk
         spare = -length % m
@@ -176,8 +181,16 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes attention within chunks for hash round `number`: the context [B,H,T,D], and the
+        """Computes attention within chunks for one hash round: the context [B,H,T,D], and the
         logarithm of the sum of its weights [B,H,T].
+
+        Args:
+          number: of the round, from 0.
+          q, v: [B,H,T,D], T a multiple of the chunk.
+          buckets: int32 [B,H,T,r], of each token in each round.
+          order: int32 [B,H,T,r], the tokens sorted by bucket, then by position.
+          place: int32 [B,H,T,r], of each token in the sorted order.
+          causal: whether a token sees none after it.
         """
         m, round_order = self.chunk, order[..., number]
 
@@ -226,8 +239,14 @@ class Reformer(Mixer):
     def attend_to_slots(
         self, q: jax.Array, buckets: jax.Array, memory: Hashed, first: jax.Array
     ) -> jax.Array:
-        """Computes the context [B,H,t,D] of the last t tokens, which are written from slot `first`
-        on, by causal attention to the slots of the memory that any round finds.
+        """Computes the context [B,H,t,D] of the last t tokens, by causal attention to the slots of
+        the memory that any hash round lets them see.
+
+        Args:
+          q: [B,H,t,D], the queries of these tokens.
+          buckets: int32 [B,H,t,r], theirs.
+          memory: of all tokens, theirs too.
+          first: the slot of the first of them, [] or [B].
         """
         slots = jnp.arange(memory.valid.shape[1], dtype=jnp.int32)
         slot = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
@@ -248,13 +267,17 @@ class Reformer(Mixer):
 
 
 def with_previous(x: jax.Array) -> jax.Array:
-    """Chunks [B,H,N,m,...], each after the one before it, [B,H,N,2m,...]; zeros before the first."""
+    """Joins each chunk of x [B,H,N,m,...] with the one before it, [B,H,N,2m,...]; zeros before the
+    first.
+    """
     previous = jnp.concatenate([jnp.zeros_like(x[:, :, :1]), x[:, :, :-1]], axis=2)
     return jnp.concatenate([previous, x], axis=3)
 
 
 def cosines(q: jax.Array, keys: jax.Array) -> jax.Array:
-    """q . k / sqrt(D) with k = `keys` of length 1: [...,q,D] and [...,k,D] to [...,q,k], float32."""
+    """Computes q . k / sqrt(D) [...,q,k] float32 of queries [...,q,D] and keys [...,k,D], which are
+    brought to length 1.
+    """
     q, k = widened(q), widened(keys)
     k = k * jax.lax.rsqrt(jnp.maximum((k * k).sum(axis=-1, keepdims=True), TINY))
     return q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5

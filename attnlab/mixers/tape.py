@@ -50,8 +50,8 @@ def taped(
 def _forward(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, tuple[Any, Memory]]:
-    """Runs all steps as a plain scan, and returns the states of all of them, and the last state and
-    tape.
+    """Runs all steps as a plain scan with the arguments of `taped`, and returns the states of all
+    of them, and the last state and tape.
     """
 
     def body(carry: tuple[Any, Memory], step_inputs: Any) -> tuple[tuple[Any, Memory], Any]:
@@ -66,7 +66,7 @@ def _forward(
 def _forward_with_residuals(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[tuple[Any, Any, Memory], Any]:
-    """The result of `taped`, and what `_backward` needs of it."""
+    """Returns the result of `taped`, and what `_backward` needs of it."""
     states, (last, written) = _forward(step, params, state, tape, inputs, constant)
     return (states, last, written), (params, state, tape.length, written, states, inputs, constant)
 
@@ -83,7 +83,10 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
     )
 
     def body(carry: tuple[Any, ...], step_data: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        """Computes the gradients before one step from those after it; the last step comes first."""
+        """Computes the gradients before one step from those after it (`carry`); `step_data` are the
+        gradient of the step's output, the state before it, its inputs and the length of the tape.
+        The last step comes first.
+        """
         d_state, d_tape, d_params, d_constant = carry
         d_output, state, inputs, length = step_data
 
@@ -125,8 +128,8 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
 
 
 def _at_length(tape: Memory, length: jax.Array) -> Memory:
-    """The tape when only `length` slots were written: those behind are not cleared, they are just
-    not valid.
+    """Returns the tape as it was when `length` slots were written: those behind are not cleared,
+    they are just not valid.
     """
     return dataclasses.replace(
         tape, valid=tape.valid & (jnp.arange(tape.valid.shape[1]) < length), length=length
@@ -143,8 +146,8 @@ def _reals(tree: Any) -> list[Any]:
 
 
 def _put_reals(tree: Any, reals: list[Any], keep_others: bool = True) -> Any:
-    """The tree with other leaves for those of `_reals`; `keep_others` tells whether the rest stays or
-    becomes None.
+    """Returns the tree with `reals` in place of its leaves that are no counts, masks or random
+    keys; the other leaves stay, or become None unless `keep_others`.
     """
     following = iter(reals)
     return jax.tree.map(

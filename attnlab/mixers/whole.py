@@ -28,7 +28,9 @@ class WholeText(Mixer):
     capabilities = WHOLE
 
     def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """x [B,T,d] to y [B,T,d]; `real` [B,T] tells padding apart, whose y is set to 0 later."""
+        """Computes y [B,T,d] of x [B,T,d]; `real` [B,T] is False at padding, whose y is set to 0
+        later.
+        """
         raise NotImplementedError
 
     def begin(self, rows: int, room: int, dtype: Any) -> Any:

@@ -114,9 +114,9 @@ class LearnedEntmax(Alignment):
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2: the threshold
-    tau is found by sorting. The support is the longest prefix of the sorted keys on which 1 + k u_k
-    > u_1 + ... + u_k.
+    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2 (arguments as
+    there): the threshold tau is found by sorting. The support is the longest prefix of the sorted
+    keys on which 1 + k u_k > u_1 + ... + u_k.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -128,9 +128,9 @@ def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5: the
-    threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of
-    the k best; the last tau_k <= u_k counts.
+    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5 (arguments
+    as there): the threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean
+    and S_k spread of the k best; the last tau_k <= u_k counts.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -148,7 +148,7 @@ def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
     """Computes alpha-entmax weights by bisection of the threshold, and divides them by their sum: a
-    `Solver` of any alpha > 1.
+    `Solver` of any alpha > 1, whose arguments it has.
     """
 
     def weights(theta: jax.Array) -> jax.Array:
@@ -198,8 +198,8 @@ def entmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
-    """Computes alpha-entmax weights with the solver `solve`, 0 where a key is not allowed; their
-    derivative is `_derivative`.
+    """Computes alpha-entmax weights of scores [...,Tk] with the solver `solve`, `excess` = alpha -
+    1; 0 where a key is not allowed. Their derivative is `_derivative`.
     """
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(

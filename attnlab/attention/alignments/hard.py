@@ -103,8 +103,8 @@ class Gumbel(Alignment):
 
 
 def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:
-    """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk]
-    float32.
+    """Computes `best(scores, mask)`, with the gradient of the masked softmax of scores / tau:
+    [...,Tk] float32.
     """
     weights = softmax(widened(scores) / tau, mask)
     return best(scores, mask) + (

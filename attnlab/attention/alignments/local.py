@@ -52,14 +52,21 @@ class Local(Alignment):
     looks_at = frozenset({"positions", "lengths"})
 
     def centred(self, view: View, heads: int) -> tuple[jax.Array, Any]:
-        """The centres of the windows, int32 [B or 1, 1 or H, Tq, 1], and what else `within` needs."""
+        """Returns the centres of the windows, int32 [B or 1, 1 or H, Tq, 1], and what else `within`
+        needs.
+        """
         raise NotImplementedError
 
     def within(
         self, scores: jax.Array, mask: jax.Array, columns: jax.Array, position: Any
     ) -> jax.Array:
-        """Weights [B,H,Tq,W] from the scores of keys at positions `columns`, broadcastable to the
-        scores, and a mask that has the window.
+        """Computes the weights [B,H,Tq,W] of the keys in the window.
+
+        Args:
+          scores: [B,H,Tq,W].
+          mask: bool, False outside the window.
+          columns: positions of the keys, broadcastable to the scores.
+          position: what `centred` returned besides the centres.
         """
         return softmax(scores, mask)
 
@@ -172,7 +179,9 @@ class LocalP(Local):
         return span.astype(dtype)[:, None, None, None]
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
-        """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
+        """Computes the weights [B,H,Tq,Tk] from scores, the mask `window` and `far`, minus the
+        logarithm of the Gaussian, of the same shape.
+        """
         return softmax(scores, window) * jnp.exp(-far)
 
 
@@ -191,8 +200,8 @@ class RenormalisedLocalP(LocalP):
 
 
 def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, view: View) -> jax.Array:
-    """The mask narrowed to the keys at most `reach` away from a centre broadcastable to
-    [B,H,Tq,1].
+    """Narrows a mask (None: all keys) to the keys at most `reach` away from a centre, broadcastable
+    to [B,H,Tq,1]; the view has the positions of the keys.
     """
     near = abs(view.columns - centre) <= reach
     return near if mask is None else near & mask

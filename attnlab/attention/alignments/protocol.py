@@ -98,8 +98,8 @@ class Alignment(nn.Module):
 
 
 def whole(mask: jax.Array | None, keys: int) -> jax.Array:
-    """The mask as an array whose last axis is Tk, so that it can be counted along it; None
-    allows all.
+    """Returns a mask, True where a key may be seen (None: everywhere), broadcast to a last axis of
+    Tk = `keys`, so that it can be counted along it.
     """
     allowed = jnp.ones((), bool) if mask is None else mask
     return jnp.broadcast_to(allowed, (*allowed.shape[:-1], keys))
@@ -180,8 +180,8 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes the logarithm of the masked softmax over the last axis, [..., Tk] float32, stable
-    for tiny weights; 0 where masked.
+    """Computes the logarithm of the softmax of scores over the last axis, under a mask as in
+    `softmax`: [...,Tk] float32, stable for tiny weights; 0 where masked.
     """
     if not scores.shape[-1]:
         return widened(scores)

@@ -189,7 +189,9 @@ class Sigmoid(Alignment):
         return jnp.where(allowed, weights, 0.0)
 
     def shift(self, allowed: jax.Array, view: View, dtype: Any) -> jax.Array:
-        """b, broadcastable to [B,H,Tq,1], of a mask whose last axis is Tk."""
+        """Returns b, broadcastable to [B,H,Tq,1]: the field `bias`, or -log n with n the keys
+        `allowed` [...,Tk] (or `View.key_counts` of the view).
+        """
         if self.bias is not None:
             return jnp.asarray(self.bias, dtype)
         counts = allowed.sum(axis=-1, keepdims=True) if view.key_counts is None else view.key_counts

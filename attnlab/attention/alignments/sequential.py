@@ -103,7 +103,9 @@ class Selective(Alignment):
 
 
 def present(view: View) -> jax.Array:
-    """Whether the token of a query is real, bool broadcastable to [B,1,Tq,1]: its own key is."""
+    """Returns whether the token of a query is real, since its key is: bool broadcastable to
+    [B,1,Tq,1].
+    """
     if view.valid is None:
         return jnp.ones((1, 1, 1, 1), bool)
     diagonal = (view.columns == view.rows) & view.valid[:, None, None, :]

@@ -74,8 +74,8 @@ class Block:
     dtype: Any
 
     def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
-        """Positions of the queries in block row `row` and of the keys in block column `column`, [b]
-        and [c], or [B,b] and [B,c].
+        """Returns the positions of the queries in block row `row` and of the keys in block column
+        `column`, [b] and [c], or [B,b] and [B,c].
         """
         return (
             block_positions(arrays.query_positions, row, self.grid.height),
@@ -83,7 +83,9 @@ class Block:
         )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
-        """Which query may see which key, broadcastable to [B,H,b,c]; padding is never seen."""
+        """Returns which query may see which key in the block at `row` and `column`, broadcastable
+        to [B,H,b,c]; padding is never seen.
+        """
         valid = taken(arrays.valid, column, self.grid.width, 1)[:, None, None]
         rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
         return valid if rules is None else valid & rules
@@ -91,7 +93,8 @@ class Block:
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array, Pullback]:
-        """Computes the scores [B,H,b,c] float32 of a block, biased by positions, and their `Pullback`.
+        """Computes the scores [B,H,b,c] float32 of a block of queries at positions i and keys at j,
+        biased by positions, and their `Pullback`.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
@@ -151,8 +154,8 @@ class Block:
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
     def dropout_factors(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
-        """Draws the dropout factors [B,H,b,c] of a block, the same in every call for it; returns
-        None while dropout is off.
+        """Draws the dropout factors [B,H,b,c] of the block at `row` and `column`, the same in every
+        call for it; returns None while dropout is off.
         """
         if arrays.key is None:
             return None
@@ -176,9 +179,9 @@ class Block:
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array | None, Pullback | None]:
-        """Computes the term [B,H,b,Dv] that a position scheme adds to the context, and returns it
-        with a function from its gradient to those of closed arrays and weights; (None, None) if the
-        scheme adds none.
+        """Computes the term [B,H,b,Dv] that a position scheme adds to the context from the weights
+        of a block at positions i and j, and returns it with a function from its gradient to those
+        of closed arrays and weights; (None, None) if the scheme adds none.
         """
         if "relative" not in self.functions:
             return None, None
@@ -193,7 +196,7 @@ class Block:
 
 
 def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """Counts how many keys each query in a row of blocks may see, [B,H,b,1] int32."""
+    """Counts how many keys each query in the row of blocks `row` may see, [B,H,b,1] int32."""
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
@@ -208,8 +211,8 @@ def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
 
 
 def block_positions(where: jax.Array, n: Any, size: int) -> jax.Array:
-    """The positions of the tokens of block number `n`, [size] or [B,size], in a sequence at positions
-    `where`.
+    """Returns the positions of the tokens of block number `n`, [size] or [B,size], in a sequence at
+    positions `where`.
     """
     if np.ndim(where) == 2:
         return token_positions(taken(where, n, size, 1), size)
@@ -217,7 +220,7 @@ def block_positions(where: jax.Array, n: Any, size: int) -> jax.Array:
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """x [B,H,b,c] summed over the axes on which `shape` has size 1, in that shape."""
+    """Sums x [B,H,b,c] over the axes on which `shape` has size 1, and returns it in that shape."""
     aligned = (1,) * (x.ndim - len(shape)) + tuple(shape)
     axes = tuple(axis for axis, size in enumerate(aligned) if size == 1 and x.shape[axis] > 1)
     return x.sum(axis=axes, keepdims=True).reshape(shape)

@@ -109,9 +109,9 @@ def cut(look: AttentionInputs, block: int) -> Grid:
 def visible(
     look: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two arrays [rows,columns] bool: which blocks may have an allowed pair, and which of
-    these need no mask. Where positions are not known during tracing, every block may have one and
-    needs a mask.
+    """Returns two arrays [rows,columns] bool: which blocks of `height` queries and `width` keys of
+    a look may have an allowed pair, and which of these need no mask. Where positions are not known
+    during tracing, every block may have one and needs a mask.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     view = look.view
@@ -142,8 +142,8 @@ def longest(look: AttentionInputs) -> int:
 
 
 def size(length: int, limit: int) -> int:
-    """The side of the fewest blocks of at most `limit` that a length can be cut into evenly, a
-    multiple of 8 if there are several.
+    """Returns the side of the fewest blocks of at most `limit` that a length can be cut into
+    evenly, a multiple of 8 if there are several.
     """
     count = -(-length // limit)
     even = -(-length // max(count, 1))

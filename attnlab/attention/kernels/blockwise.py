@@ -94,7 +94,7 @@ class Blockwise:
         return self.misfit(type(look.align))
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """The context [B,H,Tq,Dv]."""
+        """Computes the context [B,H,Tq,Dv] of a look."""
         block, arrays = prepared(look, self.block)
         assert isinstance(look.align, Alignment)
         context = FORMS[look.align.form](block, arrays)[:, :, : look.view.size[0]]
@@ -153,9 +153,9 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """Returns the arrays with `factor`, what the alignment multiplies the scores of each query
-    with, computed from the number of keys that the query sees; unchanged if the alignment has no
-    factor.
+    """Returns the arrays with `factor`, what the alignment `align` multiplies the scores of each
+    query with, computed from the number of keys that the query sees; unchanged if the alignment has
+    no factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
@@ -168,8 +168,11 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
 
 def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
     """Converts the functions of a look (rule, score or its bias, position values) to pure functions
-    of a block, and returns each by name with the arrays that it closes over. The other arguments
-    are examples of theirs, for tracing.
+    of a block, and returns each by name with the arrays that it closes over.
+
+    Args:
+      look: all inputs of the kernel.
+      q, k, weights, i, j: examples of the arguments of these functions, of one block, for tracing.
     """
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
@@ -195,8 +198,15 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores and mask
-    of the shape `size`, and the view of the field `query` and of `valid` at the positions i and j.
+    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores, mask
+    and view.
+
+    Args:
+      size: [B,H,b,c], of scores and mask.
+      dtype: of the scores.
+      query: shape and dtype of `View.query`.
+      valid: [B,Tk], `View.valid`.
+      i, j: shapes and dtypes of the positions of queries and keys.
     """
     counts = of_shape((*size[:3], 1), jnp.int32)
 

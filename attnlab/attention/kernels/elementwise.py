@@ -40,6 +40,12 @@ def gain(
 ) -> tuple[Callable[..., jax.Array], Any]:
     """Returns a function that computes the term [B,H,b,Dv] which one block adds to the context, and
     the arguments to call it with: closed arrays, query, queries, keys, values.
+
+    Args:
+      block, arrays: of the look.
+      row, column: of the block.
+      masked: whether some pairs of the block are not allowed.
+      counts: [B,H,b,1], how many keys each query may see.
     """
     grid = block.grid
     floats, fixed = split(arrays.closed)
@@ -94,8 +100,8 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
-    """Computes the gradients of all floating-point arrays from that of the context, float32, with
-    None in place of other arrays.
+    """Computes the gradients of all floating-point arrays from the gradient `grad` of the context,
+    float32, with None in place of other arrays.
     """
     grid = block.grid
     sums = zeros(split(arrays)[0], block.dtype)

@@ -112,9 +112,9 @@ class Gathered:
 
 
 def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The indices of at most `count` chosen entries of the last axis, the first ones first, and
-    which of these indices are of chosen entries: chosen [...,N] bool to int32 and bool [...,n], n =
-    min(count, N).
+    """Returns the indices of at most `count` chosen entries of the last axis, the first ones first,
+    and which of these indices are of chosen entries: chosen [...,N] bool to int32 and bool [...,n],
+    n = min(count, N).
     """
     flags, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
     return index, flags > 0
@@ -139,7 +139,9 @@ def attended(
     ]
 
     def some(q: jax.Array, index: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Computes context and weights of some of the queries, whose keys are gathered at once."""
+        """Computes context and weights of some of the queries q, whose keys are gathered at once;
+        `index` and `allowed` are theirs.
+        """
         keys, values = (_taken(x, index, size) for x in blocks)
         inner = inner_dtype(q, k)
         if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each

@@ -127,7 +127,9 @@ def backward(
     total: jax.Array,
     grad: jax.Array,
 ) -> Arrays:
-    """Computes float32 gradients of all floating-point arrays from the context's; else None."""
+    """Computes the gradients of all floating-point arrays, float32, with None in place of others,
+    from the results of `forward` and the gradient `grad` of the context.
+    """
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
@@ -173,8 +175,8 @@ def backward(
 
 
 def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
-    """Creates zeros for the gradients of keys and values to be added to, one part for each column
-    of blocks along a new first axis.
+    """Creates zeros, to which the gradients of keys and values are added, with one part for each
+    column of blocks along a new first axis.
     """
     grid, (*lead, _, width) = block.grid, arrays.values.shape
     keys = jax.tree.map(
@@ -191,6 +193,12 @@ def of_one_block(
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
     """Computes the gradients that one block adds: of the arrays its functions close over (by name),
     of queries and their factors, of keys and of values [B,K,Dv,c].
+
+    Args:
+      block, arrays: of the look.
+      row, column: of the block.
+      masked: whether some pairs of the block are not allowed.
+      saved: what the forward pass kept of the row.
     """
     keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
@@ -224,7 +232,9 @@ def of_one_block(
 
 
 def of_extra(block: Block, arrays: Arrays, top: jax.Array, inner: jax.Array) -> jax.Array:
-    """The gradient of `Arrays.extra`, [H]."""
+    """Computes the gradient of `Arrays.extra`, [H], from the largest scores `top` and t = `inner`
+    of all queries.
+    """
     assert arrays.extra is not None
     raised = jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top)
     return -(raised * inner).sum(axis=(0, 2, 3))

@@ -47,8 +47,8 @@ class History:
 
 
 def refusal(score: type) -> str:
-    """The error text for a score that depends on earlier looks in a mechanism that does not support
-    it.
+    """Returns the error text for a score that depends on earlier looks, in a mechanism that does
+    not support it.
     """
     return (
         f"the score {score.__name__} depends on earlier looks, which this mechanism does not carry"

@@ -164,6 +164,11 @@ class LightningIndexer(MultiHead):
     ) -> tuple[jax.Array, jax.Array]:
         """Gathers the `keep` best rated keys of each query, attends to these alone, and returns the
         context [B,H,Tq,D] and the loss of the indexer [B,Tq].
+
+        Args:
+          look: all inputs of the kernel.
+          rated: [B,Tq,Tk], the indexer's ratings.
+          allowed: [B,Tq,Tk] bool, which keys a query may see.
         """
         best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
         index = jax.lax.top_k(best, self.keep)[1]  # [B,Tq,k]

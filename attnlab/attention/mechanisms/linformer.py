@@ -91,8 +91,8 @@ class Linformer(Attention):
         self.drop = Dropout(self.dropout)
 
     def columns(self, values: bool, positions: jax.Array, valid: jax.Array) -> jax.Array:
-        """E, or F for `values`, at positions [T] or [B,T], with zeros where `valid` [B,T] is false:
-        [B,1 or H,k,T].
+        """Returns E, or F for `values`, at positions [T] or [B,T], with zeros where `valid` [B,T]
+        is False: [B,1 or H,k,T].
         """
         along = self.along_values if values and self.share != "key_value" else self.along_keys
         columns = jnp.take(along, positions, axis=2, mode="fill", fill_value=0)

@@ -286,6 +286,14 @@ class NativeSparse(Attention):
     ) -> tuple[jax.Array, Any]:
         """Attends to the tokens of the chosen blocks alone: context O^slc [B,K,G,Tq,D], and weights
         [B,K,G,Tq,Tk], None where the keys are gathered (long memories without maps).
+
+        Args:
+          q: [B,K,G,Tq,D], scaled queries.
+          memory: of the text.
+          view: of the look.
+          mask: bool, which slots a query may see.
+          chosen: bool [B,K,Tq,N], the blocks of each query.
+          mapped: whether the weights are needed.
         """
         keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
         slots = keys.shape[2]
@@ -307,7 +315,7 @@ class NativeSparse(Attention):
         return context, None
 
     def spread(self, p: jax.Array, memory: SparseMemory) -> jax.Array:
-        """Distributes the weights of compressed blocks [B,K,G,Tq,Nc] equally over their real
+        """Distributes the weights p [B,K,G,Tq,Nc] of compressed blocks equally over their real
         tokens: weights of tokens [B,K,G,Tq,Tk].
         """
         valid = jnp.asarray(memory.valid)

@@ -188,8 +188,8 @@ def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_one(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, passed: jax.Array
 ) -> jax.Array:
-    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks` for the case that only one token
-    has beta > 0, without blocks.
+    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks`, with its arguments, for the case
+    that only one token has beta > 0, without blocks.
     """
     slot, w, beta = unpassed(w, beta)
     slots, token = jnp.arange(keys.shape[2]), slot[..., None]
@@ -253,8 +253,8 @@ def scores_past_blocks(
 
 
 def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) -> jax.Array:
-    """Multiplies each key k_j, block by block, by the matrices H = I - beta w w^T of all n tokens
-    after it: [B,K,Tk,D]. That is H_n ... H_{j+1} k_j.
+    """Multiplies each key k_j of keys [B,K,Tk,D], in blocks of `size` tokens, by the matrices H = I
+    - beta w w^T of all n tokens after it: [B,K,Tk,D]. That is H_n ... H_{j+1} k_j.
     """
     w, beta = cut(size, w, beta)
     slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size

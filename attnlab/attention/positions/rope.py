@@ -102,8 +102,9 @@ class Rope(PositionScheme):
 def rotated(
     x: jax.Array, angle: jax.Array, layout: Layout = "interleaved", factor: float = 1.0
 ) -> jax.Array:
-    """Rotates pairs of channels of x [...,T,R] by angles broadcastable to [...,T,R/2], and
-    multiplies the result by `factor`. Products in float32, the result in the dtype of x.
+    """Rotates pairs of channels of x [...,T,R], paired as `layout` says, by angles broadcastable to
+    [...,T,R/2], and multiplies the result by `factor`. Products in float32, the result in the dtype
+    of x.
     """
     count = x.shape[-1]
     cosine, sine = (factor * wave for wave in (jnp.cos(angle), jnp.sin(angle)))

@@ -110,8 +110,9 @@ class Yarn(Linear):
         return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
-        """Computes between which pairs of channels (low, high) the frequencies change gradually
-        from unscaled to scaled, those that turn `fast` and `slow` times in `length` positions.
+        """Computes between which pairs of channels (low, high) of `width` channels with this base
+        the frequencies change gradually from unscaled to scaled: those that turn `fast` and `slow`
+        times in `length` positions.
         """
         low, high = (
             width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))

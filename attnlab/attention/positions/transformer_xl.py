@@ -44,7 +44,9 @@ class TransformerXL(PositionScheme):
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Creates, or returns, the parameters of the scheme: u and w, each [H,D], and W_r [d,H,D]."""
+        """Creates, or returns, the parameters of the scheme for H = `heads` of D = `width`: u and
+        w, each [H,D], and W_r [d,H,D].
+        """
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
         return (
             u,
@@ -91,8 +93,8 @@ class TransformerXL(PositionScheme):
 def by_diagonals(
     query: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
-    consecutive i and consecutive j, with one product for each distance.
+    """Computes q_i^T (R_{i-j} W_r), q the query and R the sinusoid of the distance, [B,H,Tq,Tk]
+    float32, for consecutive i and consecutive j, with one product for each distance.
 
     Args:
       query: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
@@ -107,8 +109,8 @@ def by_diagonals(
 
 
 def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
-    """Takes Tk columns of each row a of [...,Tq,Tq+Tk-1], beginning at column Tq-1-a: [...,Tq,Tk];
-    done by reshaping only.
+    """Takes Tk = `keys` columns of each row a of products [...,Tq,Tq+Tk-1], beginning at column
+    Tq-1-a: [...,Tq,Tk]; done by reshaping only.
     """
     *lead, rows, columns = products.shape
     flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(
@@ -120,9 +122,10 @@ def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
 def by_pairs(
     query: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
-    any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]. By sin(i-j) = sin i cos j - cos i sin j and
-    cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
+    """Computes q_i^T (R_{i-j} W_r), q the query and R the sinusoid of the distance, [B,H,Tq,Tk]
+    float32, for any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]; other arguments as in
+    `by_diagonals`. By sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j + sin i sin
+    j; no [Tq,Tk,D].
     """
     of_sines, of_cosines = jnp.split(
         jnp.einsum("bhqd,ehd->bhqe", query, projection), [len(frequency)], axis=-1

@@ -62,8 +62,8 @@ class Additive(Score):
 def perceptron(
     q: jax.Array, k: jax.Array, v: jax.Array, extra: jax.Array | float = 0.0
 ) -> jax.Array:
-    """v . tanh(q + k + more) for q [B,H,Tq,A], k [B,H,Tk,A], `extra` [B,H,Tq,Tk,A] or a number, and
-    v [A]: [B,H,Tq,Tk], summed in float32.
+    """Computes v . tanh(q + k + extra) [B,H,Tq,Tk], summed in float32, for q [B,H,Tq,A], k
+    [B,H,Tk,A], v [A], and `extra` [B,H,Tq,Tk,A] or a number.
     """
     total = q[:, :, :, None, :] + k[:, :, None, :, :]
     hidden = jnp.tanh(total if isinstance(extra, float) else total + extra)

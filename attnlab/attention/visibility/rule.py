@@ -236,7 +236,7 @@ def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
 
 
 def at_least(least: int, where: str, value: int) -> None:
-    """Raise `UserError` if a static number is too small to mean anything."""
+    """Raises `UserError`, naming `where`, if a static number is below `least`."""
     if value < least:
         raise UserError(f"{where}={value} is too small; the least is {least}")
 
