@@ -55,7 +55,7 @@ START = nn.initializers.normal(0.1)
 
 
 def slowed(x: jax.Array, factor: float) -> jax.Array:
-    """x itself, with gradients multiplied by a factor."""
+    """Returns x itself, with gradients multiplied by `factor`."""
     fixed = jax.lax.stop_gradient(x)
     return fixed + factor * (x - fixed)
 
@@ -137,6 +137,15 @@ class DecoderLayer(nn.Module):
     ) -> tuple[jax.Array, jax.Array, Any]:
         """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if any,
         residual sums; returns the next h, the convolution's last inputs and the history of looks.
+
+        Args:
+          h: [B,T,d], of the layer below.
+          g: [B,T,f], the embedded words.
+          attended: the memory of the source; None without attention.
+          scale: sqrt(m) [B], m the words of the source.
+          past: [B,k-1,d], the convolution's inputs before h.
+          looks: the history of earlier looks.
+          first: position of the first word of h.
         """
         u, window = self.convolution.causal(h, past)
         if attended is None:

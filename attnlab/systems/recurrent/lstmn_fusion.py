@@ -53,8 +53,8 @@ NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, valu
 
 
 def needs_of(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-    """Returns the needs of both systems' slots for these fields: of the intra-attention by span and
-    origin, of the inter-attention with separate values for deep fusion only.
+    """Returns the needs of both slots of a class `system` with these `chosen` fields: of the intra-
+    attention by span and origin, of the inter-attention with separate values for deep fusion only.
     """
     span, origin, fusion = (
         chosen.get(field, getattr(system, field)) for field in ("span", "origin", "fusion")

@@ -258,8 +258,8 @@ def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
 
 
 def scattered(weights: jax.Array, source: jax.Array, vocabulary: int) -> jax.Array:
-    """Weights [B,T,S] of the words of a source [B,S], added up by word: [B,T,V]. Ids that no word
-    has weight on get exactly 0.
+    """Adds up weights [B,T,S] of the words of a source [B,S] by word: [B,T,V], V = `vocabulary`.
+    Ids that no word has weight on get exactly 0.
     """
     rows, steps, _ = weights.shape
     empty = jnp.zeros((rows, vocabulary, steps), weights.dtype)

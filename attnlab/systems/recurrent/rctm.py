@@ -98,8 +98,9 @@ class SentenceModel(nn.Module):
 def convolve(
     columns: jax.Array, counts: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Convolves columns [B,S,q] with `window`, then sigmoid, in the rows `active` [B]; returns the
-    columns and how many of them, from the first, now count in each row.
+    """Convolves columns [B,S,q] with `window` [w,q], then sigmoid, in the rows that are `active`
+    [B]; returns the columns and how many of them, from the first, now count in each row, `counts`
+    [B] before.
     """
     size, length = len(window), columns.shape[1]
     if size > length:

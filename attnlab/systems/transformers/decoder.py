@@ -133,6 +133,13 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, list[Any]]:
         """Embeds tokens [B,T] from position `first` on and runs all layers, causally and under the
         visibility of each; returns x [B,T,d] and the layers' next states.
+
+        Args:
+          tokens: of the texts.
+          first: position of the first, a number or [B].
+          states: of the layers after the tokens before; None for whole texts.
+          real: [B,T] bool, which tokens are no padding; None for all.
+          segments: [B,T]: tokens with one number are one text; None for one a row.
         """
         positions = token_positions(first, tokens.shape[1])
         positions = positions if segments is None else segment_positions(segments)

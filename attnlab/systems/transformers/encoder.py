@@ -162,7 +162,9 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
         return self.read_out(self.states(tokens, types, segments, trees), at)
 
     def read_out(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
-        """States [B,T,d] to what is told of every token, or of those `at` [B,P]."""
+        """Computes the outputs of states [B,T,d] by the head, [B,T,O], or of the tokens `at` [B,P]
+        alone, [B,P,O].
+        """
         states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
         if self.head == "linear":
             return self.out(self.drop(states))

@@ -138,7 +138,9 @@ def loops(module: nn.Module) -> bool:
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
-    """Returns, for every random stream that the module has, one key per layer, [n]."""
+    """Returns, for every random stream that the module has, one key for each of n = `layers`
+    layers, [n].
+    """
     return {
         name: jax.random.split(module.make_rng(name), layers)
         for name in STREAMS

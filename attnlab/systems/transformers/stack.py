@@ -167,8 +167,8 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def norm_mask_of_images(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
-        """Which tokens of x [B,T,d] are of images, for norms that ask; else None. `valid` [B]: which
-        rows are images, None for all.
+        """Returns which tokens of x [B,T,d] are of images, for norms that ask; else None. `valid`
+        [B]: which rows are images, None for all.
         """
         if not self.normed_over_batch:
             return None
@@ -243,7 +243,7 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def _period(self, layers: int) -> int:
-        """After how many layers the parts of the layers repeat."""
+        """Returns after how many of `layers` layers their parts repeat."""
         parts = [getattr(self, field) for field in type(self).parts]
         kinds = [tuple(chosen(part, layer)[1] for part in parts) for layer in range(layers)]
         periods = range(1, layers + 1)
@@ -315,7 +315,9 @@ def begun(mixer: Mixer, rule: Rule, rows: int, room: int, dtype: Any) -> Any:
 
 
 def segment_positions(segments: jax.Array) -> jax.Array:
-    """How far each token stands behind the first of its segment, [B,T] int32."""
+    """Returns how far each token stands behind the first of its segment, [B,T] int32, from the
+    numbers of segments [B,T].
+    """
     index = jnp.arange(segments.shape[1], dtype=jnp.int32)
     begins = segments != jnp.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
     return index - jax.lax.cummax(jnp.where(begins, index, 0), axis=1)

@@ -319,7 +319,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         )
 
     def _embed_target(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
+        """Embeds target tokens [B,T] at positions [T] or [B,T]: y_0 [B,T,d]."""
         y = self.embedded(self.embed_target(tokens), positions, self.decoder_scheme)
         if self.normalised_embedding:
             y = apply_norm(self.embed_norm_decoder, y, self.norm_mask(tokens))

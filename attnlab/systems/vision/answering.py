@@ -100,8 +100,8 @@ class Viewer(VisualAnswerer, kw_only=True):
 
 
 def per_question(tree: Tree, images: jax.Array, questions: jax.Array) -> Tree:
-    """Arrays [I,...] of I images as [B,...], one for each of B questions, see
-    `VisualAnswerer.__call__`; what has no axis is left alone.
+    """Repeats arrays [I,...] of I images, a `tree` of them, as [B,...], one for each of B
+    questions, see `VisualAnswerer.__call__`; what has no axis is left alone.
     """
     times = len(questions) // len(images)
     if times == 1:

@@ -51,7 +51,7 @@ class Nonlinear(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [...,n] to [...,features]."""
+        """Computes gt(x), or relu(x W + b), [...,features] of x [...,n]."""
         y = Dense(self.features, name="of_value")(x)
         if self.activation == "relu":
             return jax.nn.relu(y)

@@ -65,8 +65,8 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
 
 
 def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> jax.Array:
-    """Cuts k square patches of n x n pixels, each twice as coarse as the one before, out of images
-    [B,H,W,C] around `locations` [B,2]: [B,k,n,n,C].
+    """Cuts k = `scales` square patches of n x n pixels, n = `size`, each twice as coarse as the one
+    before, out of images [B,H,W,C] around `locations` [B,2]: [B,k,n,n,C].
     """
     dtype, sizes = inner_dtype(images), images.shape[1:3]
     centres = (locations.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
@@ -81,8 +81,9 @@ def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> 
 
 
 def squares(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
-    """The patches around locations [...,2] as (top, left, bottom, right) in pixels of an image of
-    this size, [...,k,4]; they may reach beyond the image.
+    """Returns the patches around locations [...,2] as (top, left, bottom, right) in pixels of an
+    image of this height and width, [...,k,4], k = `scales`, the finest `size` wide; they may reach
+    beyond the image.
     """
     centre = (np.asarray(locations, np.float64) + 1) / 2 * (height, width)
     reach = size * 2.0 ** np.arange(scales) / 2
@@ -91,8 +92,9 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
 
 
 def shown(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
-    """Returns, for each pixel of the image, the share of the k patches around each location [T,2]
-    that contain its middle, [T,H,W]: 1 inside the finest patch.
+    """Returns, for each pixel of an image of this height and width, the share of the k = `scales`
+    patches around each of the locations [T,2] that contain its middle, [T,H,W]: 1 inside the finest
+    patch, `size` wide.
     """
     edges = squares(locations, size, scales, height, width)[:, :, :, None, None]
     row, column = np.mgrid[:height, :width] + 0.5
