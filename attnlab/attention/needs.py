@@ -298,13 +298,13 @@ def _kernel_misfits(
             f"{mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
             f" {_listed(offered)}"
         )
-    chosen = KERNELS.resolve(kernel)
-    reason = chosen().misfit(kind(parts["alignment"])) if "alignment" in parts else None
+    resolve = KERNELS.resolve
+    reason = resolve(kernel)().misfit(kind(parts["alignment"])) if "alignment" in parts else None
     if "score" in parts and parts["score"](parent=None).looks_back and kernel not in BACKWARDS:
         reason = BACKWARDLESS
     if "positions" in parts and "row" in kind(parts["positions"]).hooks and kernel not in BACKWARDS:
         reason = ROWLESS
-    if reason is None and need.weights and not chosen.weighs:
+    if reason is None and need.weights and not resolve(kernel).weighs:
         reason = WEIGHTLESS
     if reason:
         yield f"kernel {kernel!r} {reason}"
