@@ -119,7 +119,9 @@ class Pass:
         self._inside: list[int] = []
         self._trace = _trace()
 
-    def at(self, module: nn.Module, kind: str, value: jax.Array, **extras: jax.Array) -> jax.Array:
+    def note(
+        self, module: nn.Module, kind: str, value: jax.Array, **extras: jax.Array
+    ) -> jax.Array:
         """Notes a place of a module with its value [B,H,T,D], and returns the changed value."""
         path, stepwise = "/".join(module.path), _trace() != self._trace
         count = self._calls[f"{path}/{kind}"]
@@ -158,12 +160,12 @@ class Pass:
             vectors = method(*args, **kwargs)
             if vectors.ndim != 3:
                 return vectors
-            return self.at(module, "embedding", vectors[:, None])[:, 0]
+            return self.note(module, "embedding", vectors[:, None])[:, 0]
         if isinstance(module.parent, Mixer) and (module.name, name) == ("out", "__call__"):
             x = args[0]
             heads = self._heads.get(path.rpartition("/")[0]) or heads_of(module.parent)
             if heads and x.ndim == 3 and x.shape[-1] % heads == 0:
-                args = joined(self.at(module.parent, "heads", split(x, heads))), *args[1:]
+                args = joined(self.note(module.parent, "heads", split(x, heads))), *args[1:]
         if not isinstance(module, Mixer) or name not in ("mix", "read"):
             return method(*args, **kwargs)
         outer = not self._inside
@@ -175,7 +177,7 @@ class Pass:
             if not outer:
                 return result
             y = result[0] if name == "mix" else result.context
-            y = self.at(module, "layer", y[:, None])[:, 0]
+            y = self.note(module, "layer", y[:, None])[:, 0]
             return (y, *result[1:]) if name == "mix" else result.replace(context=y)
         finally:
             self._inside.pop()
@@ -246,7 +248,7 @@ def changed_weights(module: nn.Module, weights: jax.Array, look: Any) -> jax.Arr
     visible = visible.astype(weights.dtype)
     uniform = visible / jnp.maximum(visible.sum(axis=-1, keepdims=True), 1)
     extras = {"values": look.values} if look.relative is None else {}
-    return current.at(module, "weights", weights, uniform=uniform, **extras)
+    return current.note(module, "weights", weights, uniform=uniform, **extras)
 
 
 @contextlib.contextmanager

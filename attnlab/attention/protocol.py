@@ -63,7 +63,7 @@ class Tokens(NamedTuple):
       values: [B,t,dv], what values are computed from: the same source, unless a caller has two.
       valid: [B,t] bool, True at real tokens; None means all are.
       positions: [t] or [B,t].
-      before: the memory that the tokens follow; None for the first.
+      memory: the one that the tokens follow; None for the first.
       ordered: whether their positions rise from each to the next; they may not where each has its own.
     """
 
@@ -71,7 +71,7 @@ class Tokens(NamedTuple):
     values: jax.Array
     valid: jax.Array | None
     positions: jax.Array
-    before: Any = None
+    memory: Any = None
     ordered: bool = True
 
 

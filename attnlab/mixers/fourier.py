@@ -41,7 +41,7 @@ class Fourier(WholeText):
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
     ) -> tuple[jax.Array, None]:
         """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
-        with padding, over the real tokens alone (by `whole`). See `WholeText.mix`.
+        with padding, over the real tokens alone (by `mix_text`). See `WholeText.mix`.
         """
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         if self.is_collecting():
@@ -52,9 +52,9 @@ class Fourier(WholeText):
         channels = jnp.fft.fft(widened(x), axis=2)
         return jnp.fft.fft(channels, axis=1).real.astype(x.dtype), None
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes the real part of the Fourier transform over channels and over the real tokens of
-        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.whole`.
+        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.mix_text`.
         """
         if x.shape[1] > LONGEST:
             raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")

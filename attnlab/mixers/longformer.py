@@ -65,10 +65,10 @@ class Longformer(WholeText):
             setattr(self, f"w_{name}", Dense(self.width, use_bias=False))
         self.out = Dense(self.width, use_bias=False)
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes attention over whole texts x [B,T,d]: every token sees its window and the global
         tokens, global tokens see all real tokens with projections of their own. See
-        `WholeText.whole`.
+        `WholeText.mix_text`.
         """
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5

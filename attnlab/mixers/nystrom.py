@@ -73,10 +73,10 @@ class Nystrom(WholeText):
             normal = nn.initializers.normal(self.taps**-0.5)
             self.near = self.param("near", normal, (self.heads, self.taps))
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d] through the
         means of segments of queries and keys (landmarks), plus a learned sum of neighbouring
-        values. See `WholeText.whole`.
+        values. See `WholeText.mix_text`.
         """
         size = self.width // self.heads
         q, k, v = (

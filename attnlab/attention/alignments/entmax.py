@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
@@ -192,7 +192,7 @@ def entmax(
     scores = widened(scores)
     if not scores.shape[-1]:
         return scores
-    allowed = jnp.broadcast_to(whole(mask, scores.shape[-1]), scores.shape)
+    allowed = jnp.broadcast_to(full_mask(mask, scores.shape[-1]), scores.shape)
     return _entmax(solve, scores, allowed, jnp.maximum(jnp.asarray(excess, scores.dtype), LEAST))
 
 

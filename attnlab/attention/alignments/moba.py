@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.alignments.protocol import Alignment, softmax, whole
+from attnlab.attention.alignments.protocol import Alignment, full_mask, softmax
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
@@ -60,7 +60,7 @@ class MoBA(Alignment):
         if not scores.shape[-1]:
             return scores
         allowed = jnp.ones((1, 1, 1, scores.shape[-1]), bool) if mask is None else mask
-        allowed = whole(allowed, scores.shape[-1])
+        allowed = full_mask(allowed, scores.shape[-1])
         blocks = Blocks(self.block, self.reach(scores.shape[-1]), view)
         sums = blocks.sums(jnp.where(allowed, jax.lax.stop_gradient(scores), 0.0))
         counts = blocks.sums(allowed.astype(scores.dtype))
@@ -90,7 +90,7 @@ class Blocks:
     view: View
 
     @property
-    def apart(self) -> bool:
+    def scattered(self) -> bool:
         """Whether each key has a position of its own."""
         assert self.view.keys is not None
         return np.ndim(self.view.keys) == 2
@@ -107,7 +107,7 @@ class Blocks:
 
     def sums(self, x: jax.Array) -> jax.Array:
         """Sums x [B,H,Tq,Tk] over the keys of each block: [B,H,Tq,N]."""
-        if self.apart:
+        if self.scattered:
             member = (self.view.columns // self.size - self.first)[..., None]
             member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
             return x @ jnp.broadcast_to(member[:, 0], (len(x), 1, *member.shape[-2:])).astype(
@@ -119,7 +119,7 @@ class Blocks:
 
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
         """Repeats x [B,H,Tq,N], one entry for each block, for each key of the block: [B,H,Tq,Tk]."""
-        if self.apart:
+        if self.scattered:
             index = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
             index = jnp.broadcast_to(index, (*x.shape[:-1], keys))
             return jnp.take_along_axis(x, index, axis=-1)

@@ -97,7 +97,7 @@ class Alignment(nn.Module):
         return None
 
 
-def whole(mask: jax.Array | None, keys: int) -> jax.Array:
+def full_mask(mask: jax.Array | None, keys: int) -> jax.Array:
     """Returns a mask, True where a key may be seen (None: everywhere), broadcast to a last axis of
     Tk = `keys`, so that it can be counted along it.
     """

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, softmax
 from attnlab.attention.view import View
 from attnlab.errors import at_least
 from attnlab.layers.precision import widened
@@ -54,7 +54,7 @@ class ScalableSoftmax(Alignment):
         that the query may see. See `Alignment.__call__`.
         """
         scores = widened(scores)
-        counts = whole(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
+        counts = full_mask(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
         factor = self.factor(counts, scores.shape[1], scores.dtype)
         if mask is not None:  # what is masked may be huge, and times 0 not a number
             scores = jnp.where(mask, scores, 0.0)
@@ -183,7 +183,7 @@ class Sigmoid(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         scores = widened(scores)
         weights = jax.nn.sigmoid(scores + self.shift(allowed, view, scores.dtype))
         return jnp.where(allowed, weights, 0.0)

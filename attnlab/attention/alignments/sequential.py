@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, log_softmax, softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, log_softmax, softmax
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.view import View
 from attnlab.errors import at_least
@@ -153,7 +153,7 @@ class Temporal(Alignment):
         """
         if not scores.shape[-1]:
             return widened(scores), history
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         logs = log_softmax(scores, mask) if self.past == "weights" else widened(scores)
         logs = jnp.where(allowed, logs, LOW)
         rows = jnp.concatenate([history[:, :, None], logs], axis=2)
@@ -223,7 +223,7 @@ class Monotonic(Alignment):
             energy = energy + self.noise * jax.random.normal(
                 self.make_rng("sample"), energy.shape, energy.dtype
             )
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, history)
 

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.kernels.blocks import Grid, taken
+from attnlab.attention.alignments.protocol import full_mask
+from attnlab.attention.kernels.blocks import Grid, take
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
 from attnlab.attention.view import token_positions
@@ -86,7 +86,7 @@ class Block:
         """Returns which query may see which key in the block at `row` and `column`, broadcastable
         to [B,H,b,c]; padding is never seen.
         """
-        valid = taken(arrays.valid, column, self.grid.width, 1)[:, None, None]
+        valid = take(arrays.valid, column, self.grid.width, 1)[:, None, None]
         rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
         return valid if rules is None else valid & rules
 
@@ -203,7 +203,7 @@ def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
         """Adds to `total` how many keys of one block each query may see."""
         if not masked:
             return total + block.grid.width
-        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(
+        return total + full_mask(block.allowed(arrays, row, column), block.grid.width).sum(
             axis=-1, keepdims=True, dtype=jnp.int32
         )
 
@@ -215,7 +215,7 @@ def block_positions(where: jax.Array, n: Any, size: int) -> jax.Array:
     positions `where`.
     """
     if np.ndim(where) == 2:
-        return token_positions(taken(where, n, size, 1), size)
+        return token_positions(take(where, n, size, 1), size)
     return token_positions(where + n * size, size)
 
 

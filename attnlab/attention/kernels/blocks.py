@@ -156,7 +156,7 @@ def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
     return jnp.pad(x, [(0, missing if a == axis else 0) for a in range(x.ndim)]) if missing else x
 
 
-def taken(tree: Any, n: Any, size: int, axis: int = 2) -> Any:
+def take(tree: Any, n: Any, size: int, axis: int = 2) -> Any:
     """Slices block number `n`, of `size` entries along `axis`, out of every array of a tree; an
     array of that size is returned whole.
     """

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels.block import Arrays, Block, count_visible
-from attnlab.attention.kernels.blocks import put, taken
+from attnlab.attention.kernels.blocks import put, take
 from attnlab.attention.kernels.normalised import side_by_side
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 from attnlab.attention.view import View
@@ -71,8 +71,8 @@ def gain(
         summed = block.summed_values(weights, values)
         return summed if term is None else summed + term.astype(block.dtype)
 
-    of_row = (taken(arrays.query, row, grid.height, 1), taken(arrays.queries, row, grid.height))
-    return context, (floats, *of_row, *taken((arrays.keys, arrays.values), column, grid.width))
+    of_row = (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height))
+    return context, (floats, *of_row, *take((arrays.keys, arrays.values), column, grid.width))
 
 
 def forward(block: Block, arrays: Arrays) -> jax.Array:
@@ -114,7 +114,7 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     def of_row(row: Any, carry: Any) -> Any:
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, of_columns = carry
-        counts, part = count_visible(block, arrays, row), taken(grad, row, grid.height)
+        counts, part = count_visible(block, arrays, row), take(grad, row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Adds the gradients from one block to those so far."""
@@ -127,7 +127,7 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
             return added(closed, for_closed), added(of_row, (for_query, for_queries)), of_columns
 
         begin = zeros(
-            (taken(arrays.query, row, grid.height, 1), taken(arrays.queries, row, grid.height)),
+            (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height)),
             block.dtype,
         )
         closed, (for_query, for_queries), of_columns = grid.each_block(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import LOW
 from attnlab.attention.kernels.block import Arrays, Block
-from attnlab.attention.kernels.blocks import put, taken
+from attnlab.attention.kernels.blocks import put, take
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 
@@ -64,12 +64,12 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
 
     def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
         """Computes the three of one row of blocks, and writes them into those of all rows."""
-        queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
+        queries, factor = take((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Updates the context so far (not yet divided), top and total by one more block."""
             context, top, total = carry
-            keys, values = taken((arrays.keys, arrays.values), column, grid.width)
+            keys, values = take((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
             scores = times(block.scored(arrays, queries, keys, i, j)[0], factor)
             allowed = block.allowed(arrays, row, column) if masked else None
@@ -142,7 +142,7 @@ def backward(
     def of_row(row: Any, carry: Any) -> Any:
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
-        queries, f, u, t, m = taken(by_row, row, grid.height)
+        queries, f, u, t, m = take(by_row, row, grid.height)
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
@@ -151,7 +151,7 @@ def backward(
             of_closed, for_row, for_keys, for_values = of_one_block(
                 block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)
             )
-            closed = closed | {name: added(closed[name], more) for name, more in of_closed.items()}
+            closed = closed | {name: added(closed[name], term) for name, term in of_closed.items()}
             of_keys = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
             )
@@ -200,7 +200,7 @@ def of_one_block(
       masked: whether some pairs of the block are not allowed.
       saved: what the forward pass kept of the row.
     """
-    keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
+    keys, values = take((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
     unscaled, pullback = block.scored(arrays, saved.queries, keys, i, j)
     scores = times(unscaled, saved.factor)
@@ -260,5 +260,5 @@ def key_gradient_shape(block: Block, shape: tuple[int, ...], width: int) -> tupl
 
 def side_by_side(x: jax.Array) -> jax.Array:
     """[columns,B,K,c,...] to [B,K,Tk,...]."""
-    count, batch, heads, width, *rest = x.shape
-    return x[0] if count == 1 else jnp.moveaxis(x, 0, 2).reshape(batch, heads, count * width, *rest)
+    count, batch, heads, width, *tail = x.shape
+    return x[0] if count == 1 else jnp.moveaxis(x, 0, 2).reshape(batch, heads, count * width, *tail)

@@ -52,7 +52,7 @@ class Windows:
         view, align = look.view, look.align
         assert isinstance(align, Local)
         batch, keys = look.values.shape[0], view.size[1]
-        centre, position = align.centred(view, _heads(look))
+        centre, position = align.centres(view, _heads(look))
         columns = centre + jnp.arange(-align.reach, align.reach + 1, dtype=jnp.int32)
         columns = jnp.broadcast_to(columns[:, 0], (batch, *columns.shape[2:]))  # [B,Tq,W]
         inside, slots = (columns >= 0) & (columns < keys), jnp.clip(columns, 0, keys - 1)
@@ -65,7 +65,7 @@ class Windows:
         near = jax.tree.map(gathered, look.keys)
         scores, rules = self.scored(look, near, slots)
         mask = mask[:, None] if rules is None else mask[:, None] & rules
-        weights = align.within(scores, mask, slots[:, None], position).astype(look.values.dtype)
+        weights = align.weights(scores, mask, slots[:, None], position).astype(look.values.dtype)
         values = jnp.broadcast_to(gathered(look.values), (*weights.shape, look.values.shape[-1]))
         return jnp.einsum("bhqw,bhqwd->bhqd", weights, values)
 

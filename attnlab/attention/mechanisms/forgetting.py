@@ -76,8 +76,8 @@ class Forgetting(MultiHead):
         if not tokens.ordered:
             logs, inverse = in_order(logs, jnp.atleast_2d(tokens.positions))
         decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), inverse))
-        if tokens.before is not None:
-            decay = self.last(tokens.before) + decay
+        if tokens.memory is not None:
+            decay = self.last(tokens.memory) + decay
         return {**super().arrays(tokens), "decay": decay}
 
     def last(self, memory: ForgettingMemory) -> jax.Array:

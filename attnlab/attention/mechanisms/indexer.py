@@ -30,7 +30,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Softmax, full_mask, log_softmax
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels.gathered import SPARSE, attended
@@ -136,7 +136,7 @@ class LightningIndexer(MultiHead):
         mask = look.view.allowed()
         shared = mask is None or mask.shape[1] == 1
         mask = jnp.ones((1, 1), bool) if mask is None else mask.any(axis=1)
-        allowed = jnp.broadcast_to(whole(mask, rated.shape[-1]), rated.shape)  # of some head
+        allowed = jnp.broadcast_to(full_mask(mask, rated.shape[-1]), rated.shape)  # of some head
         if not weights and shared and self.gathers(look):
             context, loss = self.gathered(look, rated, allowed)
             return Reading(self.out(self.join(context, query)), losses={"indexer": loss})

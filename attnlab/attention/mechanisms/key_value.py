@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import whole
+from attnlab.attention.alignments.protocol import full_mask
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Capabilities
@@ -84,7 +84,7 @@ class KeyValue(Single):
         """
         last_part = self.cut(query, "query")[-1]
         merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))
-        mask = whole(look.view.allowed(), look.view.size[1])
+        mask = full_mask(look.view.allowed(), look.view.size[1])
         sees = jnp.broadcast_to(mask.any(axis=-1), (len(query), 1, query.shape[1]))
         return jnp.where(sees[:, 0, :, None], merged, 0)
 

@@ -196,9 +196,7 @@ class Linear(Attention):
                 " visibility and no segments; choose the visibility 'full', or 'multihead'"
             )
         positions, read = places(start.read, x.shape[1], view.valid)
-        positions = (
-            positions[0] if state is None and view.valid is None else positions
-        )  # the same in all rows
+        positions = positions[0] if state is None and view.valid is None else positions  # all alike
         features, values = self._key_values(x, view.valid, positions)
         phi_q = self._features(x, positions)
 

@@ -143,7 +143,7 @@ class Synthesizer(HeadsAttention):
         """
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
         return AttentionInputs(
-            queries=self.asked(query),
+            queries=self.hidden_query(query),
             keys=empty,
             values=memory.values,
             score=self.pairs,
@@ -153,7 +153,7 @@ class Synthesizer(HeadsAttention):
             history=history,
         )
 
-    def asked(self, query: jax.Array) -> jax.Array:
+    def hidden_query(self, query: jax.Array) -> jax.Array:
         """The hidden layer of query [B,Tq,dq], [B,H,Tq,A]; nothing, [B,H,Tq,0], where only positions
         count.
         """

@@ -85,8 +85,7 @@ class AttentionPooling(Classifier):
         return self.verdict(vectors[0] if target is None else compared(*vectors))
 
     def _pooled(self, read: Read) -> jax.Array:
-        """Computes the vector [B,2H] of a text that was read, by attention with the learned query.
-        """
+        """Computes the vector [B,2H] of a text that was read, by attention with the learned query."""
         query = jnp.broadcast_to(self.query, (len(read.states), 1, 2 * self.width)).astype(
             read.states.dtype
         )

@@ -94,7 +94,7 @@ class Viewer(VisualAnswerer, kw_only=True):
         flat = features.reshape(rows, height * width, channels)
         if not self.coordinates:
             return flat
-        coordinates = jnp.asarray(over(height, width), flat.dtype)
+        coordinates = jnp.asarray(grid_coordinates(height, width), flat.dtype)
         where = jnp.broadcast_to(coordinates, (rows, *coordinates.shape))
         return jnp.concatenate([flat, where], axis=-1)
 
@@ -183,7 +183,7 @@ class CNNAndLSTM(Answerer, kw_only=True):
         return places.reshape(len(places), -1)
 
 
-def over(height: int, width: int) -> np.ndarray:
+def grid_coordinates(height: int, width: int) -> np.ndarray:
     """Column and row of every place, row by row, the first -1 and the last 1; 0 where there is only
     one: [L,2].
     """

@@ -13,7 +13,7 @@ sg stops gradients. A location is (row, column): -1 is the upper or left edge of
 lower or right one. Locations are drawn where the caller passes the random stream "sample"; else
 l_{t+1} = mu_t. Nothing but REINFORCE trains where to look: log p(l_{t+1}) of what was drawn, before
 it was clipped, and b_t go to the collection "samples" (see `tasks.decisions`). Locations [B,T,2] go
-to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `shown`
+to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `coverage`
 what is drawn on the image.
 
 Source: V. Mnih, N. Heess, A. Graves, K. Kavukcuoglu, "Recurrent Models of Visual Attention", NIPS
@@ -59,9 +59,9 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
     """
     begin = centre[:, None] + jnp.asarray((np.arange(size) - size / 2) * side, centre.dtype)
     edge = jnp.arange(length, dtype=centre.dtype)
-    least = jnp.maximum(begin[..., None], edge)
-    most = jnp.minimum(begin[..., None] + side, edge + 1)
-    return jnp.maximum(most - least, 0.0) / side
+    start = jnp.maximum(begin[..., None], edge)
+    end = jnp.minimum(begin[..., None] + side, edge + 1)
+    return jnp.maximum(end - start, 0.0) / side
 
 
 def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> jax.Array:
@@ -91,7 +91,7 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
     return np.concatenate(corners, axis=-1)
 
 
-def shown(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
+def coverage(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
     """Returns, for each pixel of an image of this height and width, the share of the k = `scales`
     patches around each of the locations [T,2] that contain its middle, [T,H,W]: 1 inside the finest
     patch, `size` wide.
@@ -155,7 +155,7 @@ class Glimpses(ImageClassifier):
     ) -> dict[str, tuple[Any, list[str]]]:
         """See `System.overlaid`: for each glimpse the share of its patches in which a pixel lies."""
         (locations,) = collected[GLIMPSES]["locations"]
-        shares = shown(np.asarray(locations[0]), self.size, self.scales, height, width)
+        shares = coverage(np.asarray(locations[0]), self.size, self.scales, height, width)
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
