@@ -26,12 +26,14 @@ def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | N
 
 
 def out_of_order(x: jax.Array, inverse: jax.Array | None) -> jax.Array:
-    """The way back from `in_order`."""
+    """Restores the order of x before `in_order`, which gave the permutation `inverse`, None where
+    it moved nothing.
+    """
     return x if inverse is None else _permuted(x, inverse)
 
 
 def after_each(x: jax.Array) -> jax.Array:
-    """For each number the sum of those behind it on the last axis, without itself."""
+    """Computes for each number of x the sum of those behind it on the last axis, without itself."""
     total = jnp.flip(jnp.cumsum(jnp.flip(x, -1), axis=-1), -1)
     return jnp.concatenate([total[..., 1:], jnp.zeros_like(total[..., :1])], axis=-1)
 

@@ -98,8 +98,8 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
             """
             shared, previous = _put_reals(params, d_params), _put_reals(state, d_state)
             tape = _at_length(_put_reals(written, d_tape), length)
-            read, held = _put_reals(inputs, d_inputs), _put_reals(constant, d_constant)
-            return tuple(map(_reals, step(shared, previous, tape, read, held)))
+            read, fixed = _put_reals(inputs, d_inputs), _put_reals(constant, d_constant)
+            return tuple(map(_reals, step(shared, previous, tape, read, fixed)))
 
         _, pull = jax.vjp(repeat_step, *map(_reals, (params, constant, written, state, inputs)))
         params_term, constant_term, d_tape, d_state, d_inputs = pull(

@@ -142,7 +142,7 @@ def attended(
         """Computes context and weights of some of the queries q, whose keys are gathered at once;
         `index` and `allowed` are theirs.
         """
-        keys, values = (_taken(x, index, size) for x in blocks)
+        keys, values = (_take_blocks(x, index, size) for x in blocks)
         inner = inner_dtype(q, k)
         if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each
             keys, values, group = keys[:, :, 0], values[:, :, 0], ""
@@ -175,8 +175,8 @@ def attended(
     return context, weights
 
 
-def _taken(blocks: jax.Array, index: jax.Array, size: int) -> jax.Array:
-    """Blocks [B,K,N,b*A] by index [B,1 or K,1 or G,Tq,n]: their keys [B,K,1 or G,Tq,n*b,A]."""
+def _take_blocks(blocks: jax.Array, index: jax.Array, size: int) -> jax.Array:
+    """Takes blocks [B,K,N,b*A] by index [B,1 or K,1 or G,Tq,n]: their keys [B,K,1 or G,Tq,n*b,A]."""
     index = jnp.broadcast_to(index, (*blocks.shape[:2], *index.shape[2:]))
     entries = jax.vmap(jax.vmap(lambda x, chosen: x[chosen]))(blocks, index)
     return entries.reshape(*index.shape[:-1], index.shape[-1] * size, -1)

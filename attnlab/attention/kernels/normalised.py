@@ -32,8 +32,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
         return context, (floats, fixed, context, top, total)
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        """Computes the gradients of the floating-point arrays, in their dtypes, from that of the
-        context.
+        """Computes the gradients of the floating-point arrays, in their dtypes, from the gradient
+        `grad` of the context and what `first` kept.
         """
         floats, fixed, context, top, total = residuals
         return (

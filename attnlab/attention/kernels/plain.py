@@ -94,7 +94,7 @@ class Plain:
 
 
 def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
-    """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
+    """Computes context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout, of a look."""
     return plain_on(look)[:2]
 
 
@@ -118,7 +118,7 @@ def plain_on(
 
 
 def weigh(look: AttentionInputs) -> jax.Array:
-    """The weights [B,H,Tq,Tk] float32, before dropout."""
+    """Computes the weights [B,H,Tq,Tk] float32 of a look, before dropout."""
     return weigh_on(look)[0]
 
 

@@ -44,7 +44,7 @@ def split(tree: Any) -> tuple[Any, Any]:
 
 
 def joined(floats: Any, fixed: Any) -> Any:
-    """One tree of the two that `split` gives."""
+    """Joins the two trees that `split` gives to one."""
     return jax.tree.map(
         lambda x, y: y if x is None else x, floats, fixed, is_leaf=lambda x: x is None
     )
@@ -56,10 +56,10 @@ def zeros(tree: Any, dtype: Any) -> Any:
 
 
 def added(total: Any, term: Any) -> Any:
-    """The sum of two trees, in the dtype of the first."""
+    """Adds two trees, in the dtype of the first."""
     return jax.tree.map(lambda x, y: x + y.astype(x.dtype), total, term)
 
 
 def like(tree: Any, example: Any) -> Any:
-    """A tree with the dtypes of another."""
+    """Returns a tree with the dtypes of `example`."""
     return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, example)

@@ -89,7 +89,9 @@ def one_by_one(
     i = view.onto(memory, query).i
 
     def step(mechanism: Attention, history: Any, inputs: Any) -> tuple[Any, Any]:
-        """Reads with one query, and passes on the history for the next."""
+        """Reads with one query, whose position and vector are the `inputs`, and passes on the
+        history for the next.
+        """
         position, vector = inputs
         step_view = dataclasses.replace(view, positions=position)
         reading = mechanism.read(vector[:, None], memory, step_view, weights=True, history=history)

@@ -164,7 +164,9 @@ def written_only(memory: PathMemory) -> jax.Array:
 
 
 def several(beta: jax.Array) -> jax.Array:
-    """Whether more than one token of some row is still to be passed, []."""
+    """Returns whether more than one token of some row, with `beta` not 0, is still to be passed,
+    [].
+    """
     return ((beta != 0.0).any(axis=1).sum(axis=1) > 1).any()
 
 
@@ -179,7 +181,9 @@ def unpassed(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.A
 
 
 def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
-    """Keys [B,K,Tk,D] as seen from behind the one token that is still to be passed."""
+    """Returns keys [B,K,Tk,D] as seen from behind the one token, with `w` and `beta`, that is still
+    to be passed.
+    """
     slot, w, beta = unpassed(w, beta)
     earlier = jnp.arange(keys.shape[2])[None, None, :, None] < slot
     return keys - jnp.where(earlier, beta * (keys * w).sum(axis=-1, keepdims=True) * w, 0.0)

@@ -121,8 +121,8 @@ class AllOf(Rule):
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
-        first, *others = (rule.allows(i, j) for rule in self.rules)
-        for other in others:
+        first, *masks = (rule.allows(i, j) for rule in self.rules)
+        for other in masks:
             first = first & other
         return first
 
@@ -177,8 +177,8 @@ class AnyOf(_OneOf):
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
-        first, *others = (rule.allows(i, j) for rule in self.rules)
-        for other in others:
+        first, *masks = (rule.allows(i, j) for rule in self.rules)
+        for other in masks:
             first = first | other
         return first
 

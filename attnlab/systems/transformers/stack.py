@@ -128,9 +128,9 @@ class Stacked(System, kw_only=True):
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
-        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers,
-        with the feed-forward, norm and placement of the fields. See `by_layer` for mixers that
-        differ by layer.
+        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers, of
+        the class `kind`, with the feed-forward, norm and placement of the fields. See `by_layer`
+        for mixers that differ by layer.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         inside = _else(self.hidden_dropout, self.dropout)
@@ -192,8 +192,9 @@ class Stacked(System, kw_only=True):
     def embedded(
         self, words: jax.Array, positions: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
-        """Adds or appends positions [T] or [B,T] to embeddings [B,T,d-m], scaled if the fields say
-        so: x_0 [B,T,d]; raises `UserError` if T exceeds the positions.
+        """Adds or appends positions [T] or [B,T] to `words`, embeddings [B,T,d-m], scaled if the
+        fields say so, by the `scheme` (None: that of the field): x_0 [B,T,d]; raises `UserError` if
+        T exceeds the positions.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.

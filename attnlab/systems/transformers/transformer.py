@@ -90,7 +90,7 @@ class DecoderLayer(Block):
         that of `Block.__call__`.
         """
 
-        def itself(y: jax.Array) -> jax.Array:
+        def mix(y: jax.Array) -> jax.Array:
             nonlocal cache
             y, cache = self.self_attention.mix(y, view, cache)
             return y
@@ -103,7 +103,7 @@ class DecoderLayer(Block):
             looks = reading.history
             return looked(self, reading)
 
-        return self(y, itself, across, valid=valid), cache, looks
+        return self(y, mix, across, valid=valid), cache, looks
 
 
 @flax.struct.dataclass

@@ -170,8 +170,8 @@ class Glimpses(ImageClassifier):
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
-            """Takes one glimpse: the next state and location; and the location of this one, log p
-            of the next and the baseline as outputs.
+            """Takes one glimpse from `carried`, the state and the location: returns the next of
+            both, and as outputs the location of this one, log p of the next and the baseline.
             """
             state, location = carried
             state = self.core.step(state, self._sense(images, location))
