@@ -72,7 +72,7 @@ def measure(rows: int, steps: int, width: int, enough: float = 5.0) -> tuple[Any
 
     def every(module: LSTMNLayer, x: jax.Array) -> jax.Array:
         first = module.begin(rows, steps, x.dtype)
-        return module._watched(first, (x, module.contributions(x), valid), None)[1].h
+        return module._scan(first, (x, module.contributions(x), valid), None)[1].h
 
     passes = {
         "every": (reader, functools.partial(reader.apply, method=every)),

@@ -119,7 +119,9 @@ class Pass:
         self._inside: list[int] = []
         self._trace = _trace()
 
-    def at(self, module: nn.Module, kind: str, value: jax.Array, **beside: jax.Array) -> jax.Array:
+    def note(
+        self, module: nn.Module, kind: str, value: jax.Array, **extras: jax.Array
+    ) -> jax.Array:
         """Notes a place of a module with its value [B,H,T,D], and returns the changed value."""
         path, stepwise = "/".join(module.path), _trace() != self._trace
         count = self._calls[f"{path}/{kind}"]
@@ -129,48 +131,53 @@ class Pass:
         class_name = type(module).__name__
         self.places[name] = Place(name, kind, layer, value.shape, class_name, stepwise)
         if not stepwise:
-            self.values |= {name: value, **{path + key: x for key, x in beside.items()}}
+            self.values |= {name: value, **{path + key: x for key, x in extras.items()}}
         if (change := self.changes.get(name)) is None:
             return value
         changed = value * _fitted(change.scale, value, name) + _fitted(change.shift, value, name)
         if change.uniform is not None:
             if kind != "weights":
                 raise UserError(f"{name}: only weights can be made uniform, not {kind}")
-            changed += beside["uniform"] * _fitted(change.uniform, value, name)
+            changed += extras["uniform"] * _fitted(change.uniform, value, name)
         return changed.astype(value.dtype)
 
-    def intercept(self, method: Any, given: Any, named: Any, context: Any) -> Any:
-        """Calls a method of a module with its arguments, and changes what is a place: the argument
-        of an output projection, the result of an embedding or of a mixing layer.
+    def intercept(self, method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        """Calls a method of a module, and changes what is a place: the argument of an output
+        projection, the result of an embedding or of a mixing layer.
+
+        Args:
+          method: bound.
+          args, kwargs: what it is called with.
+          context: of `flax.linen.intercept_methods`: module and name of the method.
         """
         module, name = context.module, context.method_name
         if module.scope is None:
-            return method(*given, **named)
+            return method(*args, **kwargs)
         path = "/".join(module.path)
         if name == "join":  # a mechanism may join fewer heads than it has scores of
-            self._heads[path] = given[0].shape[1]
+            self._heads[path] = args[0].shape[1]
         if isinstance(module, nn.Embed) and name == "__call__":
-            vectors = method(*given, **named)
+            vectors = method(*args, **kwargs)
             if vectors.ndim != 3:
                 return vectors
-            return self.at(module, "embedding", vectors[:, None])[:, 0]
+            return self.note(module, "embedding", vectors[:, None])[:, 0]
         if isinstance(module.parent, Mixer) and (module.name, name) == ("out", "__call__"):
-            x = given[0]
+            x = args[0]
             heads = self._heads.get(path.rpartition("/")[0]) or heads_of(module.parent)
             if heads and x.ndim == 3 and x.shape[-1] % heads == 0:
-                given = joined(self.at(module.parent, "heads", split(x, heads))), *given[1:]
+                args = joined(self.note(module.parent, "heads", split(x, heads))), *args[1:]
         if not isinstance(module, Mixer) or name not in ("mix", "read"):
-            return method(*given, **named)
+            return method(*args, **kwargs)
         outer = not self._inside
         self._inside.append(
             self._layers.setdefault(path, len(self._layers)) if outer else self._inside[-1]
         )
         try:
-            result = method(*given, **named)
+            result = method(*args, **kwargs)
             if not outer:
                 return result
             y = result[0] if name == "mix" else result.context
-            y = self.at(module, "layer", y[:, None])[:, 0]
+            y = self.note(module, "layer", y[:, None])[:, 0]
             return (y, *result[1:]) if name == "mix" else result.replace(context=y)
         finally:
             self._inside.pop()
@@ -194,7 +201,9 @@ def _trace() -> Any:
 
 
 def _fitted(x: Any, value: jax.Array, name: str) -> jax.Array:
-    """An array of a change with as many axes as the value; UserError if they do not fit."""
+    """Returns an array of a change with as many axes as the value [B,H,T,D] of the place `name`;
+    raises UserError if it does not fit.
+    """
     shape = jnp.shape(x)
     axes = ((1, *shape) if len(shape) == 1 else shape) + (1,) * (4 - max(len(shape), 2))
     axes = axes if shape else (1,) * 4
@@ -223,23 +232,23 @@ def intervening() -> bool:
 
 def weights_changed() -> bool:
     """Whether weights are places in this pass: then the plain kernel computes every look."""
-    now = _ACTIVE.get()
-    return now is not None and now.weighs
+    current = _ACTIVE.get()
+    return current is not None and current.weighs
 
 
 def changed_weights(module: nn.Module, weights: jax.Array, look: Any) -> jax.Array:
     """Returns the weights [B,H,Tq,Tk] of a look (`kernels.plain.AttentionInputs`) of a mechanism as
     the pass changes them.
     """
-    now = _ACTIVE.get()
-    if now is None or not now.weighs:
+    current = _ACTIVE.get()
+    if current is None or not current.weighs:
         return weights
     mask = look.view.allowed()
-    seen = jnp.ones(weights.shape) if mask is None else jnp.broadcast_to(mask, weights.shape)
-    seen = seen.astype(weights.dtype)
-    uniform = seen / jnp.maximum(seen.sum(axis=-1, keepdims=True), 1)
-    beside = {"values": look.values} if look.relative is None else {}
-    return now.at(module, "weights", weights, uniform=uniform, **beside)
+    visible = jnp.ones(weights.shape) if mask is None else jnp.broadcast_to(mask, weights.shape)
+    visible = visible.astype(weights.dtype)
+    uniform = visible / jnp.maximum(visible.sum(axis=-1, keepdims=True), 1)
+    extras = {"values": look.values} if look.relative is None else {}
+    return current.note(module, "weights", weights, uniform=uniform, **extras)
 
 
 @contextlib.contextmanager
@@ -255,11 +264,11 @@ def intervene(changes: Mapping[str, Change] | None = None, weights: bool = False
     """
     changes = changes or {}
     weights = weights or any(name.endswith("weights") for name in changes)
-    now = Pass(changes, weights)
-    token = _ACTIVE.set(now)
+    current = Pass(changes, weights)
+    token = _ACTIVE.set(current)
     try:
-        with nn.intercept_methods(now.intercept):
-            yield now
+        with nn.intercept_methods(current.intercept):
+            yield current
     finally:
         _ACTIVE.reset(token)
-    now.check()
+    current.check()

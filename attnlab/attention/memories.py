@@ -107,7 +107,7 @@ class Memory:
         first = last + 1 - (self._counted(self.valid[:, self.ring :], pieces))
         source = jnp.where(latest >= first, self.ring + latest - first, slots)
         source = jnp.broadcast_to(source, (len(self.valid), self.ring))
-        take = jax.vmap(lambda x, at: x[:, at])
+        take = jax.vmap(lambda x, index: x[:, index])
         fields = {name: take(getattr(self, name), source) for name in self.array_names()}
         for name in ("valid", "positions"):
             fields[name] = jnp.take_along_axis(getattr(self, name), source, axis=1)
@@ -139,17 +139,17 @@ class Memory:
         ]
 
     def _rolled(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a ring: writes a single token to its slot, over the oldest, and puts
-        several behind the slots, until `settled`.
+        """Does `appended` for a ring, with `real` in place of `valid`: writes a single token to its
+        slot, over the oldest, and puts several behind the slots, until `settled`.
         """
         batch, steps = real.shape
-        stands = jnp.broadcast_to(self.following(steps), (batch, steps))
-        new = {**arrays, "valid": real[:, None], "positions": stands[:, None]}
+        positions = jnp.broadcast_to(self.following(steps), (batch, steps))
+        new = {**arrays, "valid": real[:, None], "positions": positions[:, None]}
         old = {name: getattr(self, name) for name in arrays}
         old |= {name: getattr(self, name)[:, None] for name in ("valid", "positions")}
         if steps == 1:
-            taken = real if np.ndim(self.length) else jnp.ones_like(real)
-            slot = jnp.where(taken, stands % self.ring, self.ring)
+            writes = real if np.ndim(self.length) else jnp.ones_like(real)
+            slot = jnp.where(writes, positions % self.ring, self.ring)
             grown = {name: _put(old[name], slot, x) for name, x in new.items()}
         else:
             grown = {
@@ -162,20 +162,20 @@ class Memory:
         return self.replace(length=length, **grown)  # type: ignore[attr-defined]
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a memory in which each row has a length of its own; padding is not
-        written.
+        """Does `appended` for a memory in which each row has a length of its own, with `real` in
+        place of `valid`; padding is not written.
         """
         slots = self.valid.shape[1]
-        at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
-        grown = {name: _put(getattr(self, name), at, x) for name, x in arrays.items()}
+        slot = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
+        grown = {name: _put(getattr(self, name), slot, x) for name, x in arrays.items()}
         return self.replace(  # type: ignore[attr-defined]
-            valid=_put(jnp.asarray(self.valid)[:, None], at, real[:, None])[:, 0],
+            valid=_put(jnp.asarray(self.valid)[:, None], slot, real[:, None])[:, 0],
             length=self.length + real.sum(axis=1, dtype=jnp.int32),
             **grown,
         )
 
 
-def _put(old: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
+def _put(old: jax.Array, slot: jax.Array, new: jax.Array) -> jax.Array:
     """Writes new [B,n,t,...] into old [B,n,Tk,...] at slots [B,t], and returns the result; entries
     for slots beyond the last are dropped.
 
@@ -183,11 +183,11 @@ def _put(old: jax.Array, at: jax.Array, new: jax.Array) -> jax.Array:
     a slice update of it and compute that again for each of its readers, from a copy of the whole
     array: 13 of the 40 ms of a token of GPT-2 small with room for 1,000.
     """
-    if at.size == 1:
-        at = jnp.pad(at, ((0, 0), (0, 1)), constant_values=old.shape[2])
+    if slot.size == 1:
+        slot = jnp.pad(slot, ((0, 0), (0, 1)), constant_values=old.shape[2])
         new = with_room(new, 2)
-    put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
-    return put(old, at, new)  # type: ignore[no-any-return]
+    put = jax.vmap(lambda old, slot, new: old.at[:, slot].set(new.astype(old.dtype), mode="drop"))
+    return put(old, slot, new)  # type: ignore[no-any-return]
 
 
 def written(
@@ -215,8 +215,13 @@ def first_memory(
     positions: Where,
     **arrays: jax.Array,
 ) -> Grown:
-    """The memory of a source [B,Tk,ds] and its arrays [B,H,Tk,...] by field, with room for
-    `capacity`.
+    """Creates the memory of a source, of the class `memory`, with room for `capacity` tokens.
+
+    Args:
+      memory: its class.
+      source: [B,Tk,ds].
+      valid, capacity, positions: see `Attention.remember`.
+      arrays: [B,H,Tk,...] by the name of the field.
     """
     filled, length = written(source, valid, capacity)
     roomy: dict[str, Any] = {name: with_room(x, filled.shape[1]) for name, x in arrays.items()}

@@ -66,8 +66,8 @@ class Need:
         """
         if isinstance(rule, Everything):
             return self
-        at = jax.ShapeDtypeStruct((1,), jnp.int32)
-        heads = jax.eval_shape(rule.allows, at, at).shape[1]
+        position = jax.ShapeDtypeStruct((1,), jnp.int32)
+        heads = jax.eval_shape(rule.allows, position, position).shape[1]
         direction = "causal" if rule.is_causal else self.direction
         return dataclasses.replace(
             self, dense=not isinstance(rule, Causal), heads=heads, direction=direction
@@ -116,36 +116,36 @@ class Need:
         heads = chosen.get("heads", getattr(mechanism, "heads", 1))
         for request, instead in self._lacks(mechanism, heads):
             yield "", f"{mechanism.__name__} does not support {request}; {instead}"
-        parts: Parts = getattr(mechanism, "parts", {})
-        of = {
+        tables: Parts = getattr(mechanism, "parts", {})
+        parts = {
             name: made(table, chosen.get(name, getattr(mechanism, name)))
-            for name, table in parts.items()
+            for name, table in tables.items()
         }
-        for name, table in parts.items():
+        for name, table in tables.items():
             if table.kind == "mechanism":  # an attention inside this one
-                inside = self.misfits(kind(of[name]), getattr(of[name], "keywords", {}))
+                inside = self.misfits(kind(parts[name]), getattr(parts[name], "keywords", {}))
                 yield from ((f".{name}{field}", reason) for field, reason in inside)
         for field, misfits in (
             ("alignment", _alignment_misfits),
             ("score", _score_misfits),
             ("positions", _position_misfits),
         ):
-            if field in of:
-                yield from ((f".{field}", reason) for reason in misfits(mechanism, of, self))
+            if field in parts:
+                yield from ((f".{field}", reason) for reason in misfits(mechanism, parts, self))
         kernel = chosen.get("kernel", getattr(mechanism, "kernel", "auto"))
-        yield from ((".kernel", reason) for reason in _kernel_misfits(mechanism, kernel, of, self))
+        yield from ((".kernel", why) for why in _kernel_misfits(mechanism, kernel, parts, self))
         if self.weights == "distribution" or self.values == "unprojected":
-            most: Rows = "one" if self.weights == "distribution" else "at most one"
+            most_allowed: Rows = "one" if self.weights == "distribution" else "at most one"
             rows: Rows = mechanism(width=1, **chosen, parent=None).rows()
-            if list(_SUMS).index(rows) > list(_SUMS).index(most):
+            if list(_SUMS).index(rows) > list(_SUMS).index(most_allowed):
                 yield (
                     "",
                     f"the weights of {mechanism.__name__} sum to {_SUMS[rows]}, here they must sum to"
-                    f" {_SUMS[most]}; choose 'single' or 'multihead' with the alignment 'softmax'",
+                    f" {_SUMS[most_allowed]}; choose 'single' or 'multihead' with the alignment 'softmax'",
                 )
 
     def _without_cache(self) -> str:
-        """What to choose in place of a mechanism without a cache."""
+        """Returns what to choose in place of a mechanism without a cache."""
         full = (
             ", or set decoding.full_passes=true: every token then costs a pass over the whole text"
         )
@@ -203,11 +203,12 @@ def _lacking(mechanism: Any) -> str:
     )
 
 
-def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why an alignment does not fit its mechanism or this slot: it needs earlier
-    queries, one sequence, or a length that reveals the future.
+def _alignment_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """Yields the reasons why the alignment among the `parts` of a mechanism, by field, does not fit
+    it or the slot of `need`: it needs earlier queries, one sequence, or a length that reveals the
+    future.
     """
-    alignment = kind(of["alignment"])
+    alignment = kind(parts["alignment"])
     name = alignment.__name__
     if alignment.form == "look" and need.stepwise and not need.history:
         yield (
@@ -230,12 +231,12 @@ def _alignment_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Ite
         )
 
 
-def _score_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why a score does not fit its mechanism or this slot: it needs earlier
-    looks that are not passed on, forbids rotation of queries and keys, or needs positions that are
-    not known.
+def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """Yields the reasons why the score among the `parts` of a mechanism, by field, does not fit it
+    or the slot of `need`: it needs earlier looks that are not passed on, forbids rotation of
+    queries and keys, or needs positions that are not known.
     """
-    score = of["score"](parent=None)
+    score = parts["score"](parent=None)
     name = type(score).__name__
     if score.looks_back and not mechanism.capabilities.history:
         yield f"{mechanism.__name__}: {refusal(type(score))}"
@@ -253,12 +254,12 @@ def _score_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterato
         yield f"{name} depends on positions, but only distances are known here; choose 'additive'"
 
 
-def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why a position scheme does not fit: the mechanism lacks its hooks, it
-    relates two sequences, it rotates queries and keys of a score that does not allow it, or what it
-    needs is not known.
+def _position_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
+    """Yields the reasons why the position scheme among the `parts` of a mechanism, by field, does
+    not fit it or the slot of `need`: the mechanism lacks its hooks, it relates two sequences, it
+    rotates queries and keys of a score that does not allow it, or what it needs is not known.
     """
-    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
+    scheme, offered = kind(parts["positions"]), mechanism.capabilities.positions
     name = scheme.__name__
     if not scheme.hooks:
         return
@@ -273,7 +274,7 @@ def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iter
         yield f"{name} relates positions of one sequence; between two choose 'none'"
     if scheme.looks_between and need.direction != "causal":
         yield f"{name} counts back from the query, so no query may see a later key; choose 'shaw'"
-    score = of["score"](parent=None) if "score" in of else None
+    score = parts["score"](parent=None) if "score" in parts else None
     if "query_key" in scheme.hooks and score is not None and not score.rotary:
         yield (
             f"{name} turns queries and keys, {type(score).__name__} does not allow it; choose"
@@ -286,7 +287,7 @@ def _position_misfits(mechanism: Any, of: Mapping[str, Any], need: Need) -> Iter
 
 
 def _kernel_misfits(
-    mechanism: Any, kernel: str, of: Mapping[str, Any], need: Need
+    mechanism: Any, kernel: str, parts: Mapping[str, Any], need: Need
 ) -> Iterator[str]:
     """Yields the reason why a mechanism does not support a kernel, or why the kernel does not fit
     its parts or cannot return the weights that this slot needs.
@@ -297,12 +298,13 @@ def _kernel_misfits(
             f"{mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
             f" {_listed(offered)}"
         )
-    reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
-    if "score" in of and of["score"](parent=None).looks_back and kernel not in BACKWARDS:
+    resolve = KERNELS.resolve
+    reason = resolve(kernel)().misfit(kind(parts["alignment"])) if "alignment" in parts else None
+    if "score" in parts and parts["score"](parent=None).looks_back and kernel not in BACKWARDS:
         reason = BACKWARDLESS
-    if "positions" in of and "row" in kind(of["positions"]).hooks and kernel not in BACKWARDS:
+    if "positions" in parts and "row" in kind(parts["positions"]).hooks and kernel not in BACKWARDS:
         reason = ROWLESS
-    if reason is None and need.weights and not KERNELS.resolve(kernel).weighs:
+    if reason is None and need.weights and not resolve(kernel).weighs:
         reason = WEIGHTLESS
     if reason:
         yield f"kernel {kernel!r} {reason}"

@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Alignment, whole
+from attnlab.attention.alignments.protocol import Alignment, full_mask
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.needs import Need
@@ -61,10 +61,10 @@ class ByNumber(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        allowed = whole(mask, scores.shape[-1])
-        seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
+        allowed = full_mask(mask, scores.shape[-1])
+        counts = allowed.sum(axis=-1, keepdims=True) if view.key_counts is None else view.key_counts
         scores = widened(scores)
-        return jnp.where(allowed, scores / jnp.maximum(seen, 1).astype(scores.dtype), 0.0)
+        return jnp.where(allowed, scores / jnp.maximum(counts, 1).astype(scores.dtype), 0.0)
 
 
 class Joined(Score):

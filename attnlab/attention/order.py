@@ -22,19 +22,21 @@ def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | N
         return x, None
     order = jnp.argsort(jnp.asarray(keys), axis=-1)
     order = order.reshape(len(order), *(1,) * (x.ndim - 2), x.shape[-1])
-    return _taken(x, order), jnp.argsort(order, axis=-1)
+    return _permuted(x, order), jnp.argsort(order, axis=-1)
 
 
-def out_of_order(x: jax.Array, back: jax.Array | None) -> jax.Array:
-    """The way back from `in_order`."""
-    return x if back is None else _taken(x, back)
+def out_of_order(x: jax.Array, inverse: jax.Array | None) -> jax.Array:
+    """Restores the order of x before `in_order`, which gave the permutation `inverse`, None where
+    it moved nothing.
+    """
+    return x if inverse is None else _permuted(x, inverse)
 
 
 def after_each(x: jax.Array) -> jax.Array:
-    """For each number the sum of those behind it on the last axis, without itself."""
+    """Computes for each number of x the sum of those behind it on the last axis, without itself."""
     total = jnp.flip(jnp.cumsum(jnp.flip(x, -1), axis=-1), -1)
     return jnp.concatenate([total[..., 1:], jnp.zeros_like(total[..., :1])], axis=-1)
 
 
-def _taken(x: jax.Array, order: jax.Array) -> jax.Array:
+def _permuted(x: jax.Array, order: jax.Array) -> jax.Array:
     return jnp.take_along_axis(x, jnp.broadcast_to(order, x.shape), axis=-1)

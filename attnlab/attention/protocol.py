@@ -63,7 +63,7 @@ class Tokens(NamedTuple):
       values: [B,t,dv], what values are computed from: the same source, unless a caller has two.
       valid: [B,t] bool, True at real tokens; None means all are.
       positions: [t] or [B,t].
-      before: the memory that the tokens follow; None for the first.
+      memory: the one that the tokens follow; None for the first.
       ordered: whether their positions rise from each to the next; they may not where each has its own.
     """
 
@@ -71,7 +71,7 @@ class Tokens(NamedTuple):
     values: jax.Array
     valid: jax.Array | None
     positions: jax.Array
-    before: Any = None
+    memory: Any = None
     ordered: bool = True
 
 
@@ -85,21 +85,22 @@ class Mixed:
     history: Any
 
 
-def divisors_near(number: int, wanted: int) -> str:
-    """The three divisors of a number that are nearest to another, as "2 or 3 or 4"."""
+def divisors_near(number: int, target: int) -> str:
+    """Returns the three divisors of a number that are nearest to `target`, as "2 or 3 or 4"."""
     divisors = [n for n in range(1, number + 1) if number % n == 0]
-    return " or ".join(map(str, sorted(sorted(divisors, key=lambda n: abs(n - wanted))[:3])))
+    return " or ".join(map(str, sorted(sorted(divisors, key=lambda n: abs(n - target))[:3])))
 
 
-def head_width(name: str, width: int, heads: int, what: str = "width") -> int:
-    """Returns the width of a head, width / heads; raises UserError if heads do not divide it.
+def head_width(name: str, width: int, heads: int, label: str = "width") -> int:
+    """Returns the width of a head, width / heads; raises UserError if heads do not divide it, with
+    the `name` of the mechanism and `label` for what `width` is called.
 
     Raises:
       UserError: heads that do not divide it.
     """
     if heads < 1 or width % heads:
         raise UserError(
-            f"{name}: {what}={width} is not divisible by heads={heads}; heads could be"
+            f"{name}: {label}={width} is not divisible by heads={heads}; heads could be"
             f" {divisors_near(width, heads)}"
         )
     return width // heads
@@ -123,20 +124,20 @@ def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Ca
     parameters = inspect.signature(method).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     absent = defaults.keys() - parameters.keys()
-    same = {name for name in defaults.keys() - absent if parameters[name].default is defaults[name]}
+    equal = {n for n in defaults.keys() - absent if parameters[n].default is defaults[n]}
 
     def is_default(name: str, value: object) -> bool:
         return isinstance(value, int | None) and value == defaults[name]
 
     @functools.wraps(method)
-    def complete(self: Attention, *args: Any, **named: Any) -> Any:
+    def complete(self: Attention, *args: Any, **kwargs: Any) -> Any:
         """Calls `method` with the given arguments, but for named ones that have their default and
         need not be passed.
         """
         used = {
             name: value
-            for name, value in named.items()
-            if name not in absent | same or not is_default(name, value)
+            for name, value in kwargs.items()
+            if name not in absent | equal or not is_default(name, value)
         }
         return method(self, *args, **used)
 
@@ -286,15 +287,17 @@ class Attention(Mixer):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
-        at, ordered = token_positions(positions, keys.shape[1]), jnp.ndim(positions) < 2
-        arrays = self.arrays(Tokens(keys, values, valid, at, ordered=ordered))
+        """Creates a memory as `remember` does, with its arguments, but computes keys and values
+        from two arrays, `keys` [B,Tk,dk] and `values` [B,Tk,dv].
+        """
+        where, ordered = token_positions(positions, keys.shape[1]), jnp.ndim(positions) < 2
+        arrays = self.arrays(Tokens(keys, values, valid, where, ordered=ordered))
         return first_memory(self.memory_class, keys, valid, capacity, positions, **arrays)
 
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
     ) -> Any:
-        """As `extend`, with keys [B,t,dk] and values [B,t,dv]."""
+        """Appends to a memory as `extend` does, with keys [B,t,dk] and values [B,t,dv]."""
         tokens = Tokens(keys, values, valid, memory.following(keys.shape[1]), memory)
         return memory.appended(valid, **self.arrays(tokens))
 
@@ -312,7 +315,7 @@ class Attention(Mixer):
         valid: jax.Array | None = None,
         weights: bool = False,
     ) -> Reading:
-        """`read(query, remember(source, valid), view, weights)`."""
+        """Returns `read(query, remember(source, valid), view, weights)`."""
         return self.read(query, self.remember(source, valid), view, weights=weights)
 
     @nn.nowrap
@@ -335,10 +338,10 @@ class Attention(Mixer):
         return 1
 
     def capture(
-        self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False
+        self, weights: jax.Array | None, memory: Memory | None = None, requested: bool = False
     ) -> jax.Array | None:
         """Records weights [B,H,Tq,Tk] under this module's name if maps are being collected, and
-        returns them if maps are being collected or `asked` is true, else None.
+        returns them if maps are being collected or `requested` is true, else None.
 
         A map leaves out the empty slots of `memory`. If the memory is an argument of a compiled
         program, its length is not known: the empty slots then stay, with weight 0, and the caller
@@ -347,13 +350,13 @@ class Attention(Mixer):
         nothing is recorded.
         """
         collected = self.is_collecting()
-        if weights is None or not (collected or asked):
+        if weights is None or not (collected or requested):
             return None
-        shown = weights
+        recorded = weights
         ring = getattr(memory, "ring", 0)
         length = None if memory is None or ring else concrete_value(memory.length)
         if length is not None and length.max(initial=0) < weights.shape[-1]:
-            shown = weights[..., : int(length.max(initial=0))]
+            recorded = weights[..., : int(length.max(initial=0))]
         if collected:
-            self.record(shown)
-        return weights if asked else shown
+            self.record(recorded)
+        return weights if requested else recorded

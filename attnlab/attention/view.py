@@ -63,7 +63,7 @@ class View:
       written: how many slots of the memory are written, [] or [B].
       size: Tq and Tk.
       query: [B,Tq,dq].
-      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only kernels that
+      key_counts: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only kernels that
         go block by block give it, since the mask of one block does not show it; None: the mask
         covers the whole row.
     """
@@ -76,7 +76,7 @@ class View:
     keys: Where | None = None
     written: Where | None = None
     query: jax.Array | None = None
-    seen: jax.Array | None = None
+    key_counts: jax.Array | None = None
     size: tuple[int, int] = flax.struct.field(pytree_node=False, default=(0, 0))
 
     def __and__(self, other: Rule | View) -> View:
@@ -231,11 +231,11 @@ class View:
 
     @property
     def maskless(self) -> bool:
-        """Whether a look needs no mask, or the causal one from the first token on."""
+        """Returns whether a look needs no mask, or the causal one from the first token on."""
         if not self.all_valid or self.segments is not None:
             return False
-        same = self.size[0] == self.size[1] and number(self.positions) == number(self.keys) == 0
-        return type(self.rule) is Everything or (type(self.rule) is Causal and same)
+        aligned = self.size[0] == self.size[1] and number(self.positions) == number(self.keys) == 0
+        return type(self.rule) is Everything or (type(self.rule) is Causal and aligned)
 
     @property
     def all_valid(self) -> bool:
@@ -255,16 +255,16 @@ class View:
         """
         if not isinstance(other, View):
             return dataclasses.replace(self, rule=rule)
-        more = {}
+        arrays = {}
         for name in _SHARED:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine is not None and theirs is not None and mine is not theirs:
+            first, second = getattr(self, name), getattr(other, name)
+            if first is not None and second is not None and first is not second:
                 raise UserError(
                     f"view: both sides of & or | have {name}; combine the rules and give it once,"
                     f" View(rule, {name}=...)"
                 )
-            more[name] = theirs if mine is None else mine
-        return dataclasses.replace(self, rule=rule, **more)
+            arrays[name] = second if first is None else first
+        return dataclasses.replace(self, rule=rule, **arrays)
 
 
 def token_positions(where: Where, count: int) -> jax.Array:
@@ -272,8 +272,8 @@ def token_positions(where: Where, count: int) -> jax.Array:
     them) in `where`: int32 [count], or [B,count] if rows differ.
     """
     if np.ndim(where) == 2:
-        at = jnp.asarray(where, jnp.int32)
-        return at[0] if len(at) == 1 else at
+        positions = jnp.asarray(where, jnp.int32)
+        return positions[0] if len(positions) == 1 else positions
     first = jnp.asarray(where)[:, None] if np.ndim(where) else where
     return jnp.asarray(first + jnp.arange(count, dtype=jnp.int32), jnp.int32)
 
@@ -285,13 +285,13 @@ def concrete_value(x: Any) -> np.ndarray | None:
 
 def number(where: Where | None) -> int | None:
     """The value of a position or length if it is one number for all rows and not traced; else None."""
-    at = concrete_value(where)
-    return None if at is None or np.ndim(at) else int(at)
+    value = concrete_value(where)
+    return None if value is None or np.ndim(value) else int(value)
 
 
 def _is_zero(where: Where) -> bool:
-    at = concrete_value(where)
-    return at is not None and np.ndim(at) == 0 and int(at) == 0
+    value = concrete_value(where)
+    return value is not None and np.ndim(value) == 0 and int(value) == 0
 
 
 def _rule(other: Rule | View) -> Rule:

@@ -75,13 +75,13 @@ class Average(Mixer):
         counts = state.count[:, None] + jnp.cumsum(real, axis=1, dtype=inputs.dtype)
         mean = (totals / jnp.maximum(counts, 1.0)[..., None]).astype(x.dtype)
         if self.is_collecting():
-            seen = jnp.tri(x.shape[1]) * real[:, None]
-            self.record((seen / jnp.maximum(counts, 1.0)[..., None])[:, None])
+            averaged = jnp.tri(x.shape[1]) * real[:, None]
+            self.record((averaged / jnp.maximum(counts, 1.0)[..., None])[:, None])
         if self.hidden:
             mean = self.w_mean(jax.nn.relu(self.w_hidden(mean)))
         gates = jax.nn.sigmoid(self.w_gates(jnp.concatenate([x, mean], axis=-1)))
-        of_token, of_mean = jnp.split(gates, 2, axis=-1)
-        return of_token * x + of_mean * mean, dataclasses.replace(
+        token_gate, mean_gate = jnp.split(gates, 2, axis=-1)
+        return token_gate * x + mean_gate * mean, dataclasses.replace(
             state,
             total=state.total + inputs.sum(axis=1),
             count=state.count + real.sum(axis=1, dtype=inputs.dtype),

@@ -116,7 +116,7 @@ class DeltaNet(Stateful):
         return None
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the delta rule from x [B,T,d]: scaled unit queries, unit keys,
         values and the rate beta that scales them, beta k to erase with, and the gates of a subclass if it has any.
@@ -137,16 +137,16 @@ class DeltaNet(Stateful):
         beta, g = self.largest * jax.nn.sigmoid(widened(beta)), self.gates(x)
         if micro > 1:
             q = jnp.repeat(q, micro, axis=2)
-            g = g if g is None else _first(g, micro)
+            g = g if g is None else _gate_first_step(g, micro)
         return Steps(q, k, v, g, beta * k, recent=recent, scale=beta)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o)).astype(x.dtype))
 
 
-def _first(g: jax.Array, micro: int) -> jax.Array:
+def _gate_first_step(g: jax.Array, micro: int) -> jax.Array:
     """g [B,H,T] or [B,H,T,D] at the first of `micro` steps of each token, 0 at the others."""
     g = jnp.expand_dims(g, 3)
-    spread = jnp.pad(g, [(0, 0)] * 3 + [(0, micro - 1)] + [(0, 0)] * (g.ndim - 4))
-    return spread.reshape(*g.shape[:2], -1, *g.shape[4:])
+    padded = jnp.pad(g, [(0, 0)] * 3 + [(0, micro - 1)] + [(0, 0)] * (g.ndim - 4))
+    return padded.reshape(*g.shape[:2], -1, *g.shape[4:])

@@ -41,30 +41,30 @@ class Fourier(WholeText):
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
     ) -> tuple[jax.Array, None]:
         """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
-        with padding, over the real tokens alone (by `whole`). See `WholeText.mix`.
+        with padding, over the real tokens alone (by `mix_text`). See `WholeText.mix`.
         """
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         if self.is_collecting():
-            self.record(turns(real))
+            self.record(wave_matrices(real))
         if view.valid is not None:
             return super().mix(x, view, state)
         no_rule(self, view)
         channels = jnp.fft.fft(widened(x), axis=2)
         return jnp.fft.fft(channels, axis=1).real.astype(x.dtype), None
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes the real part of the Fourier transform over channels and over the real tokens of
-        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.whole`.
+        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.mix_text`.
         """
         if x.shape[1] > LONGEST:
             raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")
         order = jnp.argsort(~real, axis=1, stable=True)[..., None]
         texts = jnp.take_along_axis(x, order, axis=1)
-        transforms = of_length(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
+        transforms = transform_first(jnp.fft.fft(widened(texts), axis=2), real.sum(axis=1)).real
         return jnp.take_along_axis(transforms, jnp.argsort(order, axis=1), axis=1).astype(x.dtype)
 
 
-def turns(real: jax.Array) -> jax.Array:
+def wave_matrices(real: jax.Array) -> jax.Array:
     """Computes the matrices of the transform over the n real tokens of each row, cos(2 pi k s / n)
     and sin(2 pi k s / n), as two heads [B,2,T,T]; 0 at padding.
 
@@ -73,23 +73,23 @@ def turns(real: jax.Array) -> jax.Array:
     n = jnp.maximum(real.sum(axis=1), 1)[:, None, None]
     rank = jnp.maximum(jnp.cumsum(real, axis=1) - 1, 0)
     angles = 2 * jnp.pi / n * (rank[:, :, None] * rank[:, None] % n)
-    both = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
-    return jnp.where((real[:, :, None] & real[:, None])[:, None], both, 0)
+    waves = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
+    return jnp.where((real[:, :, None] & real[:, None])[:, None], waves, 0)
 
 
-def of_length(x: jax.Array, lengths: jax.Array) -> jax.Array:
+def transform_first(x: jax.Array, lengths: jax.Array) -> jax.Array:
     """Computes the discrete Fourier transform over the first n tokens of x [B,T,d], n = lengths [B]
     of any size (Bluestein's algorithm), complex [B,T,d]; entries from n on mean nothing.
     """
     tokens = x.shape[1]
     n = jnp.maximum(lengths, 1)[:, None].astype(jnp.uint32)
-    at = jnp.arange(tokens, dtype=jnp.uint32)
-    angles = (at * at % (2 * n)).astype(x.real.dtype) * (jnp.pi / n.astype(x.real.dtype))
-    turn = jax.lax.complex(jnp.cos(angles), -jnp.sin(angles))[..., None]
+    index = jnp.arange(tokens, dtype=jnp.uint32)
+    angles = (index * index % (2 * n)).astype(x.real.dtype) * (jnp.pi / n.astype(x.real.dtype))
+    chirp = jax.lax.complex(jnp.cos(angles), -jnp.sin(angles))[..., None]
     size = 2 ** max(2 * tokens - 1, 1).bit_length()
-    chirped = jnp.where(at[:, None] < n[..., None], x * turn, 0)
-    back = jnp.conj(turn)
-    gap = jnp.zeros((len(x), size - max(2 * tokens - 1, 0), 1), back.dtype)
-    around = jnp.concatenate([back, gap, back[:, :0:-1]], axis=1)
-    product = jnp.fft.fft(chirped, size, axis=1) * jnp.fft.fft(around, axis=1)
-    return turn * jnp.fft.ifft(product, axis=1)[:, :tokens]
+    chirped = jnp.where(index[:, None] < n[..., None], x * chirp, 0)
+    conjugate = jnp.conj(chirp)
+    gap = jnp.zeros((len(x), size - max(2 * tokens - 1, 0), 1), conjugate.dtype)
+    kernel = jnp.concatenate([conjugate, gap, conjugate[:, :0:-1]], axis=1)
+    product = jnp.fft.fft(chirped, size, axis=1) * jnp.fft.fft(kernel, axis=1)
+    return chirp * jnp.fft.ifft(product, axis=1)[:, :tokens]

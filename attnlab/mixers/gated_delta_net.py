@@ -73,6 +73,6 @@ class GatedDeltaNet(DeltaNet):
         steps = jax.nn.softplus(widened(self.w_forget(x)) + widened(self.step))
         return (-steps * jnp.exp(widened(self.rate))).transpose(0, 2, 1)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o, split(self.w_gate(x), self.heads))).astype(x.dtype))

@@ -73,7 +73,7 @@ class GatedLinear(Stateful):
         return Shape(self.heads, depth, head_width("gated_linear", self.width, self.heads))
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d]: scaled queries, keys, values, and
         the log forget gate of each key channel, log sigmoid(x W_1 W_2 + b) / temperature. See
@@ -91,6 +91,6 @@ class GatedLinear(Stateful):
         g = jax.nn.log_sigmoid(widened(f)) / self.temperature
         return Steps(q * q.shape[-1] ** -0.5, k, v, g)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(joined(self.norm(o, split(self.w_gate(x), self.heads))).astype(x.dtype))

@@ -61,7 +61,7 @@ class Hgrn(Stateful):
         return Shape(self.heads, depth, depth)
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d]: queries silu(x W_q), the forget
         gate f (at least l = `least`) as log f, 1 - f in place of keys, and values. See
@@ -74,6 +74,6 @@ class Hgrn(Stateful):
             g = jnp.logaddexp(math.log(self.least), math.log1p(-self.least) + g)
         return Steps(jax.nn.silu(q), (1.0 - self.least) * jax.nn.sigmoid(-f), v, g)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         return self.out(self.norm(joined(o)).astype(x.dtype))

@@ -69,7 +69,7 @@ class Kda(DeltaNet):
         steps = jax.nn.softplus(widened(self.w_forget(self.w_low(x))) + widened(self.step))
         return -split(steps, self.heads) * jnp.exp(widened(self.rate))[:, None, None]
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         z = split(self.w_gate(self.w_gate_low(x)), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))

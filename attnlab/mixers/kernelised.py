@@ -114,9 +114,9 @@ class Kernelised(Attention):
             top = jax.lax.stop_gradient(factor.max(axis=-1, keepdims=True, initial=NEVER))
             features = features * jnp.exp(factor - top)[..., None]
         features = jnp.where(real, features, 0)
-        sums = features.swapaxes(-1, -2) @ counted(self.split(self.w_value(source)))
-        shown = features if self.is_collecting() else None
-        return FeatureMemory(filled, length, sums, shown, positions=beginning(positions, filled))
+        sums = features.swapaxes(-1, -2) @ with_ones(self.split(self.w_value(source)))
+        phi_k = features if self.is_collecting() else None
+        return FeatureMemory(filled, length, sums, phi_k, positions=beginning(positions, filled))
 
     def read(
         self,
@@ -134,13 +134,13 @@ class Kernelised(Attention):
           UserError: the view has a rule; the causal one is honoured by `mix` alone.
         """
         self.check(view)
-        asked = self.of_query(self.split(self.w_query(query)))
-        means = self.divided(asked @ memory.sums)
-        shown = None
+        phi_q = self.of_query(self.split(self.w_query(query)))
+        means = self.divided(phi_q @ memory.sums)
+        maps = None
         if memory.features is not None:
-            total = (asked @ memory.sums)[..., -1:]
-            shown = asked @ memory.features.swapaxes(-1, -2) / self.above(total)
-        return Reading(self.joined(means, query), self.capture(shown, memory))
+            total = (phi_q @ memory.sums)[..., -1:]
+            maps = phi_q @ memory.features.swapaxes(-1, -2) / self.above(total)
+        return Reading(self.joined(means, query), self.capture(maps, memory))
 
     def begin(self, rows: int, room: int, dtype: Any) -> Running:  # type: ignore[override]
         """See `Mixer.begin`."""
@@ -165,7 +165,7 @@ class Kernelised(Attention):
         one_text(self, view)
         state = self.begin(len(x), 0, x.dtype) if state is None else state
         x = jnp.where(real[..., None], x, 0)
-        asked = self.of_query(self.split(self.w_query(x)))
+        phi_q = self.of_query(self.split(self.w_query(x)))
         features, factor = self.of_key(self.split(self.w_key(x)))
         gate, top = None, state.top
         if factor is not None:
@@ -174,8 +174,8 @@ class Kernelised(Attention):
             top = tops[..., -1] if x.shape[1] else top
 
         def summed(values: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
-            given = asked, features, counted(values), gate
-            outputs, sums = recur(*given, state=sums, valid=real)
+            arrays = phi_q, features, with_ones(values), gate
+            outputs, sums = recur(*arrays, state=sums, valid=real)
             return self.divided(outputs), sums
 
         means, sums = self.sum_values(summed, self.split(self.w_value(x)), state.sums)
@@ -194,11 +194,11 @@ class Kernelised(Attention):
             )
 
     def above(self, total: jax.Array) -> jax.Array:
-        """Denominators: sums of weights; 1 where there is none."""
+        """Returns sums of weights as denominators: 1 where a sum is not above 0."""
         return jnp.where(total > 0, total, 1)
 
     def divided(self, sums: jax.Array) -> jax.Array:
-        """Sums with their weights' sum last, [B,H,Tq,D+1], to means [B,H,Tq,D]."""
+        """Divides sums [B,H,Tq,D+1] by their last column, the sums of weights: means [B,H,Tq,D]."""
         return sums[..., :-1] / self.above(sums[..., -1:])
 
     def joined(self, means: jax.Array, query: jax.Array) -> jax.Array:
@@ -206,16 +206,17 @@ class Kernelised(Attention):
         return self.out(joined(means).astype(query.dtype))
 
 
-def counted(values: jax.Array) -> jax.Array:
-    """Values [B,H,Tk,D] and a one, [B,H,Tk,D+1]."""
+def with_ones(values: jax.Array) -> jax.Array:
+    """Returns values [B,H,Tk,D] with a column of ones behind them, [B,H,Tk,D+1]."""
     return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
-def running(factor: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The largest factor so far m [B,H,T] of factors [B,H,T], after one `before` [B,H], and the
-    logarithms of the gates m_{t-1} - m_t; 0 where nothing came before.
+def running(factor: jax.Array, previous: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Computes the running maximum m [B,H,T] of the factors [B,H,T] of keys, from the maximum
+    `previous` [B,H] of earlier keys on, and returns the logarithms of the gates m_{t-1} - m_t, 0
+    where nothing came before, and m.
     """
     factor = jax.lax.stop_gradient(factor)
-    tops = jnp.maximum(jax.lax.cummax(factor, axis=2), before[..., None])
-    last = jnp.concatenate([before[..., None], tops[..., :-1]], axis=-1)
+    tops = jnp.maximum(jax.lax.cummax(factor, axis=2), previous[..., None])
+    last = jnp.concatenate([previous[..., None], tops[..., :-1]], axis=-1)
     return jnp.where(last > NEVER / 2, last - tops, 0), tops

@@ -65,10 +65,10 @@ class Longformer(WholeText):
             setattr(self, f"w_{name}", Dense(self.width, use_bias=False))
         self.out = Dense(self.width, use_bias=False)
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes attention over whole texts x [B,T,d]: every token sees its window and the global
         tokens, global tokens see all real tokens with projections of their own. See
-        `WholeText.whole`.
+        `WholeText.mix_text`.
         """
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5
@@ -76,18 +76,18 @@ class Longformer(WholeText):
         q, k, v = (
             split(getattr(self, f"w_{name}")(x), self.heads) for name in ("query", "key", "value")
         )
-        far = self.tokens and (len(tokens) or self.is_initializing())
-        if far:
-            asked = split(self.w_query_global(x[:, tokens]), self.heads) * scale
-            keys = split(self.w_key_global(x), self.heads)
+        has_globals = self.tokens and (len(tokens) or self.is_initializing())
+        if has_globals:
+            queries = split(self.w_query_global(x[:, tokens]), self.heads) * scale
+            global_keys = split(self.w_key_global(x), self.heads)
             v = jnp.concatenate([v, split(self.w_value_global(x), self.heads)], axis=1)
 
         def summed(v: jax.Array, _: None) -> tuple[jax.Array, None]:
             context = self.in_blocks(q * scale, k, v[:, : self.heads], real, tokens)
-            if far:
-                seen = real[:, None, None]
-                of_globals = looked(asked, keys, v[:, self.heads :], seen).astype(x.dtype)
-                context = context.at[:, :, tokens].set(of_globals)
+            if has_globals:
+                mask = real[:, None, None]
+                of_tokens = attend(queries, global_keys, v[:, self.heads :], mask).astype(x.dtype)
+                context = context.at[:, :, tokens].set(of_tokens)
             return context, None
 
         return self.out(joined(self.sum_values(summed, v)[0]))
@@ -95,35 +95,40 @@ class Longformer(WholeText):
     def in_blocks(
         self, q: jax.Array, k: jax.Array, v: jax.Array, real: jax.Array, tokens: np.ndarray
     ) -> jax.Array:
-        """Computes the context [B,H,T,D] of attention of each token to real tokens within half the
-        window and to the global `tokens`, in blocks.
+        """Computes the context [B,H,T,D] of each token attending to the real tokens within half the
+        window and to the global tokens, in blocks of queries.
+
+        Args:
+          q, k, v: [B,H,T,D], queries divided by sqrt(D).
+          real: [B,T] bool, True at tokens that are not padding.
+          tokens: positions of the global tokens.
         """
         length, half = q.shape[2], self.window // 2
         c = max(block(length, self.window), 1)
-        spare, whole = -length % c, c >= length
-        at = np.arange(length + spare)
-        listed = np.isin(at, tokens)
+        spare, one_block = -length % c, c >= length
+        positions = np.arange(length + spare)
+        is_global = np.isin(positions, tokens)
 
         def cut(x: jax.Array) -> jax.Array:
             """Pads x [B,n,T,...] and reshapes it to blocks [B,n,N,c,...]."""
             x = jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)])
-            return x.reshape(*x.shape[:2], len(at) // c, c, *x.shape[3:])
+            return x.reshape(*x.shape[:2], len(positions) // c, c, *x.shape[3:])
 
         def around(x: jax.Array) -> jax.Array:
             """Joins each block [B,n,N,c,...] with the one before and the one after, [B,n,N,3c,...],
             zeros at the ends; unchanged if there is one block.
             """
-            if whole:
+            if one_block:
                 return x
             nothing = jnp.zeros_like(x[:, :, :1])
             before = jnp.concatenate([nothing, x[:, :, :-1]], axis=2)
             after = jnp.concatenate([x[:, :, 1:], nothing], axis=2)
             return jnp.concatenate([before, x, after], axis=3)
 
-        place = jnp.asarray(at, jnp.int32).reshape(1, 1, len(at) // c, c)
-        local = cut((real & ~listed[:length])[:, None])  # global keys are counted with the others
-        seen = around(local)[..., None, :]
-        seen = seen & (abs(place[..., None] - around(place)[..., None, :]) <= half)
+        place = jnp.asarray(positions, jnp.int32).reshape(1, 1, len(positions) // c, c)
+        local = cut((real & ~is_global[:length])[:, None])  # global keys are not counted twice
+        mask = around(local)[..., None, :]
+        mask = mask & (abs(place[..., None] - around(place)[..., None, :]) <= half)
         keys, values = around(cut(k)), around(cut(v))
         if len(tokens):
             shape = (*keys.shape[:3], len(tokens))
@@ -134,22 +139,26 @@ class Longformer(WholeText):
                 )
                 for near, far in ((keys, k), (values, v))
             )
-            global_seen = jnp.broadcast_to(
-                real[:, None, None, None, tokens], (*seen.shape[:4], len(tokens))
+            global_mask = jnp.broadcast_to(
+                real[:, None, None, None, tokens], (*mask.shape[:4], len(tokens))
             )
-            seen = jnp.concatenate([seen, global_seen], axis=4)
-        context = looked(cut(q), keys, values, seen).astype(q.dtype)
+            mask = jnp.concatenate([mask, global_mask], axis=4)
+        context = attend(cut(q), keys, values, mask).astype(q.dtype)
         return context.reshape(*q.shape[:2], length + spare, v.shape[-1])[:, :, :length]
 
 
 def block(length: int, window: int) -> int:
-    """Queries of a block: half a window, or all where their blocks would be no less work."""
+    """Returns how many queries a block has for texts of this length: half a window, or all where
+    blocks would be no less work.
+    """
     half = max(window // 2, 1)
     return half if 3 * half < length else length
 
 
-def looked(q: jax.Array, k: jax.Array, v: jax.Array, seen: jax.Array) -> jax.Array:
-    """softmax(q k^T) v over what is seen, 0 where that is nothing: [...,q,D], float32."""
-    scores = jnp.where(seen, widened(q @ k.swapaxes(-1, -2)), NEVER)
-    weights = jnp.where(seen, jax.nn.softmax(scores, axis=-1), 0)
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
+    """Computes softmax(q k^T) v [...,q,D] float32 over the keys where `mask` [...,q,k] is True, 0
+    where there are none.
+    """
+    scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
+    weights = jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)
     return weights @ widened(v)

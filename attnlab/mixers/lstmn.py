@@ -79,9 +79,7 @@ class Slots:
     def then(self, later: Slots) -> Slots:
         """Concatenates these slots and later ones along time."""
         return jax.tree.map(
-            lambda old, new: jnp.concatenate([old.astype(new.dtype), new], axis=1),
-            self,
-            later,
+            lambda old, new: jnp.concatenate([old.astype(new.dtype), new], axis=1), self, later
         )
 
 
@@ -149,7 +147,7 @@ class LSTMNLayer(nn.Module):
         self,
         x: jax.Array,
         valid: jax.Array,
-        before: Slots | None = None,
+        past: Slots | None = None,
         summary: jax.Array | None = None,
         first: LSTMState | None = None,
         other: Any = None,
@@ -158,41 +156,46 @@ class LSTMNLayer(nn.Module):
         steps and the state of the layer after them.
 
         Args:
-          before: slots of earlier parts of the same text; default none.
+          past: slots of earlier parts of the same text; default none.
           summary: h~ [B,H] of their last step; default zeros.
           first: the content of slot 0 instead of zeros, if there is a slot 0.
           other: the mechanism's memory of a second sequence, for `FusedLSTMNLayer`.
         """
 
-        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first, other)
+        reader = self.begin(x.shape[0], x.shape[1], x.dtype, past, first, other)
         if summary is not None:
             reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
         aside = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
-        watched = aside or intervening()
+        collecting = aside or intervening()
         inputs = x, self.contributions(x), valid
         reader, states = (
-            self._watched(reader, inputs, other) if watched else self._taped(reader, inputs, other)
+            self._scan(reader, inputs, other) if collecting else self._tape(reader, inputs, other)
         )
         return Slots(states.h, states.c, valid), reader
 
-    def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+    def _scan(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
         """Runs all steps in a loop that collects the maps and losses of all looks, and returns the
         reader after them, and h and c of each step [B,T,H].
+
+        Args:
+          reader: the state before the first step.
+          inputs: words [B,T,E], their `contributions`, and which are real, [B,T].
+          other: the mechanism's memory of a second sequence, None without one.
         """
 
         def step(
             layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
         ) -> tuple[Reader, LSTMState]:
             """Reads one word, and returns the new reader and its h and c."""
-            word, given, real = inputs
-            reader = layer.step(reader, word, given, real, other)
+            word, terms, real = inputs
+            reader = layer.step(reader, word, terms, real, other)
             return reader, reader.last
 
         return over_time(step)(self, reader, inputs, other)
 
-    def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps as `_watched` does, with the same result, with cheaper gradients (see
-        `tape`), without maps and losses.
+    def _tape(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+        """Runs all steps as `_scan` does, with the same arguments and result, with cheaper
+        gradients (see `tape`), without maps and losses.
         """
         layer = self.clone(parent=None)
 
@@ -202,10 +205,10 @@ class LSTMNLayer(nn.Module):
             """Reads one word as a function of parameters, state and tape, and returns the new state
             and tape.
             """
-            (word, given, real), keys = inputs
+            (word, terms, real), keys = inputs
             state = dataclasses.replace(state, memory=memory)
             reader: Any = layer.apply(
-                {"params": params}, state, word, given, real, other, rngs=keys, method="step"
+                {"params": params}, state, word, terms, real, other, rngs=keys, method="step"
             )
             return reader.replace(memory=None), reader.memory
 
@@ -229,16 +232,16 @@ class LSTMNLayer(nn.Module):
         rows: int,
         room: int,
         dtype: Any,
-        before: Slots | None = None,
+        past: Slots | None = None,
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
         """Creates the reader before the first of `room` steps: its memory has the slots of an
-        earlier text (`before`) if there is one, slot 0 if there is such a slot, and capacity for
+        earlier text (`past`) if there is one, slot 0 if there is such a slot, and capacity for
         the steps. See `__call__`.
         """
         last = LSTMState.zeros(rows, self.width, dtype)
-        slots = Slots.empty(rows, 0, self.width) if before is None else before
+        slots = Slots.empty(rows, 0, self.width) if past is None else past
         if self.origin == "zeros" or first is not None:
             slots = Slots.holding(last if first is None else first).then(slots)
         hidden, cells = slots.hidden.astype(dtype), slots.cells.astype(dtype)
@@ -254,28 +257,35 @@ class LSTMNLayer(nn.Module):
         )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
-        """The contribution of inputs [...,E] to the gates, for all steps at once."""
+        """Computes what inputs [...,E] contribute to the gates, for all steps at once."""
         return (self.of_input(x),)
 
     def step(
         self,
         reader: Reader,
         word: jax.Array,
-        given: tuple[jax.Array, ...],
+        terms: tuple[jax.Array, ...],
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """Reads one word [B,E]: attends to earlier slots, updates h and c by the LSTM's gates,
-        appends them to the memory, and returns the new reader; rows that are padding (`real` [B])
-        keep their state. `given` are the word's contributions to the gates.
+        """Reads one word: attends to earlier slots, updates h and c by the LSTM's gates, appends
+        them to the memory, and returns the new reader.
+
+        Args:
+          reader: the state after the word before.
+          word: [B,E].
+          terms: `contributions` of the word.
+          real: [B] bool; rows that are padding keep their state.
+          other: the mechanism's memory of a second sequence, None without one.
         """
-        asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
+        parts = [word] if self.question == "word" else [word, reader.summary]
+        query = jnp.concatenate(parts, axis=-1)
         visibility = View(sight(self.span, self.origin), positions=reader.memory.length)
         h, c = jnp.split(
-            self.looked(self.look.read(asks[:, None], reader.memory, visibility)), 2, axis=-1
+            self.context(self.look.read(query[:, None], reader.memory, visibility)), 2, axis=-1
         )
-        brought, aligned, looks = self.bring(reader, word, given, other)
-        state = _unit(given[0] + h @ self.cell.past, c, brought)
+        added, aligned, looks = self.fuse(reader, word, terms, other)
+        state = _next_state(terms[0] + h @ self.cell.past, c, added)
         memory = self.look.extend_pairs(
             reader.memory,
             state.h[:, None],
@@ -291,16 +301,17 @@ class LSTMNLayer(nn.Module):
         carried = jax.tree.map(where_real, new, old)
         return Reader(reader.fed + 1, memory, *carried)
 
-    def bring(
-        self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
+    def fuse(
+        self, reader: Reader, word: jax.Array, terms: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
-        """The term that a second sequence adds to the cell [B,H], gamma~, and
-        what its look leaves; none here.
+        """Returns the term that a second sequence adds to the cell [B,H], gamma~ [B,H], and the
+        history of looks at it: here 0, None and that of `reader`. The arguments are those of
+        `step`.
         """
         return 0.0, None, reader.looks
 
-    def looked(self, reading: Reading) -> jax.Array:
-        """The context [B,d] of a look with one query; the losses of the look go to the collection
+    def context(self, reading: Reading) -> jax.Array:
+        """Returns the context [B,d] of a reading with one query; its losses go to the collection
         "losses", while that is mutable.
         """
         if reading.losses and not self.is_initializing():
@@ -340,12 +351,12 @@ class FusedLSTMNLayer(LSTMNLayer):
         rows: int,
         room: int,
         dtype: Any,
-        before: Slots | None = None,
+        past: Slots | None = None,
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
         """See `LSTMNLayer.begin`."""
-        reader = super().begin(rows, room, dtype, before, first, other)
+        reader = super().begin(rows, room, dtype, past, first, other)
         return dataclasses.replace(
             reader, aligned=jnp.zeros_like(reader.summary), looks=self.search.initial_history(other)
         )
@@ -354,26 +365,26 @@ class FusedLSTMNLayer(LSTMNLayer):
         """See `LSTMNLayer.contributions`."""
         return *super().contributions(x), self.gate_word(x)
 
-    def bring(
-        self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
+    def fuse(
+        self, reader: Reader, word: jax.Array, terms: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
         """Attends to the second sequence (`other`, of `remember`) from the word and the last
         context, and returns the gated cell to add to c, the context, and the state for the next
-        look. See `LSTMNLayer.bring`.
+        look. See `LSTMNLayer.fuse`.
         """
         assert reader.aligned is not None
-        asks = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
+        query = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]
         view = View(positions=reader.fed)
-        reading = self.search.read(asks, other, view, history=reader.looks)
-        hidden, cell = jnp.split(self.looked(reading), 2, axis=-1)
-        brought = jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell
-        return brought, hidden, reading.history
+        reading = self.search.read(query, other, view, history=reader.looks)
+        hidden, cell = jnp.split(self.context(reading), 2, axis=-1)
+        added = jax.nn.sigmoid(terms[1] + self.gate_found(hidden)) * cell
+        return added, hidden, reading.history
 
 
-def _unit(contribution: jax.Array, c: jax.Array, brought: jax.Array | float) -> LSTMState:
-    """The next state from the sum of contributions to the gates [B,4H], the previous cell [B,H],
-    and the term added to it.
+def _next_state(contribution: jax.Array, c: jax.Array, added: jax.Array | float) -> LSTMState:
+    """Returns the next state from the sum of contributions to the gates [B,4H], the cell c [B,H]
+    of the step before, and the term `added` to the new cell (a number or [B,H]).
     """
     i, f, o, g = jnp.split(contribution, GATES, axis=-1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g) + brought
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g) + added
     return LSTMState(c, jax.nn.sigmoid(o) * jnp.tanh(c))

@@ -28,7 +28,7 @@ from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.layers.short_convolution import ShortConvolution
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
+from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
 FASTEST, SLOWEST, FLOOR = 0.1, 1e-3, 1e-4  # of dt at the start
 
@@ -55,13 +55,13 @@ class Mamba(Stateful):
         """Creates the input projection, the short convolution, the rates, first step sizes and skip
         of each head, the gated norm and the output projection.
         """
-        of = self.shape()
+        shape = self.shape()
         wide = self.expansion * self.width
-        self.w_in = Dense(wide + of.channels + of.heads, use_bias=False)
+        self.w_in = Dense(wide + shape.channels + shape.heads, use_bias=False)
         self.convolution = ShortConvolution(self.kernel, use_bias=True)
-        self.rate = self.param("rate", rates, (of.heads,))
-        self.step = self.param("step", first_steps, (of.heads,))
-        self.skip = self.param("skip", nn.initializers.ones, (of.heads,))
+        self.rate = self.param("rate", rates, (shape.heads,))
+        self.step = self.param("step", first_steps, (shape.heads,))
+        self.skip = self.param("skip", nn.initializers.ones, (shape.heads,))
         self.norm = GatedNorm(first="gate")
         self.out = Dense(self.width, use_bias=False)
 
@@ -82,31 +82,31 @@ class Mamba(Stateful):
         )
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d]: C as queries, B as keys, v as
         values, scaled by dt, and the log decay -dt e^A; z is passed on to the output. See
         `Stateful.steps`; the step dt goes with v, since heads share B.
         """
-        of, wide = self.shape(), self.expansion * self.width
-        z, c, dt = jnp.split(self.w_in(x), (wide, wide + of.channels), axis=-1)
+        shape, wide = self.shape(), self.expansion * self.width
+        z, c, dt = jnp.split(self.w_in(x), (wide, wide + shape.channels), axis=-1)
         c, recent = self.convolution(c, recent, valid)
         v, b, c = jnp.split(c, (wide, wide + self.state), axis=-1)
         dt = jax.nn.softplus(widened(dt) + widened(self.step)).transpose(0, 2, 1)
         g = -dt * jnp.exp(widened(self.rate))[:, None]
-        v = split(v, of.heads)
+        v = split(v, shape.heads)
         return Steps(c[:, None], b[:, None], v, g, None, z, recent, scale=dt[..., None])
 
-    def recurred(
-        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    def recurrence(
+        self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """See `Stateful.recurred`; adds the skip, D v."""
-        o, last = super().recurred(of, before, valid, beginning)
-        return o + widened(self.skip)[:, None, None] * widened(of.v), last
+        """See `Stateful.recurrence`; adds the skip, D v."""
+        o, last = super().recurrence(steps, state, valid, at_start)
+        return o + widened(self.skip)[:, None, None] * widened(steps.v), last
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
-        return self.out(self.norm(joined(o), beside).astype(x.dtype))
+        return self.out(self.norm(joined(o), extras).astype(x.dtype))
 
 
 def rates(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -35,8 +35,8 @@ from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split
 from attnlab.layers.gated_norm import GatedNorm
-from attnlab.layers.precision import inner_dtype, widened
-from attnlab.mixers.stateful import Kept, Shape, Stateful, Steps
+from attnlab.layers.precision import widened
+from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 
 NEVER = -1e30  # log i of padding
 
@@ -81,14 +81,14 @@ class Mlstm(Stateful):
         return Shape(self.heads, depth, head_width("mlstm", self.width, self.heads) + 1)
 
     @nn.nowrap
-    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
-        """See `Mixer.begin`: zeros; m [B,H] is kept as `Kept.recent`."""
+    def begin(self, rows: int, room: int, dtype: Any) -> State:
+        """See `Mixer.begin`: zeros; m [B,H] is kept as `State.recent`."""
         state = super().begin(rows, room, dtype)
         largest = jnp.zeros((rows, self.heads), state.matrix.dtype)
         return state.replace(recent=largest)  # type: ignore[attr-defined, no-any-return]
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d] and the stabiliser m so far
         (`recent`): scaled queries, keys times the exponential input gate (stabilised by m), values,
@@ -103,20 +103,20 @@ class Mlstm(Stateful):
         if valid is not None:
             i = jnp.where(valid[:, None], i, NEVER)
             f = jnp.where(valid[:, None], f, 0.0)
-        m, before = largest(f, i, recent)
+        m, m_before = largest(f, i, recent)
         w = widened(k) * jnp.exp(i - m)[..., None]
-        return Steps(q * q.shape[-1] ** -0.5, w, v, f + before - m, beside=m, recent=m[..., -1])
+        return Steps(q * q.shape[-1] ** -0.5, w, v, f + m_before - m, extras=m, recent=m[..., -1])
 
-    def recurred(
-        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    def recurrence(
+        self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """See `Stateful.recurred`; sums ones beside the values, n, and divides by it."""
-        ones = jnp.ones((*of.v.shape[:3], 1), inner_dtype(of.v))
-        v = jnp.concatenate([widened(of.v), ones], axis=-1)
-        o, last = super().recurred(dataclasses.replace(of, v=v), before, valid, beginning)
-        return o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), jnp.exp(-of.beside)[..., None]), last
+        """See `Stateful.recurrence`; also sums ones, n, and divides by it."""
+        v = jnp.pad(widened(steps.v), [(0, 0)] * 3 + [(0, 1)], constant_values=1)
+        o, last = super().recurrence(dataclasses.replace(steps, v=v), state, valid, at_start)
+        least = jnp.exp(-steps.extras)[..., None]
+        return o[..., :-1] / jnp.maximum(jnp.abs(o[..., -1:]), least), last
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         z = split(self.w_out_gate(x), self.heads)
         return self.out(joined(self.norm(o, z)).astype(x.dtype))
@@ -130,10 +130,10 @@ def largest(f: jax.Array, i: jax.Array, first: jax.Array) -> tuple[jax.Array, ja
     """
     f, i, first = jax.lax.stop_gradient((f, i, first))
 
-    def then(earlier: Any, later: Any) -> Any:
+    def combine(earlier: Any, later: Any) -> Any:
         return earlier[0] + later[0], jnp.maximum(later[0] + earlier[1], later[1])
 
-    total, highest = jax.lax.associative_scan(then, (f, i), axis=-1)
+    total, highest = jax.lax.associative_scan(combine, (f, i), axis=-1)
     m = jnp.maximum(total + first[..., None], highest)
     return m, jnp.concatenate([first[..., None], m[..., :-1]], axis=-1)
 

@@ -73,10 +73,10 @@ class Nystrom(WholeText):
             normal = nn.initializers.normal(self.taps**-0.5)
             self.near = self.param("near", normal, (self.heads, self.taps))
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
         """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d] through the
         means of segments of queries and keys (landmarks), plus a learned sum of neighbouring
-        values. See `WholeText.whole`.
+        values. See `WholeText.mix_text`.
         """
         size = self.width // self.heads
         q, k, v = (
@@ -87,9 +87,9 @@ class Nystrom(WholeText):
         q, q_mean, k_mean = q * size**-0.5, mean @ q * size**-0.5, mean @ k
         columns, rows = filled[:, None, None, :], filled[:, None, :, None]
         to_landmarks = weights(q, k_mean, columns)
-        among = jnp.where(rows & columns, weights(q_mean, k_mean, columns), jnp.eye(self.landmarks))
+        a = jnp.where(rows & columns, weights(q_mean, k_mean, columns), jnp.eye(self.landmarks))
         from_landmarks = jnp.where(rows, weights(q_mean, k, real[:, None, None, :]), 0)
-        inverted = inverse(among, self.steps)
+        inverted = inverse(a, self.steps)
 
         def summed(v: jax.Array, _: None) -> tuple[jax.Array, None]:
             v = jnp.where(real[:, None, :, None], v, 0)
@@ -106,18 +106,18 @@ def segments(real: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
     kind = widened(jnp.zeros(())).dtype
     count = jnp.maximum(real.sum(axis=1, keepdims=True), 1)
     rank = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
-    of_token = rank * number // count
-    inside = (of_token[:, None] == jnp.arange(number)[:, None]) & real[:, None]
-    held = inside.sum(axis=2)
-    return inside / jnp.maximum(held, 1)[..., None].astype(kind), held > 0
+    segment = rank * number // count
+    inside = (segment[:, None] == jnp.arange(number)[:, None]) & real[:, None]
+    sizes = inside.sum(axis=2)
+    return inside / jnp.maximum(sizes, 1)[..., None].astype(kind), sizes > 0
 
 
-def weights(q: jax.Array, k: jax.Array, seen: jax.Array) -> jax.Array:
+def weights(q: jax.Array, k: jax.Array, mask: jax.Array) -> jax.Array:
     """softmax(q k^T) over the keys that are seen, 0 elsewhere: [B,H,n,D] and [B,H,t,D] to [B,H,n,t],
     float32.
     """
-    scores = jnp.where(seen, widened(q @ k.swapaxes(-1, -2)), NEVER)
-    return jnp.where(seen, jax.nn.softmax(scores, axis=-1), 0)
+    scores = jnp.where(mask, widened(q @ k.swapaxes(-1, -2)), NEVER)
+    return jnp.where(mask, jax.nn.softmax(scores, axis=-1), 0)
 
 
 def inverse(a: jax.Array, steps: int) -> jax.Array:

@@ -53,14 +53,14 @@ class Performer(Kernelised):
     def setup(self) -> None:
         at_least(0, "performer", features=self.features)
         super().setup()
-        self.turns = self.drawn()
+        self.turns = self.draw_directions()
 
     @nn.nowrap
     def count(self) -> int:
         """See `Kernelised.count`."""
         return self.features or max(1, math.ceil(self.size * math.log(self.size)))
 
-    def drawn(self) -> jax.Array:
+    def draw_directions(self) -> jax.Array:
         """Draws the random directions W [M,D] of the features: from the seed, or in training anew
         in every step where `redraw` is set.
         """
@@ -72,21 +72,21 @@ class Performer(Kernelised):
 
     def of_query(self, q: jax.Array) -> jax.Array:
         """See `Kernelised.of_query`."""
-        return self.featured(q)[0]
+        return self.random_features(q)[0]
 
     def of_key(self, k: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """See `Kernelised.of_key`."""
-        return self.featured(k)
+        return self.random_features(k)
 
-    def featured(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def random_features(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """Computes the random features phi [B,H,T,M] of x [B,H,T,D]; under the map "positive"
         divided by their largest, whose logarithm [B,H,T] is also returned (None under "relu").
         """
         x = x * self.size**-0.25
-        turned = x @ self.turns.T
+        projected = x @ self.turns.T
         if self.map == "relu":
-            return jax.nn.relu(turned) + ADDED, None
-        exponents = turned - 0.5 * (x * x).sum(axis=-1, keepdims=True)
+            return jax.nn.relu(projected) + ADDED, None
+        exponents = projected - 0.5 * (x * x).sum(axis=-1, keepdims=True)
         top = jax.lax.stop_gradient(exponents.max(axis=-1))
         return jnp.exp(exponents - top[..., None]), top
 
@@ -103,6 +103,6 @@ def directions(key: jax.Array, number: int, size: int, orthogonal: bool) -> jax.
     if orthogonal:
         lengths = jnp.linalg.norm(jax.random.normal(second, rows.shape, jnp.float32), axis=-1)
         q, r = jnp.linalg.qr(rows)
-        turns = q * jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
-        rows = turns.swapaxes(-1, -2) * lengths[..., None]
+        orthonormal = q * jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
+        rows = orthonormal.swapaxes(-1, -2) * lengths[..., None]
     return rows.reshape(-1, size)[:number]

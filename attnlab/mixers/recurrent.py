@@ -71,8 +71,8 @@ class RecurrentMixer(Mixer):
         """See `Mixer.mix`."""
         one_text(self, view)
         self.record_sensitivity(x, view, state)
-        y, after = self.layer(x, view.valid, state)
-        return (y if self.size == self.width else self.out(y)), after
+        y, state = self.layer(x, view.valid, state)
+        return (y if self.size == self.width else self.out(y)), state
 
 
 def one_text(mixer: Mixer, view: View) -> None:

@@ -113,13 +113,13 @@ class Reformer(Mixer):
         causal, piece = isinstance(view.rule, Causal), x.shape[1]
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         q, v = (split(project(x), self.heads) for project in (self.w_query, self.w_value))
-        buckets = self.hashed(q)
+        buckets = self.hash_buckets(q)
         if state is None:
             count = jnp.asarray(piece, jnp.int32)
             memory = Hashed(real, count, q, v, buckets)
-            of_real = jnp.where(real[:, None, :, None], buckets, self.buckets)
+            real_buckets = jnp.where(real[:, None, :, None], buckets, self.buckets)
             context, _ = self.sum_values(
-                lambda v, _: (self.in_chunks(q, v, of_real, causal), None), v
+                lambda v, _: (self.in_chunks(q, v, real_buckets, causal), None), v
             )
         else:
             if not causal:
@@ -127,7 +127,7 @@ class Reformer(Mixer):
             memory = state.appended(view.valid, queries=q, values=v, buckets=buckets)
             context, _ = self.sum_values(
                 lambda v, _: (
-                    self.at_slots(q, buckets, memory.replace(values=v), state.length),
+                    self.attend_to_slots(q, buckets, memory.replace(values=v), state.length),
                     None,
                 ),
                 memory.values,
@@ -136,21 +136,26 @@ class Reformer(Mixer):
         return self.out(joined(context)), memory
 
     def turns(self) -> jax.Array:
-        """R of every head and round, [H,D,r,n/2]."""
+        """Draws R of every head and round, [H,D,r,n/2]."""
         shape = self.heads, self.width // self.heads, self.rounds, self.buckets // 2
         return jax.random.normal(jax.random.key(self.seed), shape, jnp.float32)
 
-    def hashed(self, q: jax.Array) -> jax.Array:
+    def hash_buckets(self, q: jax.Array) -> jax.Array:
         """Computes the hash bucket of each query q [B,H,T,D] in each of r rounds, int32 [B,H,T,r]."""
         if self.buckets == 1:
             return jnp.zeros((*q.shape[:3], self.rounds), jnp.int32)
-        turned = jnp.einsum("bhtd,hdrn->bhtrn", widened(q), self.turns())
-        both = jnp.concatenate([turned, -turned], axis=-1)
-        return jnp.argmax(jax.lax.stop_gradient(both), axis=-1).astype(jnp.int32)
+        projected = jnp.einsum("bhtd,hdrn->bhtrn", widened(q), self.turns())
+        signed = jnp.concatenate([projected, -projected], axis=-1)
+        return jnp.argmax(jax.lax.stop_gradient(signed), axis=-1).astype(jnp.int32)
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
         """Computes attention of a whole text within chunks of tokens sorted by bucket, united over
-        all rounds: [B,H,T,D]; padding is in bucket n.
+        all rounds: [B,H,T,D].
+
+        Args:
+          q, v: [B,H,T,D]; keys are queries of length 1.
+          buckets: int32 [B,H,T,r], of each token in each round; n at padding.
+          causal: whether a token sees none after it.
         """
         length, m = q.shape[2], self.chunk
         spare = -length % m
@@ -158,15 +163,15 @@ class Reformer(Mixer):
         buckets = jnp.pad(
             buckets, ((0, 0), (0, 0), (0, spare), (0, 0)), constant_values=self.buckets
         )
-        at = jnp.arange(length + spare, dtype=jnp.int32)
-        order = jnp.argsort(buckets * (length + spare) + at[:, None], axis=2)
+        index = jnp.arange(length + spare, dtype=jnp.int32)
+        order = jnp.argsort(buckets * (length + spare) + index[:, None], axis=2)
         place = jnp.argsort(order, axis=2).astype(jnp.int32)  # of each token in the sorted order
         rounds = []
         for number in range(self.rounds):
-            rounds.append(self.a_round(number, q, v, buckets, order, place, causal))
-        return united(rounds, widened(v))[:, :, :length]
+            rounds.append(self.attend_round(number, q, v, buckets, order, place, causal))
+        return merge_rounds(rounds, widened(v))[:, :, :length]
 
-    def a_round(
+    def attend_round(
         self,
         number: int,
         q: jax.Array,
@@ -176,107 +181,125 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes attention within chunks for hash round `number`: the context [B,H,T,D], and the
+        """Computes attention within chunks for one hash round: the context [B,H,T,D], and the
         logarithm of the sum of its weights [B,H,T].
+
+        Args:
+          number: of the round, from 0.
+          q, v: [B,H,T,D], T a multiple of the chunk.
+          buckets: int32 [B,H,T,r], of each token in each round.
+          order: int32 [B,H,T,r], the tokens sorted by bucket, then by position.
+          place: int32 [B,H,T,r], of each token in the sorted order.
+          causal: whether a token sees none after it.
         """
-        m, mine = self.chunk, order[..., number]
+        m, round_order = self.chunk, order[..., number]
 
         def chunks(x: jax.Array) -> jax.Array:
             """x [B,H,T,...] in the order of this round, cut: [B,H,N,m,...]."""
-            index = mine.reshape(*mine.shape, *[1] * (x.ndim - 3))
+            index = round_order.reshape(*round_order.shape, *[1] * (x.ndim - 3))
             ordered = jnp.take_along_axis(x, index, axis=2)
             return ordered.reshape(*x.shape[:2], x.shape[2] // m, m, *x.shape[3:])
 
-        asks, values, of_bucket, of_place = map(chunks, (q, v, buckets, place))
-        seen = with_previous(jnp.ones(of_bucket.shape[:4], bool))[:, :, :, None]
-        alike = jnp.zeros((*asks.shape[:4], 2 * m), jnp.int32)  # rounds that find the pair
+        queries, values, bucket, rank = map(chunks, (q, v, buckets, place))
+        mask = with_previous(jnp.ones(bucket.shape[:4], bool))[:, :, :, None]
+        hits = jnp.zeros((*queries.shape[:4], 2 * m), jnp.int32)  # rounds that find the pair
         for other in range(self.rounds):
-            matches = self.finds(
-                (of_bucket[..., other], of_place[..., other]),
-                tuple(with_previous(numbers[..., other]) for numbers in (of_bucket, of_place)),
+            matches = self.sees(
+                (bucket[..., other], rank[..., other]),
+                tuple(with_previous(numbers[..., other]) for numbers in (bucket, rank)),
                 causal,
             )
-            alike = alike + matches
-            seen = seen & matches if other == number else seen
-        tokens = mine.reshape(asks.shape[:4])
-        seen = seen & (tokens[..., None] != with_previous(tokens)[..., None, :])
-        scores = likeness(asks, with_previous(asks))
-        scores = scores - jnp.log(jnp.maximum(alike, 1).astype(scores.dtype))
-        total, context = attended(scores, seen, with_previous(values))
-        back = place[..., number]
-        flat = (total.reshape(back.shape), context.reshape(v.shape))
-        total = jnp.take_along_axis(flat[0], back, axis=2)
-        return jnp.take_along_axis(flat[1], back[..., None], axis=2), total
+            hits = hits + matches
+            mask = mask & matches if other == number else mask
+        tokens = round_order.reshape(queries.shape[:4])
+        mask = mask & (tokens[..., None] != with_previous(tokens)[..., None, :])
+        scores = cosines(queries, with_previous(queries))
+        scores = scores - jnp.log(jnp.maximum(hits, 1).astype(scores.dtype))
+        total, context = attend(scores, mask, with_previous(values))
+        places = place[..., number]
+        flat = (total.reshape(places.shape), context.reshape(v.shape))
+        total = jnp.take_along_axis(flat[0], places, axis=2)
+        return jnp.take_along_axis(flat[1], places[..., None], axis=2), total
 
-    def finds(
-        self, asked: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
+    def sees(
+        self, queries: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
     ) -> jax.Array:
         """Returns whether a hash round lets a query see a key, bool [...,q,k]: they share a bucket,
         and the key is in the same or the previous chunk (if `causal`, up to `chunk` places before).
         Arguments are buckets and places in sorted order, [...,q] of queries and [...,k] of keys.
         """
-        bucket, place = (numbers[..., :, None] for numbers in asked)
-        of_key, at = (numbers[..., None, :] for numbers in keys)
-        same = (bucket == of_key) & (bucket < self.buckets)
+        bucket, place = (numbers[..., :, None] for numbers in queries)
+        key_bucket, key_place = (numbers[..., None, :] for numbers in keys)
+        same_bucket = (bucket == key_bucket) & (bucket < self.buckets)
         if causal:
-            return same & (at <= place) & (place - at <= self.chunk)
-        before = place // self.chunk - at // self.chunk
-        return same & ((before == 0) | (before == 1))
+            return same_bucket & (key_place <= place) & (place - key_place <= self.chunk)
+        chunks_back = place // self.chunk - key_place // self.chunk
+        return same_bucket & ((chunks_back == 0) | (chunks_back == 1))
 
-    def at_slots(
+    def attend_to_slots(
         self, q: jax.Array, buckets: jax.Array, memory: Hashed, first: jax.Array
     ) -> jax.Array:
-        """Computes the context [B,H,t,D] of the last t tokens, which are written from slot `first`
-        on, by causal attention to the slots of the memory that any round finds.
+        """Computes the context [B,H,t,D] of the last t tokens, by causal attention to the slots of
+        the memory that any hash round lets them see.
+
+        Args:
+          q: [B,H,t,D], the queries of these tokens.
+          buckets: int32 [B,H,t,r], theirs.
+          memory: of all tokens, theirs too.
+          first: the slot of the first of them, [] or [B].
         """
         slots = jnp.arange(memory.valid.shape[1], dtype=jnp.int32)
-        mine = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
-        of_real = jnp.where(memory.valid[:, None, :, None], memory.buckets, self.buckets)
-        one_hot = of_real[..., None] == jnp.arange(self.buckets, dtype=jnp.int32)
+        slot = jnp.reshape(first, (-1, 1)) + jnp.arange(q.shape[2], dtype=jnp.int32)  # [B or 1,t]
+        real_buckets = jnp.where(memory.valid[:, None, :, None], memory.buckets, self.buckets)
+        one_hot = real_buckets[..., None] == jnp.arange(self.buckets, dtype=jnp.int32)
         ranks = jnp.cumsum(one_hot, axis=2, dtype=jnp.int32)
         rank = jnp.take_along_axis(ranks, memory.buckets[..., None], axis=4)[..., 0]
-        of_query = jnp.take_along_axis(rank, mine[:, None, :, None], axis=2, mode="clip")
-        seen = jnp.zeros((*q.shape[:3], len(slots)), bool)
+        query_rank = jnp.take_along_axis(rank, slot[:, None, :, None], axis=2, mode="clip")
+        mask = jnp.zeros((*q.shape[:3], len(slots)), bool)
         for number in range(self.rounds):
-            asked = buckets[..., number], of_query[..., number]
-            seen = seen | self.finds(asked, (of_real[..., number], rank[..., number]), True)
-        seen = seen & (mine[:, None, :, None] != slots)
-        total, context = attended(likeness(q, memory.queries), seen, memory.values)
-        at = jnp.broadcast_to(mine[:, None, :, None], (*q.shape[:3], 1))
-        itself = jnp.take_along_axis(memory.values, at, axis=2, mode="clip")
-        return united([(context, total)], widened(itself))
+            hashes = buckets[..., number], query_rank[..., number]
+            mask = mask | self.sees(hashes, (real_buckets[..., number], rank[..., number]), True)
+        mask = mask & (slot[:, None, :, None] != slots)
+        total, context = attend(cosines(q, memory.queries), mask, memory.values)
+        index = jnp.broadcast_to(slot[:, None, :, None], (*q.shape[:3], 1))
+        token_values = jnp.take_along_axis(memory.values, index, axis=2, mode="clip")
+        return merge_rounds([(context, total)], widened(token_values))
 
 
 def with_previous(x: jax.Array) -> jax.Array:
-    """Chunks [B,H,N,m,...], each after the one before it, [B,H,N,2m,...]; zeros before the first."""
-    before = jnp.concatenate([jnp.zeros_like(x[:, :, :1]), x[:, :, :-1]], axis=2)
-    return jnp.concatenate([before, x], axis=3)
+    """Joins each chunk of x [B,H,N,m,...] with the one before it, [B,H,N,2m,...]; zeros before the
+    first.
+    """
+    previous = jnp.concatenate([jnp.zeros_like(x[:, :, :1]), x[:, :, :-1]], axis=2)
+    return jnp.concatenate([previous, x], axis=3)
 
 
-def likeness(q: jax.Array, others: jax.Array) -> jax.Array:
-    """q . k / sqrt(D) with k = `others` of length 1: [...,q,D] and [...,k,D] to [...,q,k], float32."""
-    q, k = widened(q), widened(others)
+def cosines(q: jax.Array, keys: jax.Array) -> jax.Array:
+    """Computes q . k / sqrt(D) [...,q,k] float32 of queries [...,q,D] and keys [...,k,D], which are
+    brought to length 1.
+    """
+    q, k = widened(q), widened(keys)
     k = k * jax.lax.rsqrt(jnp.maximum((k * k).sum(axis=-1, keepdims=True), TINY))
     return q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
 
 
-def attended(scores: jax.Array, seen: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes the softmax mean [...,q,D] of the values over the keys that are `seen`, 0 where
+def attend(scores: jax.Array, mask: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Computes the softmax mean [...,q,D] of the values over the keys where `mask` is True, 0 where
     there are none, and the logarithm of the sum of exp(scores) [...,q], there `NEVER`; returns the
     logarithm first.
     """
-    scores = jnp.where(seen, scores, NEVER)
+    scores = jnp.where(mask, scores, NEVER)
     top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
-    weights = jnp.where(seen, jnp.exp(scores - top), 0)
+    weights = jnp.where(mask, jnp.exp(scores - top), 0)
     total = weights.sum(axis=-1)
     some = total > 0
     logarithm = jnp.where(some, top[..., 0] + jnp.log(jnp.where(some, total, 1)), NEVER)
     return logarithm, (weights / jnp.where(some, total, 1)[..., None]) @ widened(values)
 
 
-def united(rounds: list[tuple[jax.Array, jax.Array]], itself: jax.Array) -> jax.Array:
+def merge_rounds(rounds: list[tuple[jax.Array, jax.Array]], default: jax.Array) -> jax.Array:
     """Averages the contexts [...,D] of several rounds, weighted by their sums of exp(scores), whose
-    logarithms are [...]; returns `itself`, the token's own value, where no round finds another
+    logarithms are [...]; returns `default`, the token's own value, where no round finds another
     token.
     """
     contexts, totals = (jnp.stack(of_rounds) for of_rounds in zip(*rounds, strict=True))
@@ -285,4 +308,4 @@ def united(rounds: list[tuple[jax.Array, jax.Array]], itself: jax.Array) -> jax.
     weights = jnp.where(matched, jnp.exp(totals - top), 0)
     total = weights.sum(axis=0)
     mean = (weights[..., None] * contexts).sum(axis=0) / jnp.where(total > 0, total, 1)[..., None]
-    return jnp.where((total > 0)[..., None], mean, itself)
+    return jnp.where((total > 0)[..., None], mean, default)

@@ -69,7 +69,7 @@ class Retention(Stateful):
         return Shape(self.heads, depth, self.expansion * depth)
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d]: rotated queries and scaled keys,
         values, and the constant log decay of each head. See `Stateful.steps`.
@@ -78,9 +78,9 @@ class Retention(Stateful):
         k = k * k.shape[-1] ** -0.5
         gates = jnp.asarray(np.log(decays(self.heads)), inner_dtype(x))
         g = jnp.broadcast_to(gates[None, :, None], (1, self.heads, x.shape[1]))
-        return Steps(self.scheme.of_query(q, at), self.scheme.of_key(k, at), v, g)
+        return Steps(self.scheme.of_query(q, positions), self.scheme.of_key(k, positions), v, g)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         gated = joined(self.norm(o)).astype(x.dtype) * jax.nn.silu(self.w_gate(x))
         return self.out(gated)

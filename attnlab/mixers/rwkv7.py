@@ -58,7 +58,7 @@ class Rwkv7(Stateful):
         those of low rank, and the vectors of RWKV-7.
         """
         at_least(1, "rwkv7", rank=self.rank)
-        of, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
+        shape, constant, zeros = self.shape(), nn.initializers.constant, nn.initializers.zeros
         self.shift = self.param("shift", constant(0.5), (6, self.width))
         self.w_read, self.w_key, self.w_value, self.out = (
             Dense(self.width, use_bias=False) for _ in range(4)
@@ -70,11 +70,11 @@ class Rwkv7(Stateful):
             Dense(self.width, use_bias=False, kernel_init=zeros) for _ in range(2)
         )
         self.w_gate = Dense(self.width, use_bias=False)
-        self.decay = self.param("decay", _decays, (of.heads, of.depth))
-        self.rate = self.param("rate", zeros, (of.heads, of.depth))
-        self.erased = self.param("erased", constant(0.71), (of.heads, of.depth))
-        self.written = self.param("written", constant(1.0), (of.heads, of.depth))
-        self.bonus = self.param("bonus", constant(-0.04), (of.heads, of.depth))
+        self.decay = self.param("decay", _decays, (shape.heads, shape.depth))
+        self.rate = self.param("rate", zeros, (shape.heads, shape.depth))
+        self.erased = self.param("erased", constant(0.71), (shape.heads, shape.depth))
+        self.written = self.param("written", constant(1.0), (shape.heads, shape.depth))
+        self.bonus = self.param("bonus", constant(-0.04), (shape.heads, shape.depth))
         self.scale = self.param("scale", constant(1.0), (self.width,))
         self.offset = self.param("offset", zeros, (self.width,))
         self.norm = LayerNorm(EPSILON, use_scale=False, use_bias=False)
@@ -86,14 +86,14 @@ class Rwkv7(Stateful):
         return Shape(self.heads, depth, depth, 2, self.width, erases=True)
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
         """Computes the arrays of the recurrence from x [B,T,d], each from a mix of a token with the
         one before: r as queries, keys, values, log decay, the vectors to erase with, and what the
         output adds. See `Stateful.steps`.
         """
-        before, recent = token_before(x, recent, valid)
-        r, w, k, v, a, gate = (x + (before - x) * mu for mu in self.shift)
+        previous, recent = token_before(x, recent, valid)
+        r, w, k, v, a, gate = (x + (previous - x) * mu for mu in self.shift)
         r, k, v = (
             widened(split(projected, self.heads))
             for projected in (self.w_read(r), self.w_key(k), self.w_value(v))
@@ -112,9 +112,9 @@ class Rwkv7(Stateful):
         z = self.w_gate(jax.nn.sigmoid(self.low_gate(gate)))
         return Steps(r, k, v, -FASTEST * jax.nn.sigmoid(w), -kappa, (bonus, z), recent, a * kappa)
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
-        bonus, z = beside
+        bonus, z = extras
         y = joined(self.norm(o)) * widened(self.scale) + widened(self.offset) + joined(bonus)
         return self.out((y * widened(z)).astype(x.dtype))
 

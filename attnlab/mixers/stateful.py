@@ -33,7 +33,7 @@ LINEAR = dataclasses.replace(PASSING, maps="effective")
 
 
 @flax.struct.dataclass
-class Kept:
+class State:
     """S [B,H,D,E], or another state of a recurrence, in the inner precision; the last inputs
     [B,k-1,n] of a short convolution, or what else a mixer keeps, [B,...]; and how many tokens were
     read, [B] int32.
@@ -65,8 +65,9 @@ class Shape:
 
 @flax.struct.dataclass
 class Steps:
-    """What `recur` takes, with the values v, u = scale v (with b: `recur_dplr`, whose k, v, a are w, u,
-    r); what of the piece `outputs` needs besides; and what is kept as `Kept.recent`.
+    """The arrays of a piece that `recur` takes, with the values v, u = scale v (with b: `recur_dplr`,
+    whose k, v, a are w, u, r); `extras`, what `outputs` needs besides o; and the next
+    `State.recent`, None for the one before.
     """
 
     q: jax.Array
@@ -74,7 +75,7 @@ class Steps:
     v: jax.Array
     g: jax.Array | None = None
     r: jax.Array | None = None
-    beside: Any = None
+    extras: Any = None
     recent: jax.Array | None = None
     b: jax.Array | None = None
     scale: jax.Array | None = None
@@ -102,76 +103,89 @@ class Stateful(Mixer):
         raise NotImplementedError
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """A piece x [B,T,d] to what the recurrence takes, [B,H,T,...].
+        """Computes the arrays that the recurrence takes, [B,H,T,...], from a piece of the texts.
 
         Args:
-          x: the piece.
-          at: positions of its tokens, [T] or [B,T].
+          x: [B,T,d], the piece.
+          positions: of its tokens, [T] or [B,T].
           valid: [B,T] bool, for a short convolution; the recurrence itself passes over padding.
           recent: the last inputs of a short convolution.
         """
         raise NotImplementedError
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
-        """o of `recurred` [B,H,T,E], in the inner precision, to y [B,T,d]."""
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
+        """Computes y [B,T,d] from o [B,H,T,E] of `recurrence`, in the inner precision.
+
+        Args:
+          o: the outputs of the recurrence.
+          x: [B,T,d], the piece that they were computed from.
+          extras: `Steps.extras` of the piece.
+        """
         raise NotImplementedError
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
+    def begin(self, rows: int, room: int, dtype: Any) -> State:
         """Creates the state before the first token of `rows` texts: zeros for the recurrence and
         the short convolution, and no tokens read. See `Mixer.begin`.
         """
-        of = self.shape()
-        return Kept(
-            empty(rows, of.heads, of.depth, of.columns, dtype),
-            nothing_before(rows, of.channels, of.taps, dtype),
+        shape = self.shape()
+        return State(
+            empty(rows, shape.heads, shape.depth, shape.columns, dtype),
+            nothing_before(rows, shape.channels, shape.taps, dtype),
             jnp.zeros(rows, jnp.int32),
         )
 
-    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Kept]:
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, State]:
         """Mixes a piece x [B,T,d]: computes the steps, runs the recurrence from the state (None:
         zeros), and returns y and the new state. See `Mixer.mix`.
         """
         one_text(self, view)
         self.record_sensitivity(x, view, state)
-        before = self.begin(len(x), 0, x.dtype) if state is None else state
-        at, read = places(before.read, x.shape[1], view.valid)
-        at = at[0] if state is None and view.valid is None else at  # the same in all rows
-        of = self.steps(x, at, view.valid, before.recent)
+        at_start = state is None
+        state = self.begin(len(x), 0, x.dtype) if state is None else state
+        positions, read = places(state.read, x.shape[1], view.valid)
+        positions = positions[0] if at_start and view.valid is None else positions  # rows are alike
+        steps = self.steps(x, positions, view.valid, state.recent)
 
-        def recurred(v: jax.Array, matrix: Any) -> tuple[jax.Array, Any]:
-            given = dataclasses.replace(of, v=v), dataclasses.replace(before, matrix=matrix)
-            return self.recurred(*given, view.valid, state is None)
+        def context_of(v: jax.Array, matrix: Any) -> tuple[jax.Array, Any]:
+            start = dataclasses.replace(state, matrix=matrix)
+            return self.recurrence(dataclasses.replace(steps, v=v), start, view.valid, at_start)
 
-        micro = max(of.v.shape[2] // max(x.shape[1], 1), 1)
-        o, matrix = self.sum_values(recurred, of.v, before.matrix, micro)
-        recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
-        return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
+        micro = max(steps.v.shape[2] // max(x.shape[1], 1), 1)
+        o, matrix = self.sum_values(context_of, steps.v, state.matrix, micro)
+        recent = state.recent if steps.recent is None else steps.recent.astype(state.recent.dtype)
+        return self.outputs(o, x, steps.extras), State(matrix, recent, read)
 
-    def recurred(
-        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    def recurrence(
+        self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """Runs the recurrence of a piece on the arrays `of`, from the state `before` (from zeros if
-        `beginning`), and returns o [B,H,T,E] and the last state. o is what the norm of the output
-        gets, linear in `of.v`: a subclass with a skip or a normaliser adds them here.
+        """Runs the recurrence over a piece, and returns o [B,H,T,E] and the last S; o is what the
+        norm of the output gets, linear in `steps.v`: a subclass with a skip or a normaliser adds
+        them here.
+
+        Args:
+          steps: the arrays of the piece, of `steps`.
+          state: the state before the piece.
+          valid: [B,T] bool, True at real tokens; None means all are.
+          at_start: whether `state` is that of `begin`.
         """
         micro = self.shape().micro
-        state = None if beginning else before.matrix
-        u = of.v if of.scale is None else of.scale * widened(of.v)
+        u = steps.v if steps.scale is None else steps.scale * widened(steps.v)
         if valid is not None and micro > 1:
             valid = jnp.repeat(valid, micro, axis=1)
-        given: Any = {"state": state, "valid": valid, "chunk": self.chunk}
-        if of.r is None or of.b is None:
-            o, last = recur(of.q, of.w, u, of.g, of.r, **given)
+        matrix = None if at_start else state.matrix
+        options: Any = {"state": matrix, "valid": valid, "chunk": self.chunk}
+        if steps.r is None or steps.b is None:
+            o, last = recur(steps.q, steps.w, u, steps.g, steps.r, **options)
         else:
-            o, last = recur_dplr(of.q, of.w, u, of.g, of.r, of.b, **given)
+            o, last = recur_dplr(steps.q, steps.w, u, steps.g, steps.r, steps.b, **options)
         return (o if micro == 1 else o[:, :, micro - 1 :: micro]), last
 
 
 def unit(x: jax.Array, epsilon: float = 1e-6) -> jax.Array:
-    """x [..., n] / sqrt(|x|^2 + eps), in the inner precision: length 1, and 0 at 0 with a finite
-    slope.
+    """Divides vectors x [...,n] by sqrt(|x|^2 + `epsilon`), in the inner precision: their length is
+    then 1, and 0 at 0 with a finite slope.
     """
     wide = widened(x)
     return wide * jax.lax.rsqrt(jnp.square(wide).sum(axis=-1, keepdims=True) + epsilon)

@@ -50,13 +50,13 @@ def taped(
 def _forward(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, tuple[Any, Memory]]:
-    """Runs all steps as a plain scan, and returns the states of all of them, and the last state and
-    tape.
+    """Runs all steps as a plain scan with the arguments of `taped`, and returns the states of all
+    of them, and the last state and tape.
     """
 
-    def body(carry: tuple[Any, Memory], here: Any) -> tuple[tuple[Any, Memory], Any]:
+    def body(carry: tuple[Any, Memory], step_inputs: Any) -> tuple[tuple[Any, Memory], Any]:
         """One step, whose state is also kept."""
-        following = step(params, *carry, here, constant)
+        following = step(params, *carry, step_inputs, constant)
         return following, following[0]
 
     carry, states = jax.lax.scan(body, (state, tape), inputs)
@@ -66,7 +66,7 @@ def _forward(
 def _forward_with_residuals(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[tuple[Any, Any, Memory], Any]:
-    """The result of `taped`, and what `_backward` needs of it."""
+    """Returns the result of `taped`, and what `_backward` needs of it."""
     states, (last, written) = _forward(step, params, state, tape, inputs, constant)
     return (states, last, written), (params, state, tape.length, written, states, inputs, constant)
 
@@ -76,57 +76,60 @@ def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tu
     of the outputs (`slopes`), running every step again with the last tape. Lists hold the gradients
     of numbers that have one.
     """
-    params, start, begun, written, states, inputs, constant = residuals
-    lengths = begun + jnp.arange(len(jax.tree.leaves(inputs)[0]))
-    before = jax.tree.map(
+    params, start, first_length, written, states, inputs, constant = residuals
+    lengths = first_length + jnp.arange(len(jax.tree.leaves(inputs)[0]))
+    states_before = jax.tree.map(
         lambda first, later: jnp.concatenate([first[None], later[:-1]]), start, states
     )
 
-    def body(carry: tuple[Any, ...], here: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        """Computes the gradients before one step from those after it; the last step comes first."""
-        of_state, of_tape, of_params, of_constant = carry
-        of_output, state, inputs, length = here
+    def body(carry: tuple[Any, ...], step_data: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Computes the gradients before one step from those after it (`carry`); `step_data` are the
+        gradient of the step's output, the state before it, its inputs and the length of the tape.
+        The last step comes first.
+        """
+        d_state, d_tape, d_params, d_constant = carry
+        d_output, state, inputs, length = step_data
 
-        def again(
-            of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any
+        def repeat_step(
+            d_params: Any, d_constant: Any, d_tape: Any, d_state: Any, d_inputs: Any
         ) -> Any:
             """Computes the step again as a function of the floating-point numbers alone, and
             returns those of its outputs.
             """
-            shared, before = _put(params, of_params), _put(state, of_state)
-            tape = _as_of(_put(written, of_tape), length)
-            read, held = _put(inputs, of_inputs), _put(constant, of_constant)
-            return tuple(map(_reals, step(shared, before, tape, read, held)))
+            shared, previous = _put_reals(params, d_params), _put_reals(state, d_state)
+            tape = _at_length(_put_reals(written, d_tape), length)
+            read, fixed = _put_reals(inputs, d_inputs), _put_reals(constant, d_constant)
+            return tuple(map(_reals, step(shared, previous, tape, read, fixed)))
 
-        _, pull = jax.vjp(again, *map(_reals, (params, constant, written, state, inputs)))
-        more_params, more_constant, of_tape, of_state, of_inputs = pull(
-            (_sum(of_state, of_output), of_tape)
+        _, pull = jax.vjp(repeat_step, *map(_reals, (params, constant, written, state, inputs)))
+        params_term, constant_term, d_tape, d_state, d_inputs = pull(
+            (_sum(d_state, d_output), d_tape)
         )
         return (
-            of_state,
-            of_tape,
-            _sum(of_params, more_params),
-            _sum(of_constant, more_constant),
-        ), of_inputs
+            d_state,
+            d_tape,
+            _sum(d_params, params_term),
+            _sum(d_constant, constant_term),
+        ), d_inputs
 
     nothing = (jax.tree.map(jnp.zeros_like, _reals(tree)) for tree in (params, constant))
     carry = (*map(_reals, slopes[1:]), *nothing)
-    (of_state, of_tape, of_params, of_constant), of_inputs = jax.lax.scan(
-        body, carry, (_reals(slopes[0]), before, inputs, lengths), reverse=True
+    (d_state, d_tape, d_params, d_constant), d_inputs = jax.lax.scan(
+        body, carry, (_reals(slopes[0]), states_before, inputs, lengths), reverse=True
     )
     pairs = (
-        (params, of_params),
-        (start, of_state),
-        (written, of_tape),
-        (inputs, of_inputs),
-        (constant, of_constant),
+        (params, d_params),
+        (start, d_state),
+        (written, d_tape),
+        (inputs, d_inputs),
+        (constant, d_constant),
     )
-    return tuple(_put(tree, reals, others=False) for tree, reals in pairs)
+    return tuple(_put_reals(tree, reals, keep_others=False) for tree, reals in pairs)
 
 
-def _as_of(tape: Memory, length: jax.Array) -> Memory:
-    """The tape when only `length` slots were written: those behind are not cleared, they are just
-    not valid.
+def _at_length(tape: Memory, length: jax.Array) -> Memory:
+    """Returns the tape as it was when `length` slots were written: those behind are not cleared,
+    they are just not valid.
     """
     return dataclasses.replace(
         tape, valid=tape.valid & (jnp.arange(tape.valid.shape[1]) < length), length=length
@@ -142,13 +145,13 @@ def _reals(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(tree) if _is_real(leaf)]
 
 
-def _put(tree: Any, reals: list[Any], others: bool = True) -> Any:
-    """The tree with other leaves for those of `_reals`; `others` tells whether the rest stays or
-    becomes None.
+def _put_reals(tree: Any, reals: list[Any], keep_others: bool = True) -> Any:
+    """Returns the tree with `reals` in place of its leaves that are no counts, masks or random
+    keys; the other leaves stay, or become None unless `keep_others`.
     """
     following = iter(reals)
     return jax.tree.map(
-        lambda leaf: next(following) if _is_real(leaf) else leaf if others else None, tree
+        lambda leaf: next(following) if _is_real(leaf) else leaf if keep_others else None, tree
     )
 
 

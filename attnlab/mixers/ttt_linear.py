@@ -47,13 +47,13 @@ from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.recurrence import Examples, begun, descend
 from attnlab.layers.short_convolution import ShortConvolution
 from attnlab.mixers.recurrent import PASSING
-from attnlab.mixers.stateful import Kept, Stateful, Steps
+from attnlab.mixers.stateful import State, Stateful, Steps
 
 EPSILON = 1e-6  # of both norms
 
 
 @flax.struct.dataclass
-class Lessons(Steps):
+class LearningSteps(Steps):
     """What is asked (q), given (w) and wanted (v) of the inner model, and eta [B,H,T,1]."""
 
     eta: Any = None
@@ -107,7 +107,7 @@ class TttLinear(Stateful):
                 self.param(f"kernel_{number}", normal(0.02), (self.heads, m, n)),
                 self.param(f"bias_{number}", zeros, (self.heads, 1, n)),
             )
-            for number, (m, n) in enumerate(self._layers())
+            for number, (m, n) in enumerate(self._layer_sizes())
         )
         self.norm = LayerNorm(EPSILON)
 
@@ -122,8 +122,8 @@ class TttLinear(Stateful):
                 f" least 1, and largest={self.largest} above 0"
             )
         if self.chunk < 0 or (self.chunk and self.mini_batch % self.chunk):
-            could = [n for n in range(1, self.mini_batch + 1) if not self.mini_batch % n]
-            near = min(could, key=lambda n: abs(n - self.chunk))
+            divisors = [n for n in range(1, self.mini_batch + 1) if not self.mini_batch % n]
+            near = min(divisors, key=lambda n: abs(n - self.chunk))
             raise UserError(
                 f"{self.called}: chunk={self.chunk} must divide mini_batch={self.mini_batch}, or be"
                 f" 0 for the best; the nearest is {near}"
@@ -136,62 +136,62 @@ class TttLinear(Stateful):
         return size, size
 
     @nn.nowrap
-    def _layers(self) -> list[tuple[int, int]]:
+    def _layer_sizes(self) -> list[tuple[int, int]]:
         """m and n of each layer of the inner model."""
         return list(itertools.pairwise(self.widths()))
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Kept:
+    def begin(self, rows: int, room: int, dtype: Any) -> State:
         """Creates the state before the first token of `rows` texts: the learned first weights of
         the inner model, zeros for the convolution, and no tokens read. See `Mixer.begin`.
         """
         kind = inner_dtype(jnp.zeros((), dtype))
-        return Kept(
+        return State(
             begun(jax.tree.map(lambda x: x.astype(kind), self.first), rows),
             nothing_before(rows, self.width, self.kernel, dtype),
             jnp.zeros(rows, jnp.int32),
         )
 
     def steps(
-        self, x: jax.Array, at: jax.Array, valid: jax.Array | None, recent: jax.Array
-    ) -> Lessons:
+        self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
+    ) -> LearningSteps:
         """Computes the training examples of the inner model from x [B,T,d]: rotated queries and
         keys, values, and the learning rate eta of each token and head. See `Stateful.steps`.
         """
-        both, place = self.w_query(x), at % self.mini_batch
-        q, _ = self.convolution_query(both, recent, valid)
-        k, recent = self.convolution_key(both, recent, valid)
+        projected_x, place = self.w_query(x), positions % self.mini_batch
+        q, _ = self.convolution_query(projected_x, recent, valid)
+        k, recent = self.convolution_key(projected_x, recent, valid)
         q, k, v = (split(projected, self.heads) for projected in (q, k, self.w_value(x)))
         eta = self.largest / q.shape[-1] * jax.nn.sigmoid(widened(self.w_rate(x)))
         q, k = self.scheme.of_query(q, place), self.scheme.of_key(k, place)
-        return Lessons(q, k, v, recent=recent, eta=eta.swapaxes(1, 2)[..., None])
+        return LearningSteps(q, k, v, recent=recent, eta=eta.swapaxes(1, 2)[..., None])
 
-    def recurred(
-        self, of: Steps, before: Kept, valid: jax.Array | None, beginning: bool
+    def recurrence(
+        self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """Trains the inner model by gradient descent on the examples `of`, mini-batch by mini-batch
-        from the weights in `before`, and returns its outputs for the queries and the new weights.
-        See `Stateful.recurred`.
+        """Trains the inner model by gradient descent on the examples `steps`, mini-batch by mini-batch
+        from the weights in `state`, and returns its outputs for the queries and the new weights.
+        See `Stateful.recurrence`.
         """
-        assert isinstance(of, Lessons)
+        assert isinstance(steps, LearningSteps)
         norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)
         scale, offset = widened(self.scale), widened(self.offset)
-        count = jnp.arange(1, self.mini_batch + 1, dtype=inner_dtype(of.q))
+        count = jnp.arange(1, self.mini_batch + 1, dtype=inner_dtype(steps.q))
 
         def inner(x: jax.Array) -> jax.Array:
             standard: Any = norm.apply({}, x)
             return standard * scale + offset
 
         return descend(
-            Examples(of.q, of.w, of.v, of.eta),
-            before.matrix,
+            Examples(steps.q, steps.w, steps.v, steps.eta),
+            state.matrix,
             inner,
             jnp.maximum(0.0, 1.0 / count + widened(self.place)),
-            read=None if beginning else before.read,
+            read=None if at_start else state.read,
             valid=valid,
             chunk=self.chunk,
         )
 
-    def outputs(self, o: jax.Array, x: jax.Array, beside: Any) -> jax.Array:
+    def outputs(self, o: jax.Array, x: jax.Array, extras: Any) -> jax.Array:
         """See `Stateful.outputs`."""
         gate = jax.nn.gelu(widened(self.w_gate(x)), approximate=True)
         return self.out((gate * self.norm(joined(o))).astype(x.dtype))

@@ -23,12 +23,14 @@ WHOLE = Capabilities(
 
 
 class WholeText(Mixer):
-    """Base of mixers of whole texts; a subclass implements `whole`."""
+    """Base of mixers of whole texts; a subclass implements `mix_text`."""
 
     capabilities = WHOLE
 
-    def whole(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """x [B,T,d] to y [B,T,d]; `real` [B,T] tells padding apart, whose y is set to 0 later."""
+    def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
+        """Computes y [B,T,d] of x [B,T,d]; `real` [B,T] is False at padding, whose y is set to 0
+        later.
+        """
         raise NotImplementedError
 
     def begin(self, rows: int, room: int, dtype: Any) -> Any:
@@ -52,4 +54,4 @@ class WholeText(Mixer):
         """
         no_rule(self, view)
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
-        return jnp.where(real[..., None], self.whole(x, real), 0), None
+        return jnp.where(real[..., None], self.mix_text(x, real), 0), None

@@ -41,8 +41,8 @@ class Ensemble(Seq2Seq):
 
     def decode(self, memory: tuple[Any, ...], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; the logits are logarithms of probabilities."""
-        both = zip(self.members, memory, strict=True)
-        return averaged([member.decode(of_member, target_in) for member, of_member in both])
+        pairs = zip(self.members, memory, strict=True)
+        return averaged([member.decode(of_member, target_in) for member, of_member in pairs])
 
     def start(self, memory: tuple[Any, ...], length: int) -> tuple[Any, ...]:
         """See `Seq2Seq.start`; the state of every member."""
@@ -68,13 +68,13 @@ class Ensemble(Seq2Seq):
         of_members = (
             (name, kind.maps(collected.get(name, {}))) for name, kind in cls.kinds.items()
         )
-        return {f"{name}/{at}": heads for name, maps in of_members for at, heads in maps.items()}
+        return {f"{name}/{key}": map_ for name, maps in of_members for key, map_ in maps.items()}
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
-        member, _, at = name.partition("/")
-        return cls.kinds[member].between(at)
+        member, _, path = name.partition("/")
+        return cls.kinds[member].between(path)
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
@@ -82,8 +82,8 @@ class Ensemble(Seq2Seq):
         See `Seq2Seq.alignment`.
         """
         split: dict[str, dict[str, AttentionMap]] = {name: {} for name in cls.kinds}
-        for at, heads in maps.items():
-            name, _, path = at.partition("/")
+        for full_name, heads in maps.items():
+            name, _, path = full_name.partition("/")
             split.setdefault(name, {})[path] = heads
         return jnp.stack([kind.alignment(split[name]) for name, kind in cls.kinds.items()]).mean(
             axis=0

@@ -175,12 +175,12 @@ class Writer(System):
 
     Attributes:
       target_vocabulary: V.
-      seen: the side of the maps where the places of the source stand.
+      source_side: the side of the maps where the places of the source stand.
     """
 
     target_vocabulary: int
 
-    seen: ClassVar[Side] = "source"
+    source_side: ClassVar[Side] = "source"
 
     def encode(self, source: jax.Array) -> Any:
         """source [B,...] to a memory, its arrays have leading axis B, except scalars; it is
@@ -218,7 +218,7 @@ class Writer(System):
         # layer 10 after layer 9
         in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]
         of_source = [
-            heads for heads in in_order if (heads.rows, heads.columns) == ("target", cls.seen)
+            map_ for map_ in in_order if (map_.rows, map_.columns) == ("target", cls.source_side)
         ]
         return of_source[-1].weights.mean(axis=1)
 

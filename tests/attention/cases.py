@@ -204,11 +204,11 @@ def over(
     """
 
     def marks(case: tuple[str, dict[str, Any]]) -> list[pytest.MarkDecorator]:
-        found = [pytest.mark.quick] if quick and case in first_settings() else []
+        result = [pytest.mark.quick] if quick and case in first_settings() else []
         if product:
             own = f"{product} of {case}" if case in (always or []) else product
-            found.append(pytest.mark.product("plainest" if case == PLAINEST else own))
-        return found + ([] if drawn is None or case in drawn else [pytest.mark.full])
+            result.append(pytest.mark.product("plainest" if case == PLAINEST else own))
+        return result + ([] if drawn is None or case in drawn else [pytest.mark.full])
 
     labelled = [pair for pair in zip(CASES, NAMES, strict=True) if pair[0] in cases]
     return pytest.mark.parametrize(

@@ -90,9 +90,9 @@ def multihead(rng: np.random.Generator, causal: bool, bias: bool) -> Arrays:
             vector = layer.out_proj.bias if part == "out" else layer.in_proj_bias[rows]
             arrays[f"params/{part}/bias"] = vector.detach().numpy()
     assert allowed.any(-1).all()  # torch gives NaN where a query sees nothing
-    found = {"context": context, "weights": weights}
-    found |= {"grads/query": query.grad, "grads/source": source.grad}
-    return arrays | {name: value.detach().numpy() for name, value in found.items()}
+    result = {"context": context, "weights": weights}
+    result |= {"grads/query": query.grad, "grads/source": source.grad}
+    return arrays | {name: value.detach().numpy() for name, value in result.items()}
 
 
 def grouped(rng: np.random.Generator, causal: bool, key_heads: int) -> Arrays:
@@ -118,8 +118,8 @@ def grouped(rng: np.random.Generator, causal: bool, key_heads: int) -> Arrays:
         "out": np.eye(6 * D),
     }
     arrays |= {f"params/{part}/kernel": array for part, array in kernels.items()}
-    found = {"context": context, "grads/query": query.grad, "grads/source": source.grad}
-    return arrays | {name: value.detach().numpy() for name, value in found.items()}
+    result = {"context": context, "grads/query": query.grad, "grads/source": source.grad}
+    return arrays | {name: value.detach().numpy() for name, value in result.items()}
 
 
 if __name__ == "__main__":

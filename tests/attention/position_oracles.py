@@ -234,14 +234,14 @@ class CoPE(Nothing):
 
     def rows(self, h: int, q: np.ndarray, scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """See `Nothing.rows`."""
-        last, found = self.fields.get("count", 16) - 1, np.array(scores)
+        last, result = self.fields.get("count", 16) - 1, np.array(scores)
         for j in range(len(scores)):
             gates = [1 / (1 + math.exp(-scores[l])) for l in range(j, len(scores)) if allowed[l]]
             p = min(sum(gates), last)
             low, high = self.params["table"][math.floor(p)], self.params["table"][math.ceil(p)]
             part = p - math.floor(p)
-            found[j] += self.scale * float(q @ low * (1 - part) + q @ high * part)
-        return found
+            result[j] += self.scale * float(q @ low * (1 - part) + q @ high * part)
+        return result
 
 
 POSITIONS: dict[str, type[Nothing]] = {

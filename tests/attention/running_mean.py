@@ -68,8 +68,8 @@ class RunningMean(Mixer):
 
 def oracle(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """The means computed token by token, y [B,T,d] in float64."""
-    found = np.zeros(x.shape)
+    result = np.zeros(x.shape)
     for b, t in np.ndindex(x.shape[:2]):
         read = [x[b, s] for s in range(t + 1) if valid[b, s]]
-        found[b, t] = (np.mean(read, axis=0) if read else 0.0) @ params["out"]["kernel"]
-    return found
+        result[b, t] = (np.mean(read, axis=0) if read else 0.0) @ params["out"]["kernel"]
+    return result

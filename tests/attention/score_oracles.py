@@ -85,11 +85,11 @@ def location_aware(params: Any, fields: Any, q: Array, k: Array, j: int, more: A
 
 def filtered(params: Any, fields: Any, keys: Array, before: Array, j: int) -> tuple[Array, ...]:
     """U_f f_j, f_j = sum over w of F_w a_{j + w - r}, a the last weights; zeros before the first."""
-    reach, found = fields.get("reach", 10), np.zeros(params["filter"].shape[1])
+    reach, result = fields.get("reach", 10), np.zeros(params["filter"].shape[1])
     for at in range(j - reach, j + reach + 1):
         if len(before) and 0 <= at < len(keys):
-            found = found + before[-1][at] * params["filter"][at - j + reach]
-    return (params["of_filter"].T @ found,)
+            result = result + before[-1][at] * params["filter"][at - j + reach]
+    return (params["of_filter"].T @ result,)
 
 
 def coverage(params: Any, fields: Any, q: Array, k: Array, j: int, more: Any = 0.0) -> float:

@@ -85,10 +85,10 @@ def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarra
 def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
     scores = scores[None, :2, None]  # two heads
     logit = np.array([0.7, -1.2], np.float32)
-    found = np.asarray(weigh("sink", {}, {"logit": logit}, scores))
+    actual = np.asarray(weigh("sink", {}, {"logit": logit}, scores))
     lse = np.log(np.exp(scores.astype(np.float64)).sum(-1, keepdims=True))
     kept = 1.0 / (1.0 + np.exp(-(lse - logit[:, None, None])))
-    assert_near(found, softmax(scores, None) * kept)
+    assert_near(actual, softmax(scores, None) * kept)
     plus_one = weigh("softmax_plus_one", {}, {}, scores)
     silent = weigh("sink", {}, {"logit": np.zeros(2)}, scores)
     assert_near(silent, plus_one, 1e-7)
@@ -122,27 +122,27 @@ def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndar
     """Proposition 1 of Correia et al. 2019 in float64, and its limit at alpha = 1; forward mode
     too.
     """
-    _, found = jax.jvp(lambda e: bisect(scores, e), (jnp.float32(excess),), (jnp.float32(1.0),))
+    _, actual = jax.jvp(lambda e: bisect(scores, e), (jnp.float32(excess),), (jnp.float32(1.0),))
     row = lambda z: alignment_oracles.Row({}, {}, z.astype(np.float64), np.ones(6, bool), z, 0)
     # in float64: the paper's form loses digits by the square of alpha - 1
     p = np.stack([alignment_oracles.tsallis(row(z), 1 + excess) for z in scores])
     logs = np.log(np.where(p > 0, p, 1.0))
     if excess < 1e-3:
-        wanted = p * ((p * logs**2).sum(-1, keepdims=True) - logs**2) / 2
+        expected = p * ((p * logs**2).sum(-1, keepdims=True) - logs**2) / 2
     else:
         tilted = np.where(p > 0, np.where(p > 0, p, 1.0) ** (1 - excess), 0.0)
         tilted /= tilted.sum(-1, keepdims=True)
         h = -p * logs
-        wanted = (p - tilted) / excess**2 + (h - tilted * h.sum(-1, keepdims=True)) / excess
-    assert_near(found, wanted, 2e-5 if excess < 1e-3 else 5e-6)
+        expected = (p - tilted) / excess**2 + (h - tilted * h.sum(-1, keepdims=True)) / excess
+    assert_near(actual, expected, 2e-5 if excess < 1e-3 else 5e-6)
 
 
 def test_every_head_learns_its_own_alpha() -> None:
     scores = np.random.default_rng(0).normal(size=(1, 3, 2, 5)).astype(np.float32)
     logit = np.array([-30.0, 0.0, 30.0], np.float32)  # softmax, 1.5, sparsemax
-    found = weigh("learned_entmax", {}, {"logit": logit}, scores)
+    actual = weigh("learned_entmax", {}, {"logit": logit}, scores)
     for head, same in enumerate((lambda z: softmax(z, None), entmax15, sparsemax)):
-        assert_near(found[0, head], same(scores[0, head]), 2e-6)
+        assert_near(actual[0, head], same(scores[0, head]), 2e-6)
     start = ALIGNMENTS.resolve("learned_entmax")(alpha=1.2)
     view = EVERYTHING.over(2, 5)
     begun = start.init(jax.random.key(0), scores, None, view)["params"]["logit"]
@@ -154,7 +154,7 @@ def test_above_two_gradients_stay_finite() -> None:
         for excess in (2.0, 9.0, 50.0):
             weights, pull = jax.vjp(lambda z, e: bisect(z, e), z, jnp.float32(excess))
             slopes = pull(jnp.arange(4.0))
-            assert all(np.isfinite(found).all() for found in (weights, *slopes))
+            assert all(np.isfinite(actual).all() for actual in (weights, *slopes))
 
 
 @pytest.mark.quick
@@ -166,7 +166,7 @@ def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
         j = start + jnp.arange(3)
-        view = View(seen=seen).among(jnp.arange(3), j)
+        view = View(key_counts=seen).among(jnp.arange(3), j)
         block = module.apply({}, scores[..., start : start + 3], (j < seen), view)
         assert_near(block, whole[..., start : start + 3], 1e-7)
 
@@ -181,24 +181,24 @@ def centred(p: float, n: int) -> Any:
 def test_local_windows_stand_where_the_paper_puts_them() -> None:
     flat, one = np.zeros((1, 1, 1, 41), np.float32), jnp.ones((1, 1, 1))
     middle = centred(20.0 + 1e-4, 41)
-    found = np.asarray(weigh("local_p", {"reach": 10}, middle, flat, one))[0, 0, 0]
-    assert found.sum() == pytest.approx(0.576, abs=1e-3)
-    assert (np.flatnonzero(found) == np.arange(10, 31)).all()
-    found = np.asarray(weigh("local_p", {"reach": 2}, centred(3.4, 41), flat, one))[0, 0, 0]
-    assert (np.flatnonzero(found) == np.arange(1, 6)).all()  # around floor(3.4)
+    actual = np.asarray(weigh("local_p", {"reach": 10}, middle, flat, one))[0, 0, 0]
+    assert actual.sum() == pytest.approx(0.576, abs=1e-3)
+    assert (np.flatnonzero(actual) == np.arange(10, 31)).all()
+    actual = np.asarray(weigh("local_p", {"reach": 2}, centred(3.4, 41), flat, one))[0, 0, 0]
+    assert (np.flatnonzero(actual) == np.arange(1, 6)).all()  # around floor(3.4)
     gauss = np.exp(-((np.arange(1, 6) - 3.4) ** 2) / 2)
-    assert_near(found[1:6], gauss / 5)
+    assert_near(actual[1:6], gauss / 5)
     # the four keys at most 2 from 3.4 itself
     assert gauss[1:].sum() / 4 == pytest.approx(0.603, abs=1e-3)
     far = {"w_position": {"kernel": np.ones((1, 1))}, "v": np.full((1, 1), 1e4)}
     end = weigh("local_p", {"reach": 1}, far, flat, one, lengths=[5])
     assert np.flatnonzero(end).tolist() == [3, 4]  # a sigmoid of 1 still centres on a real key
     scores = np.zeros((2, 1, 6, 6), np.float32)
-    found = np.asarray(weigh("local_m", {"reach": 1}, {}, scores, lengths=[6, 3]))
+    actual = np.asarray(weigh("local_m", {"reach": 1}, {}, scores, lengths=[6, 3]))
     for b, i in np.ndindex(2, 6):
         at, length = min(i, [6, 3][b] - 1), [6, 3][b]
         near_by = [j for j in (at - 1, at, at + 1) if 0 <= j < length]
-        assert np.flatnonzero(found[b, 0, i]).tolist() == near_by
+        assert np.flatnonzero(actual[b, 0, i]).tolist() == near_by
     step = weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)  # of a decoder
     assert np.flatnonzero(step).tolist() == [4]
 

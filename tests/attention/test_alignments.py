@@ -287,13 +287,13 @@ def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str)
 
     @jax.jit
     def ways(scores: Any, *rest: Any) -> Any:
-        found, pull = jax.vjp(lambda scores: scanned(scores, rest), scores)
+        actual, pull = jax.vjp(lambda scores: scanned(scores, rest), scores)
         alone = weigh(scores[2:, ..., :n].astype(jnp.bfloat16), rest[0][2:], None, None)
-        return found, pull(scores)[0], alone
+        return actual, pull(scores)[0], alone
 
     weights, grads = run(name, fields, at, at.scores)
-    found, pulled, alone = ways(at.scores, at.query, at.mask, at.lengths)
-    np.testing.assert_allclose(found, weights, atol=TOLERANCE["float32"])
+    actual, pulled, alone = ways(at.scores, at.query, at.mask, at.lengths)
+    np.testing.assert_allclose(actual, weights, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(pulled, grads[1], atol=TOLERANCE["gradient"])
     assert alone.dtype == jnp.float32  # and so is the arithmetic: only the scores are rounded
     low = np.asarray(jnp.asarray(at.scores, jnp.bfloat16), np.float64)

@@ -95,10 +95,10 @@ def shaped(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
 def operations(module: Any, method: Any, *given: Any) -> float:
     """Of a method of a module, or a function that takes it, on arrays of these shapes."""
     init = functools.partial(module.init, jax.random.key(0), method=method)
-    found = work(
+    result = work(
         functools.partial(module.apply, method=method), jax.eval_shape(init, *given), *given
     )
-    return found.flops + found.transcendentals - found.sums
+    return result.flops + result.transcendentals - result.sums
 
 
 def score_cost(name: str, length: int, width: int) -> float:

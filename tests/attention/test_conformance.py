@@ -94,9 +94,9 @@ def test_values_and_gradients_equal_the_oracle(
     )
     given = wide((case.params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
-    found = case.found(visibility)
-    assert_close(found.context, context, eps=8)
-    assert_close(found.weights, weights, eps=8)
+    actual = case.found(visibility)
+    assert_close(actual.context, context, eps=8)
+    assert_close(actual.weights, weights, eps=8)
 
     def total(params: Any, query: Any, source: Any) -> float:
         """One number of a look, with the weights in it where they are handed out."""
@@ -105,7 +105,7 @@ def test_values_and_gradients_equal_the_oracle(
         return inner(context, drawn(context.shape)) + of_weights
 
     if aligned(config) not in ESTIMATORS:
-        assert_slopes(found.slopes, given, total)
+        assert_slopes(actual.slopes, given, total)
 
 
 @every
@@ -145,13 +145,13 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
             "query": np.concatenate([query[:, :t], other[0][:, t:]], axis=1),
             "source": np.concatenate([source[:, : t + 2], other[1][:, t + 2 :]], axis=1),
         }
-        found = case.found(CAUSAL, valid=everyone, who=who, **changed)
-        assert_close(found.context[:, :t], before[:, :t], eps=8)
-        assert abs(found.context[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        actual = case.found(CAUSAL, valid=everyone, who=who, **changed)
+        assert_close(actual.context[:, :t], before[:, :t], eps=8)
+        assert abs(actual.context[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
         present = case.found(CAUSAL, valid=everyone, source=changed["source"]).context
         of_source.append(abs(present[:, t:] - before[:, t:]).max())
-        assert (found.slopes[1][:, t:] == 0.0).all() and (found.slopes[2][:, t + 2 :] == 0.0).all()
-        assert (found.slopes[2][:, :t] != 0.0).any()
+        assert not (actual.slopes[1][:, t:].any() or actual.slopes[2][:, t + 2 :].any())
+        assert (actual.slopes[2][:, :t] != 0.0).any()
     assert max(of_source) > 1e-3  # and not the query alone
 
 
@@ -163,9 +163,9 @@ def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     clean = case.found()
     for garbage in (1.0, 1e4):
         dirty = np.where(valid[..., None], source, np.float32(garbage))
-        found = case.found(source=dirty)
-        assert_close(found.context, clean.context, eps=8)
-        assert (found.slopes[2][~valid] == 0.0).all()
+        actual = case.found(source=dirty)
+        assert_close(actual.context, clean.context, eps=8)
+        assert (actual.slopes[2][~valid] == 0.0).all()
     assert_close(case.forward().longer, clean.context, eps=8)
 
 
@@ -178,8 +178,8 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
     for row in range(3):
         mine = (np.arange(3) == row)[:, None, None]
         given = {"query": np.where(mine, query, others[0])}
-        found = case.found(source=np.where(mine, source, others[1]), **given)
-        assert_close(found.context[row], together[row], eps=8)
+        actual = case.found(source=np.where(mine, source, others[1]), **given)
+        assert_close(actual.context[row], together[row], eps=8)
     short = case.found(causally(case.module), valid=np.tile(np.arange(7) < 4, (3, 1)))
     assert_close(case.forward().rows, short.context, eps=8)
 
@@ -211,10 +211,10 @@ def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, An
     params = without_biases(case.params)
     dead = np.zeros((3, 7), bool)
     dead[1] = True
-    found = case.found(params=params, valid=dead)
-    context = found.context
+    actual = case.found(params=params, valid=dead)
+    context = actual.context
     assert (context[[0, 2]] == 0.0).all() and np.abs(context[1]).max() > 1e-3
-    for grad in found.slopes[1:]:
+    for grad in actual.slopes[1:]:
         assert np.isfinite(grad).all() and (grad[[0, 2]] == 0.0).all()
 
 
@@ -249,16 +249,16 @@ def test_remat_agrees_with_plain(name: str, config: dict[str, Any]) -> None:
     tolerance where slopes are larger than 1.
     """
     exact = looks(name, config).exact()
-    for found, expected in zip(*map(jax.tree.leaves, (exact.remat, exact.backward)), strict=True):
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE["float64"])
+    for actual, expected in zip(*map(jax.tree.leaves, (exact.remat, exact.backward)), strict=True):
+        assert actual.dtype == np.float64
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE["float64"])
 
 
 @every
 def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str, Any]) -> None:
     case = looks(name, config)
-    found, valid = case.forward(), inputs()[2]
-    plain, (reading, collected), (handed, left) = found.plain, found.recorded, found.asked
+    actual, valid = case.forward(), inputs()[2]
+    plain, (reading, collected), (handed, left) = actual.plain, actual.recorded, actual.asked
     assert plain.weights is None  # off unless asked for
     np.testing.assert_array_equal(reading.context, plain.context)
     weights = recorded(collected)

@@ -51,13 +51,13 @@ def shapes(module: Any, view: Any = EVERYTHING, looks: Any = EMPTY) -> list[tupl
     """What the shapes of context and weights of empty looks say of rows, queries and keys; where
     these are empty, it is all.
     """
-    found = []
+    result = []
     for sizes in looks:
         run, given = looked(module, *sizes, view)
         context, weights = jax.eval_shape(run, *given)
         assert context.shape == (*weights.shape[::2], WIDTH)
-        found.append((weights.shape[0], *weights.shape[2:]))
-    return found
+        result.append((weights.shape[0], *weights.shape[2:]))
+    return result
 
 
 def all_zeros(module: Any) -> bool:
@@ -143,8 +143,8 @@ def test_scores_of_nothing(name: str, fields: str) -> None:
     for batch, queries, keys in EMPTY:
         q, k = (jnp.zeros((batch, 2, length, score_cases.D)) for length in (queries, keys))
         run = functools.partial(score.apply, method=score_cases.whole)
-        found = jax.eval_shape(run, variables, q, k, jnp.arange(keys))
-        assert found.shape == (batch, 2, queries, keys)
+        actual = jax.eval_shape(run, variables, q, k, jnp.arange(keys))
+        assert actual.shape == (batch, 2, queries, keys)
 
 
 @test_positions.every

@@ -37,8 +37,8 @@ def test_the_penalty_of_hops_is_the_distance_of_their_overlap_from_the_identity(
         maps[b, :, i] @ maps[b, :, i].T - np.eye(3)
         for b, i in np.ndindex(len(query), query.shape[1])
     ]
-    wanted = np.reshape([(one**2).sum() for one in apart], (len(query), query.shape[1]))
-    assert_close(reading.losses["hops"], wanted, eps=8)
+    expected = np.reshape([(one**2).sum() for one in apart], (len(query), query.shape[1]))
+    assert_close(reading.losses["hops"], expected, eps=8)
 
 
 def test_talking_heads_start_as_multihead_attention() -> None:
@@ -69,13 +69,13 @@ def test_the_look_of_the_paper_has_the_bits_of_the_plain_kernel(
         reading: Any = module.apply(*given, rngs={"dropout": key}, mutable=[MAPS])[0]
         return (reading.context**2).sum(), (reading.context, reading.weights)
 
-    found = []
+    actual = []
     for plain in (True, False):
         monkeypatch.setattr(MultiHead, "is_plain", lambda *given, plain=plain: plain)
         program = jax.jit(jax.value_and_grad(lambda *given: look(*given), (0, 1), has_aux=True))
-        found.append(program(parameters(module), query))
-    for plain, wanted in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_array_equal(plain, wanted)
+        actual.append(program(parameters(module), query))
+    for plain, expected in zip(*map(jax.tree.leaves, actual), strict=True):
+        np.testing.assert_array_equal(plain, expected)
 
 
 def test_every_entry_is_dropped_on_its_own() -> None:
@@ -130,10 +130,10 @@ def test_a_row_of_very_low_scores_is_a_distribution() -> None:
         given = jnp.asarray(scores)[None, None], mask[None, None], view
         names = ("softmax", "sparsemax", "entmax", "learned_entmax")
         modules = [ALIGNMENTS.resolve(name)() for name in names]
-        return [one.init_with_output(jax.random.key(0), *given)[0][0, 0] for one in modules]
+        return [module.init_with_output(jax.random.key(0), *given)[0][0, 0] for module in modules]
 
-    for found in weights():
-        np.testing.assert_allclose(found, third, atol=1e-6)
+    for actual in weights():
+        np.testing.assert_allclose(actual, third, atol=1e-6)
     assert np.asarray(best(jnp.asarray(scores), mask)).tolist() == [[1.0, 0.0, 0.0, 0.0]]
 
 

@@ -36,9 +36,9 @@ def of(name: str) -> tuple[Any, Any, Any]:
 @EVERY
 def test_products_of_features_are_those_of_the_formula(name: str) -> None:
     """Features may come in another order, and equal ones as one."""
-    module, params, (found, other) = of(name)
-    assert found.shape == (B, H, T, module.size(D))
-    products = np.einsum("bhim,bhjm->bhij", found, other)
+    module, params, (actual, other) = of(name)
+    assert actual.shape == (B, H, T, module.size(D))
+    products = np.einsum("bhim,bhjm->bhij", actual, other)
     fields = FIELDS.get(name, {})
     for b, h, i, j in np.ndindex(B, H, T, T):
         a, c = (
@@ -54,10 +54,10 @@ def test_products_of_features_are_those_of_the_formula(name: str) -> None:
 
 def test_hedgehog_starts_as_softmaxes_of_x_and_of_its_negative() -> None:
     module = FEATURES.resolve("hedgehog")()
-    found, _ = module.init_with_output(jax.random.key(0), X, AT)
+    actual, _ = module.init_with_output(jax.random.key(0), X, AT)
     softmax = FEATURES.resolve("softmax")()
     expected = [softmax.apply({}, x, AT) for x in (X, -X)]
-    np.testing.assert_allclose(found, np.concatenate(expected, axis=-1), atol=1e-6)
+    np.testing.assert_allclose(actual, np.concatenate(expected, axis=-1), atol=1e-6)
 
 
 def test_what_does_not_fit_is_refused() -> None:

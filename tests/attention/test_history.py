@@ -73,8 +73,8 @@ def test_a_piece_of_queries_goes_on_from_the_piece_before(
         return full, (first.context, second.context)
 
     full, pieces = both()
-    found = np.concatenate(pieces, axis=1)
-    assert_close(found, full, eps=8)
+    actual = np.concatenate(pieces, axis=1)
+    assert_close(actual, full, eps=8)
 
 
 def test_inside_a_scan_with_gradients() -> None:
@@ -86,8 +86,8 @@ def test_inside_a_scan_with_gradients() -> None:
         return (reading.context**2).sum()  # type: ignore[union-attr]
 
     def scanned(params: Any) -> Any:
-        found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
-        return (found**2).sum()  # type: ignore[operator]
+        actual = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
+        return (actual**2).sum()  # type: ignore[operator]
 
     both = [jax.jit(jax.value_and_grad(total))(params) for total in (at_once, scanned)]
     for leaf, same in zip(*map(jax.tree.leaves, both), strict=True):
@@ -138,8 +138,8 @@ def test_a_capped_score_looks_back_as_the_one_inside() -> None:
         looks = [one.apply({"params": of}, query, source, valid=valid) for one, of in both]
         return [look.context for look in looks]
 
-    expected, found = contexts()
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    expected, actual = contexts()
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero() -> None:
@@ -154,5 +154,5 @@ def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero() -> None
         return (module.apply({"params": params}, query, dirty, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
 
     for garbage in (1e4, -1e4):
-        found = total(params, np.where(valid[..., None], source, np.float32(garbage)))
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+        actual = total(params, np.where(valid[..., None], source, np.float32(garbage)))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(actual))

@@ -96,12 +96,12 @@ def test_uniform_weights_are_means_over_the_keys_that_are_seen() -> None:
     module = make("multihead", {"heads": 3})
     params, (query, source, valid) = parameters(module), inputs()
     with intervene({"weights": Change(0.0, uniform=1.0)}):
-        found = module.apply({"params": params}, query, source, EVERYTHING, valid).context
+        actual = module.apply({"params": params}, query, source, EVERYTHING, valid).context
     wide = jax.tree.map(np.float64, params)
     values = np.float64(source) @ wide["w_value"]["kernel"]
     means = np.stack([row[real].mean(axis=0) for row, real in zip(values, valid, strict=True)])
     expected = (means @ wide["out"]["kernel"])[:, None]
-    assert_close(found, np.broadcast_to(expected, found.shape), eps=32)
+    assert_close(actual, np.broadcast_to(expected, actual.shape), eps=32)
 
 
 def test_a_loop_over_layers_is_written_out_inside_alone() -> None:

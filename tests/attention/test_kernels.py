@@ -112,14 +112,14 @@ def test_blockwise_equals_plain_in_values_and_all_gradients(
     query, source, _ = inputs(queries=7)
     module, valid = make(name, config), DEAD if padded else None
     params = parameters(module)
-    found, expected = (
+    actual, expected = (
         jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("blockwise", "plain")
     )
-    assert_agree(found, expected)
+    assert_agree(actual, expected)
     if padded:  # the dead row, exactly
-        assert (found[0][1][1] == expected[0][1][1]).all()
-        assert all((slope[1] == 0.0).all() for slope in found[1][1:])
+        assert (actual[0][1][1] == expected[0][1][1]).all()
+        assert all((slope[1] == 0.0).all() for slope in actual[1][1:])
     # zeros would prove nothing
     for path, slope in jax.tree_util.tree_leaves_with_path(expected[1]):
         assert np.abs(slope).max() > 1e-4, jax.tree_util.keystr(path)
@@ -134,8 +134,8 @@ def test_all_kernels_agree_and_maps_change_nothing() -> None:
         kernel: jax.jit(sloped(module.clone(kernel=kernel), CAUSAL, DEAD))(params, query, source)
         for kernel in ("plain", "xla")
     }
-    for found in results.values():
-        assert_agree(found, results["plain"])
+    for actual in results.values():
+        assert_agree(actual, results["plain"])
     maps = {}
     for kernel in ("plain", "xla", "blockwise"):
         asked = functools.partial(
@@ -160,10 +160,10 @@ def test_cudnn_equals_plain_up_to_half_precision(rule: str, padded: bool) -> Non
     params = module.init(jax.random.key(1), x, x)
     exact = jax.jit(sloped(module.clone(kernel="plain"), view, valid))(params["params"], x, x)
     half = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params["params"], x, x))
-    found = jax.jit(sloped(module.clone(kernel="cudnn"), view, valid))(*half)
-    assert_agree(found, exact, 0.03)
+    actual = jax.jit(sloped(module.clone(kernel="cudnn"), view, valid))(*half)
+    assert_agree(actual, exact, 0.03)
     if padded:  # who sees nothing gets nothing, and no gradient
-        assert (found[0][1][1] == 0).all() and all((g[1] == 0).all() for g in found[1][1:])
+        assert (actual[0][1][1] == 0).all() and all((g[1] == 0).all() for g in actual[1][1:])
 
 
 def test_auto_takes_cudnn_in_programs_for_nvidia_gpus_alone(
@@ -199,8 +199,8 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
     # seven written of eight
     memory = module.apply({"params": params}, memory, source[:, :2], method="extend")
     memory = jax.tree.map(jnp.asarray, memory)
-    for found, expected in zip(run("blockwise", memory, 3), run("plain", memory, 3), strict=True):
-        assert_close(found, expected, eps=8)
+    for actual, expected in zip(run("blockwise", memory, 3), run("plain", memory, 3), strict=True):
+        assert_close(actual, expected, eps=8)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,10 @@ def test_bfloat16_keeps_its_softmax_in_float32() -> None:
     module = make("multihead", {"heads": 3, "kernel": "blockwise"})
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (parameters(module), query, source))
     rounded = jax.tree.map(lambda a: a.astype(jnp.float32), low)
-    found = jax.jit(sloped(module, CAUSAL, valid))(*low)
+    actual = jax.jit(sloped(module, CAUSAL, valid))(*low)
     expected = jax.jit(sloped(module.clone(kernel="plain"), CAUSAL, valid))(*rounded)
-    assert found[0][1].dtype == jnp.bfloat16
-    assert_agree(found, expected, 2 * TOLERANCE["bfloat16"])
+    assert actual[0][1].dtype == jnp.bfloat16
+    assert_agree(actual, expected, 2 * TOLERANCE["bfloat16"])
     look = lambda params, *given: module.apply({"params": params}, *given, CAUSAL, valid).context
     text = str(jax.make_jaxpr(look)(*low))
     raised = [line.partition("=")[0] for line in text.splitlines() if " = exp " in line]
@@ -271,8 +271,8 @@ def test_jit_vmap_remat_and_scan() -> None:
     }
     value, slope = total(lambda q: attend(q, source, valid))(query)
     for name, form in forms.items():
-        found, grad = total(form)(query)
-        np.testing.assert_allclose(found, value, rtol=TOLERANCE["float32"], err_msg=name)
+        actual, grad = total(form)(query)
+        np.testing.assert_allclose(actual, value, rtol=TOLERANCE["float32"], err_msg=name)
         np.testing.assert_allclose(grad, slope, atol=TOLERANCE["float32"], err_msg=name)
 
 
@@ -289,11 +289,11 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back(parts: dict[str, Any])
         draw = jax.vmap(lambda key: attend(rngs={"dropout": key}).context)
         return np.asarray(jax.jit(draw)(jax.random.split(jax.random.key(key), DRAWS)))
 
-    found, usual = drawn(module, 0), drawn(plain, 1)
-    errors = 5 * found.std(0).max() / DRAWS**0.5  # five standard errors
-    np.testing.assert_allclose(found.mean(0), off, atol=errors)
+    actual, usual = drawn(module, 0), drawn(plain, 1)
+    errors = 5 * actual.std(0).max() / DRAWS**0.5  # five standard errors
+    np.testing.assert_allclose(actual.mean(0), off, atol=errors)
     # as many are dropped, and each on its own
-    np.testing.assert_allclose(found.std(0), usual.std(0), atol=0.1 * usual.std(0).max())
+    np.testing.assert_allclose(actual.std(0), usual.std(0), atol=0.1 * usual.std(0).max())
 
     run = jax.jit(sloped(module, EVERYTHING, valid, {"dropout": jax.random.key(3)}))
     grads = run(params, query, source)[1]

@@ -38,11 +38,11 @@ def test_windows_equal_plain_in_values_and_gradients(
     query, source, _ = inputs(keys=KEYS)
     valid = np.arange(KEYS)[None] < np.array([KEYS, 0, 6])[:, None]
     module, params = make(name, config), parameters(make(name, config))
-    found, expected = (
+    actual, expected = (
         jax.jit(sloped(module.clone(kernel=kernel), VIEWS[view], valid))(params, query, source)
         for kernel in ("auto", "plain")
     )
-    assert_agree(found, expected)
+    assert_agree(actual, expected)
 
 
 @pytest.mark.quick

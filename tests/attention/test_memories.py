@@ -165,19 +165,19 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
 
     @jax.jit
     def looks(x: Any, *given: Any) -> Any:
-        memory, found = None, []
+        memory, actual = None, []
         for piece, view in given:
             grown = lambda *piece: call(memory, *piece, method="extend")  # noqa: B023
             first = lambda *piece: call(*piece, 6, method="remember").by_row()
-            memory = (grown if found else first)(*piece)
+            memory = (grown if actual else first)(*piece)
             context = call(piece[0], memory, view, method="read").context
-            found.append((context, memory.length))
-        return call(x, x, CAUSAL).context, found
+            actual.append((context, memory.length))
+        return call(x, x, CAUSAL).context, actual
 
     views = View(Causal(), positions=0), View(Causal(), positions=np.array((4, 1, 2))), CAUSAL
     pieces = *given[:2], given[2][:1]  # the last one does not say that all of it is real
-    expected, found = jax.tree.map(np.asarray, looks(x, *zip(pieces, views, strict=True)))
-    for (context, length), (valid, at, fed) in zip(found, places, strict=True):
+    expected, actual = jax.tree.map(np.asarray, looks(x, *zip(pieces, views, strict=True)))
+    for (context, length), (valid, at, fed) in zip(actual, places, strict=True):
         assert_close(context[valid], expected[at][valid], eps=16)
         np.testing.assert_array_equal(length, fed)
 
@@ -284,25 +284,25 @@ def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, 
 
     @jax.jit
     def looks(x: Any) -> list[Any]:
-        end, found = x[:, 4:], [call(x[:, 4:], x, view, hidden).context]
+        end, actual = x[:, 4:], [call(x[:, 4:], x, view, hidden).context]
         for source, where, seen in (
             (end, 4, view),
             (end, jnp.full(3, 4, jnp.int32), placed),
             (end[:, order], 4 + order[None], placed),
         ):
             memory = call(source, positions=where, method="remember")
-            found.append(call(end, memory, seen, method="read").context)
+            actual.append(call(end, memory, seen, method="read").context)
         if module.capabilities.cache:
             grown = call(end[:, :2], None, 5, 4, method="remember")
             grown = call(grown, end[:, 2:], method="extend")
-            found.append(call(end, grown, CAUSAL, method="read").context)
+            actual.append(call(end, grown, CAUSAL, method="read").context)
             with pytest.raises(ValueError, match="cannot grow"):
                 call(memory, end, method="extend")
-        return found
+        return actual
 
     expected, *others = looks(x)
-    for found in others:
-        assert_close(found, expected, eps=8)
+    for actual in others:
+        assert_close(actual, expected, eps=8)
 
 
 @over([case for case in PLACED if case in DECODING], "spare room")
@@ -390,6 +390,6 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
         at_once = module.apply({"params": params}, query, source, view, valid)
         return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
 
-    found, expected = both(query, source, valid)
-    assert_close(found, expected, eps=8)
-    assert found.shape == (2, 5, WIDTH)
+    actual, expected = both(query, source, valid)
+    assert_close(actual, expected, eps=8)
+    assert actual.shape == (2, 5, WIDTH)

@@ -154,12 +154,12 @@ def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]
     valid = np.arange(LENGTH)[None] < np.array([LENGTH, 2, 4])[:, None]
     together = mix(params, x, valid)[0]
     dirty = np.where(valid[..., None], x, np.float32(1e4))
-    found = mix(params, dirty, valid)[0]
+    actual = mix(params, dirty, valid)[0]
     alone = mix(params, x[2:, :4])[0]
     assert_close(together[2:, :4], alone, eps=8)
     other = np.random.default_rng(5).normal(size=x.shape).astype(np.float32)
     for row, n in enumerate((LENGTH, 2, 4)):
-        np.testing.assert_allclose(found[row, :n], together[row, :n], atol=TOLERANCE["float32"])
+        np.testing.assert_allclose(actual[row, :n], together[row, :n], atol=TOLERANCE["float32"])
         mine = mix(params, np.where(np.arange(3)[:, None, None] == row, x, other), valid)[0]
         np.testing.assert_allclose(mine[row, :n], together[row, :n], atol=TOLERANCE["float32"])
 
@@ -189,8 +189,8 @@ def test_a_state_is_as_large_as_it_is_declared(name: str, config: dict[str, Any]
 def test_dtypes_are_kept(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x = prepared(name, config)
     low = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), (params, x))
-    found = jax.eval_shape(mix, *low)[0]
-    assert found.dtype == jnp.bfloat16 and found.shape == (3, LENGTH, WIDTH)
+    actual = jax.eval_shape(mix, *low)[0]
+    assert actual.dtype == jnp.bfloat16 and actual.shape == (3, LENGTH, WIDTH)
 
 
 @every
@@ -202,8 +202,8 @@ def test_values_equal_the_oracle_in_float64(
     if isinstance(module, Attention) and name not in MIXER_ORACLES:
         call = functools.partial(module.apply, {"params": wide(params)})
         both = jax.jit(lambda x: (call(x, x, CAUSAL).context, call(x, method="mix")[0]))
-        whole, found = both(wide(x))  # type: ignore[union-attr]
-        np.testing.assert_array_equal(found, whole)
+        whole, actual = both(wide(x))  # type: ignore[union-attr]
+        np.testing.assert_array_equal(actual, whole)
         return
     beside = importlib.import_module(type(module).__module__)
     oracle = MIXER_ORACLES.get(name, getattr(beside, "oracle", None))
@@ -212,11 +212,11 @@ def test_values_equal_the_oracle_in_float64(
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     view = dataclasses.replace(CAUSAL, valid=valid)
     look = lambda params, x: module.apply({"params": params}, x, view, method="mix")[0]
-    found = np.asarray(jax.jit(look)(wide(params), wide(x)))
+    actual = np.asarray(jax.jit(look)(wide(params), wide(x)))
     expected = oracle(wide(params), config, wide(x), valid)
     real = ~np.isnan(expected)  # an oracle may leave out padding
     assert real[valid].all()
-    np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=TOLERANCE["float64"])
+    np.testing.assert_allclose(actual[real], expected[real], rtol=0, atol=TOLERANCE["float64"])
 
 
 @every

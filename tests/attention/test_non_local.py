@@ -69,10 +69,10 @@ def test_kernels_do_not_change_the_result(name: str) -> None:
     """Blockwise attention never has the weights of all places; its slopes are the same too."""
     x = maps((1, 9, 8, 4)).astype(np.float32)
     params = jax.tree.map(np.float32, drawn(make(name, {}), x.shape))
-    found = []
+    actual = []
     for kernel in ("plain", "blockwise"):
         gate = make(name, {"kernel": kernel, "pool": 2})
         loss = lambda params, gate=gate: (gate.apply({"params": params}, x) ** 2).sum()
-        found.append(jax.jit(jax.value_and_grad(loss))(params))
-    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        actual.append(jax.jit(jax.value_and_grad(loss))(params))
+    for one, other in zip(*map(jax.tree.leaves, actual), strict=True):
         assert_close(one, other, eps=8)

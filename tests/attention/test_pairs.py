@@ -61,8 +61,8 @@ def program(name: str) -> Any:
             call(source, valid, method="remember"),
             call(keys, values, valid, method="remember_pairs"),
         )
-        found = [call(query, one, method="read", mutable=[MAPS]) for one in remembered]
-        return [(reading.context, maps[MAPS]["weights"][0]) for reading, maps in found]
+        result = [call(query, one, method="read", mutable=[MAPS]) for one in remembered]
+        return [(reading.context, maps[MAPS]["weights"][0]) for reading, maps in result]
 
     return lambda *given: jax.tree.map(np.asarray, looks(*given))
 
@@ -95,15 +95,15 @@ def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -
     @jax.jit
     def looks(x: Any, values: Any) -> Any:
         whole = call(x, call(x, values, method="remember_pairs"), CAUSAL, method="read").context
-        memory, found = call(x[:, :2], values[:, :2], None, 7, method="remember_pairs"), []
+        memory, actual = call(x[:, :2], values[:, :2], None, 7, method="remember_pairs"), []
         for t in range(2, 5):
             here = slice(t, t + 1)
             memory = call(memory, x[:, here], values[:, here], method="extend_pairs")
-            found.append(call(x[:, here], memory, CAUSAL, method="read").context)
-        return whole[:, 2:], jnp.concatenate(found, axis=1)
+            actual.append(call(x[:, here], memory, CAUSAL, method="read").context)
+        return whole[:, 2:], jnp.concatenate(actual, axis=1)
 
-    whole, found = looks(x, other(x))
-    assert_close(found, whole, eps=8)
+    whole, actual = looks(x, other(x))
+    assert_close(actual, whole, eps=8)
 
 
 @every
@@ -115,8 +115,8 @@ def test_values_are_taken_as_they_are_where_that_is_declared(
     """
     _, source, _ = inputs()
     values = np.broadcast_to(other(source)[:, :1], source.shape)
-    found, _ = program(name)(source, source, values)[1]
-    off = np.abs(found - values[:, :5]).max()
+    actual, _ = program(name)(source, source, values)[1]
+    off = np.abs(actual - values[:, :5]).max()
     plain = MECHANISMS.resolve(name).capabilities.unprojected
     assert off <= TOLERANCE["float32"] if plain else off > 1e-2
 
@@ -140,7 +140,7 @@ def test_sums_are_those_of_the_oracles() -> None:
     for name, config in FIRST[:2]:
         call, params = prepared(name, config)
         memory = call(source, values, valid, method="remember_pairs")
-        found = call(query, memory, CAUSAL, method="read").context
+        actual = call(query, memory, CAUSAL, method="read").context
         if name == "single":
             _, weights = ORACLES["single"](params, config, query, source, mask, True)
             expected = np.einsum("bhqk,bkd->bqd", weights, values)
@@ -148,7 +148,7 @@ def test_sums_are_those_of_the_oracles() -> None:
             scores = heads_scores(params, config, query, source, True)
             weights = weights_of(params, config, config["heads"], scores, query, mask)
             expected = heads_values(params, config, values, weights) @ params["out"]["kernel"]
-        assert_close(found, expected, eps=8)
+        assert_close(actual, expected, eps=8)
 
 
 def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:

@@ -114,13 +114,13 @@ def test_scores_values_and_gradients_equal_the_oracle(case: int) -> None:
     directions = [np.random.default_rng(5).normal(size=one.shape) for one in expected]
 
     def total(*parts: Any) -> tuple[jax.Array, Any]:
-        found = look(*parts, i, j)
-        return sum((one * way).sum() for one, way in zip(found, directions, strict=True)), found
+        actual = look(*parts, i, j)
+        return sum((one * way).sum() for one, way in zip(actual, directions, strict=True)), actual
 
-    (_, found), gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2, 3), has_aux=True))(
+    (_, actual), gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2, 3), has_aux=True))(
         params, q, k, weights
     )
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert_close(one, other, eps=8)
     assert_slopes(gradients, wide, lambda *to: sum(map(inner, oracle(case, *to), directions)))
 
@@ -182,14 +182,14 @@ def test_vmap_and_remat_agree_with_plain(case: int) -> None:
     rows = jax.jit(jax.vmap(one_row))(q, k, weights, i + first)
     for row in range(BATCH):
         expected = look(params, q, k, weights, i + first[row], j)
-        for found, alone in zip(rows, expected, strict=True):
-            np.testing.assert_allclose(found[row], alone[row], atol=2e-6)
+        for actual, alone in zip(rows, expected, strict=True):
+            np.testing.assert_allclose(actual[row], alone[row], atol=2e-6)
     loss = lambda f: jax.grad(
         lambda p, q: sum((x**2).sum() for x in f(p, q, k, weights, i, j)), argnums=(0, 1)
     )
     both = jax.jit(lambda *given: (loss(jax.checkpoint(look))(*given), loss(look)(*given)))
-    for found, expected in zip(*map(jax.tree.leaves, both(params, q)), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    for actual, expected in zip(*map(jax.tree.leaves, both(params, q)), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 @every
@@ -200,9 +200,9 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
     look, params = prepared(case)
     q, k, weights, i, j = inputs()
     low = [jnp.asarray(x, jnp.bfloat16) for x in (q, k, weights)]
-    found = look(params, *low, i + 5000, j + 5000)
+    actual = look(params, *low, i + 5000, j + 5000)
     expected = look(params, *(np.asarray(x, np.float32) for x in low), i + 5000, j + 5000)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert one.dtype == jnp.float32
         np.testing.assert_allclose(
             one, other, atol=TOLERANCE["bfloat16"] * max(1.0, np.abs(other).max())
@@ -236,9 +236,9 @@ def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     shapes = jax.eval_shape(lambda: scheme.init(jax.random.key(0), method=change))
     rng = np.random.default_rng(1)
     variables = jax.tree.map(lambda one: 0.5 + rng.normal(size=one.shape).astype(one.dtype), shapes)
-    found = jax.jit(functools.partial(scheme.apply, method=change))(variables)
-    used = {hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0}
-    left = {hook for hook, much in found.items() if much is None}
+    actual = jax.jit(functools.partial(scheme.apply, method=change))(variables)
+    used = {hook for hook, much in actual.items() if much is not None and np.abs(much).max() > 0.0}
+    left = {hook for hook, much in actual.items() if much is None}
     assert used == scheme.hooks and left == {"score", "value"} - scheme.hooks
 
 
@@ -264,13 +264,13 @@ def test_embeddings_equal_the_oracle(name: str) -> None:
     shapes = jax.eval_shape(init, x, positions).get("params", {})
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     embed = jax.jit(functools.partial(scheme.apply, {"params": params}, method="embed"))
-    found = embed(x, positions)
+    actual = embed(x, positions)
     for row in range(2):
-        assert_close(found[row], oracles.EMBEDDINGS[name](params, x[row], positions[row]), eps=8)
+        assert_close(actual[row], oracles.EMBEDDINGS[name](params, x[row], positions[row]), eps=8)
     low = embed(jnp.asarray(x, jnp.bfloat16), positions)
     assert low.dtype == jnp.bfloat16
     np.testing.assert_allclose(
-        np.asarray(low, np.float32), found, atol=TOLERANCE["bfloat16"] * np.abs(found).max()
+        np.asarray(low, np.float32), actual, atol=TOLERANCE["bfloat16"] * np.abs(actual).max()
     )
 
 
@@ -284,24 +284,24 @@ def test_sinusoidal_is_the_formula(width: int, base: float) -> None:
     """sin and cos in turn, frequency base^(-2i/d) with the whole width d, also where an odd width
     drops the last cosine.
     """
-    found = table(np.arange(50), width, base)
-    assert found.shape == (50, width)
+    actual = table(np.arange(50), width, base)
+    assert actual.shape == (50, width)
     for p in range(50):
         for column in range(width):
             angle = p / base ** (2 * (column // 2) / width)
             expected = math.sin(angle) if column % 2 == 0 else math.cos(angle)
-            assert found[p, column] == pytest.approx(expected, abs=5e-6)
-    assert found[0].tolist() == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0][:width]
+            assert actual[p, column] == pytest.approx(expected, abs=5e-6)
+    assert actual[0].tolist() == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0][:width]
 
 
 def test_bfloat16_tables_are_built_in_float32() -> None:
     """At position 9999 a bfloat16 angle would be off by whole turns."""
     x = jnp.zeros((1, 10_000, 8), jnp.bfloat16)
-    found = Sinusoidal().apply({}, x, jnp.arange(10_000), method="embed")
-    assert found.dtype == jnp.bfloat16
+    actual = Sinusoidal().apply({}, x, jnp.arange(10_000), method="embed")
+    assert actual.dtype == jnp.bfloat16
     angle = np.arange(10_000)[:, None] / 10000.0 ** (np.arange(0, 8, 2) / 8)
     expected = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(10_000, 8)
-    assert np.abs(np.asarray(found[0], np.float32) - expected).max() < 6e-3
+    assert np.abs(np.asarray(actual[0], np.float32) - expected).max() < 6e-3
 
 
 @pytest.mark.quick

@@ -59,8 +59,8 @@ def test_scores_depend_on_how_far_apart_rows_and_columns_are() -> None:
 def test_halves_are_of_the_row_and_of_the_column() -> None:
     zeros = np.zeros((1, 12, 8), np.float32)
     at = on_grid(3, 4)
-    found = np.asarray(Sinusoidal2D().apply({}, zeros, at, method="embed")).reshape(3, 4, 8)
-    for part, axis in ((found[..., :4], 0), (found[..., 4:], 1)):
+    actual = np.asarray(Sinusoidal2D().apply({}, zeros, at, method="embed")).reshape(3, 4, 8)
+    for part, axis in ((actual[..., :4], 0), (actual[..., 4:], 1)):
         for i in range(part.shape[axis]):
             one = np.take(part, i, axis)
             np.testing.assert_array_equal(one, np.broadcast_to(one[:1], one.shape))
@@ -71,15 +71,15 @@ def test_halves_are_of_the_row_and_of_the_column() -> None:
 def turning() -> list[str]:
     """The mechanisms that turn queries and keys of one sequence, both ways."""
     need = Need(role="self", places="grid", padding=False, maps=False, mixes=True)
-    found = []
+    result = []
     for name in MECHANISMS.names():
         try:
             need.check(MECHANISMS.resolve(name), "slot", {"positions": "rope_2d"})
         except (UserError, TypeError):
             continue
         if "query_key" in MECHANISMS.resolve(name).capabilities.positions:
-            found.append(name)
-    return found
+            result.append(name)
+    return result
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,9 @@ def _variables(jaxpr: Any) -> Any:
 def test_relative_shift_reads_along_diagonals() -> None:
     for rows, keys in ((1, 1), (1, 4), (4, 1), (3, 5), (5, 3)):
         products = np.random.default_rng(0).normal(size=(2, rows, rows + keys - 1))
-        found = transformer_xl.along_diagonals(jnp.asarray(products, jnp.float32), keys)
+        actual = transformer_xl.along_diagonals(jnp.asarray(products, jnp.float32), keys)
         for a in range(rows):
-            assert_close(found[:, a], products[:, a, rows - 1 - a : rows - 1 - a + keys], eps=8)
+            assert_close(actual[:, a], products[:, a, rows - 1 - a : rows - 1 - a + keys], eps=8)
 
 
 @pytest.mark.parametrize("width", [4, 3])  # an odd product of heads and width has one cosine fewer
@@ -132,8 +132,8 @@ def test_t5_buckets_start_where_the_paper_says() -> None:
 def test_t5_buckets_equal_the_formula(buckets: int, longest: int, causal: bool) -> None:
     distance = np.arange(-2 * longest, 2 * longest)
     expected = [t5_bucket(int(rel), causal, buckets, longest) for rel in distance]
-    found = jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance)
-    np.testing.assert_array_equal(found, expected)
+    actual = jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_t5_fields() -> None:
@@ -166,6 +166,6 @@ def test_alibi_is_exact_far_out() -> None:
     """Whole numbers above 256 are not in bfloat16: 0.5 * 8191 and 0.5 * 8190 must stay apart."""
     q = jnp.zeros((1, 8, 1, 4), jnp.bfloat16)
     view = EVERYTHING.among(jnp.array([8191]), jnp.arange(8192))
-    found = Alibi().apply({}, q, view, method="bias")
-    assert found.dtype == jnp.float32
-    np.testing.assert_array_equal(found[0, 0, 0], -0.5 * np.arange(8191, -1, -1.0))
+    actual = Alibi().apply({}, q, view, method="bias")
+    assert actual.dtype == jnp.float32
+    np.testing.assert_array_equal(actual[0, 0, 0], -0.5 * np.arange(8191, -1, -1.0))

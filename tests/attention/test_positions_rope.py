@@ -49,17 +49,17 @@ def test_a_share_turns_as_a_head_of_that_width_would_and_leaves_the_other_channe
     """From the second pair on the frequencies tell which width they are of."""
     x = heads(8)
     for layout in ("interleaved", "half"):
-        found = turned(x, np.arange(6), share=0.5, layout=layout)
-        np.testing.assert_array_equal(found[..., 4:], x[..., 4:])
-        assert_close(found[..., :4], turned(x[..., :4], np.arange(6), layout=layout), eps=8)
+        actual = turned(x, np.arange(6), share=0.5, layout=layout)
+        np.testing.assert_array_equal(actual[..., 4:], x[..., 4:])
+        assert_close(actual[..., :4], turned(x[..., :4], np.arange(6), layout=layout), eps=8)
 
 
 def test_angles_are_float32_under_bfloat16() -> None:
     """In bfloat16, 4097 is 4096: neighbours would share their angle."""
     x = jnp.asarray(heads(8, length=2), jnp.bfloat16)
-    found = turned(x, np.array([4096, 4097]))
+    actual = turned(x, np.array([4096, 4097]))
     expected = turned(x.astype(jnp.float32), np.array([4096, 4097]))
-    np.testing.assert_allclose(np.asarray(found, np.float32), expected, atol=2e-2)
+    np.testing.assert_allclose(np.asarray(actual, np.float32), expected, atol=2e-2)
     alike = turned(x.astype(jnp.float32), np.array([4096, 4096]))
     assert np.abs(expected[:, :, 1] - alike[:, :, 1]).max() > 0.5
 
@@ -117,8 +117,8 @@ def test_frequencies_equal_the_oracle(fields: dict[str, Any], width: int, base: 
     name, rest = fields["name"], {key: value for key, value in fields.items() if key != "name"}
     scaling = SCALINGS.resolve(name)(**rest)
     expected = [rope_frequency(m, width, base, name, rest) for m in range(width // 2)]
-    found = scaling.frequencies(base, width)
-    np.testing.assert_allclose(found, [theta for theta, _ in expected], rtol=1e-12)
+    actual = scaling.frequencies(base, width)
+    np.testing.assert_allclose(actual, [theta for theta, _ in expected], rtol=1e-12)
     assert scaling.temperature == pytest.approx(expected[0][1], abs=1e-15)
 
 
@@ -163,8 +163,8 @@ def test_scaling_acts_on_queries_and_keys() -> None:
     assert_close(stretched, turned(x, np.arange(6)), eps=8)
     warm = Rope(scaling={"name": "yarn", "factor": 4.0})
     for method in ("of_query", "of_key"):  # sines and cosines times t: a score by t squared
-        found = warm.apply({}, x, jnp.zeros(6, jnp.int32), method=method)
-        np.testing.assert_allclose(found, x * (0.1 * math.log(4) + 1), rtol=1e-6)
+        actual = warm.apply({}, x, jnp.zeros(6, jnp.int32), method=method)
+        np.testing.assert_allclose(actual, x * (0.1 * math.log(4) + 1), rtol=1e-6)
     part = turned(x, np.zeros(6, np.int32), share=0.5, scaling={"name": "yarn", "factor": 4.0})
     np.testing.assert_array_equal(part[..., 4:], x[..., 4:])
 

@@ -64,10 +64,10 @@ def oracle(heads: list[int]) -> list[np.ndarray]:
 @pytest.mark.parametrize("length", [1, 2, 5, 9])
 def test_relations_equal_the_oracle(length: int) -> None:
     heads = random_trees(6, length)
-    found = relations(heads, None)
-    for every, *rows in zip(found, *map(oracle, heads.tolist()), strict=True):
+    actual = relations(heads, None)
+    for every, *rows in zip(actual, *map(oracle, heads.tolist()), strict=True):
         np.testing.assert_array_equal(every, rows)
-    for signed in found[3:]:  # the sign changes with the order
+    for signed in actual[3:]:  # the sign changes with the order
         np.testing.assert_array_equal(signed, -signed.mT)
 
 
@@ -79,10 +79,10 @@ def test_padding_holds_nothing_and_changes_nothing(garbage: int) -> None:
     heads = np.full((3, longest), garbage, np.int32)
     for row, length in enumerate(lengths):
         heads[row, :length] = random_trees(1, length, seed=row)[0]
-    found = relations(heads, valid)
+    actual = relations(heads, valid)
     for row, length in enumerate(lengths):
         alone = oracle(heads[row, :length].tolist())
-        for number, (every, inside) in enumerate(zip(found, alone, strict=True)):
+        for number, (every, inside) in enumerate(zip(actual, alone, strict=True)):
             expected = np.pad(inside, [(0, longest - length)] * inside.ndim)
             if number == 1:  # padding is above nothing but itself
                 expected = expected | np.diag(~valid[row])

@@ -136,14 +136,14 @@ def test_any_look_equals_the_oracle_and_its_rows_sum_as_declared(look: Look) -> 
     off = np.abs(reading.context - context).max()
     assert off <= TOLERANCE["float32"] * max(1.0, np.abs(context).max())
     np.testing.assert_allclose(reading.weights, weights, rtol=0, atol=TOLERANCE["float32"])
-    found = np.asarray(reading.weights)
-    assert (found[np.broadcast_to(~look.mask[:, None], found.shape)] == 0.0).all()
-    sums = found.sum(axis=-1)
-    alive = np.broadcast_to(look.mask.any(axis=-1)[:, None], found.shape[:3])
+    actual = np.asarray(reading.weights)
+    assert (actual[np.broadcast_to(~look.mask[:, None], actual.shape)] == 0.0).all()
+    sums = actual.sum(axis=-1)
+    alive = np.broadcast_to(look.mask.any(axis=-1)[:, None], actual.shape[:3])
     if module.rows() == "one":
         np.testing.assert_allclose(sums, alive, atol=TOLERANCE["float32"])
     elif module.rows() == "at most one":
-        assert (found >= 0.0).all() and (sums <= 1.0 + TOLERANCE["float32"]).all()
+        assert (actual >= 0.0).all() and (sums <= 1.0 + TOLERANCE["float32"]).all()
 
 
 @given(looks(), st.sampled_from([1.0, 1e4]))

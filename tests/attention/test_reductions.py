@@ -58,8 +58,8 @@ def test_both_forms_of_latent_attention_are_one(
     rotary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = {"heads": 3, "latent": 5, "rotary": rotary, "positions": "rope" if rotary else "none"}
-    found = []
+    actual = []
     for absorbed in (True, False):
         monkeypatch.setattr(Latent, "absorbs", lambda *_, absorbed=absorbed: absorbed)
-        found.append(read("latent", config, of("latent", config), *inputs()))
-    assert_same(*found)
+        actual.append(read("latent", config, of("latent", config), *inputs()))
+    assert_same(*actual)

@@ -61,10 +61,10 @@ def test_samples_come_as_often_as_softmax_says_and_never_where_masked(name: str)
     many = jnp.broadcast_to(scores, (DRAWS, 1, 1, 5))
     drawn = np.asarray(weigh(name, many, mask, jax.random.key(0)))
     assert set(np.unique(drawn)) == {0.0, 1.0} and (drawn.sum(-1) == 1.0).all()
-    counts, wanted = drawn.sum((0, 1, 2)), DRAWS * np.asarray(softmax(scores, mask))
+    counts, expected = drawn.sum((0, 1, 2)), DRAWS * np.asarray(softmax(scores, mask))
     assert counts[1] == 0
     # chi-square, 3 degrees of freedom, 0.1 percent
-    assert ((counts - wanted)[mask] ** 2 / wanted[mask]).sum() < 16.27
+    assert ((counts - expected)[mask] ** 2 / expected[mask]).sum() < 16.27
     np.testing.assert_array_equal(drawn, weigh(name, many, mask, jax.random.key(0)))
     assert (drawn != np.asarray(weigh(name, many, mask, jax.random.key(1)))).any()
 
@@ -164,11 +164,11 @@ def test_the_estimator_is_unbiased(rewards: Any, baseline: Any) -> None:
         ).sum()
         return jax.grad(over_paths)(params)
 
-    wanted, found = jax.jit(lambda: (slope(bound), slope(estimate)))()
+    expected, actual = jax.jit(lambda: (slope(bound), slope(estimate)))()
     for name in params:
-        scale = max(1.0, float(abs(wanted[name]).max()))
-        np.testing.assert_allclose(found[name], wanted[name], atol=1e-6 * scale)
-        assert abs(wanted[name]).max() > 0.1
+        scale = max(1.0, float(abs(expected[name]).max()))
+        np.testing.assert_allclose(actual[name], expected[name], atol=1e-6 * scale)
+        assert abs(expected[name]).max() > 0.1
 
 
 @pytest.mark.quick
@@ -237,12 +237,12 @@ def test_doubly_stochastic_values() -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 5)).astype(np.float32)
     steps = np.array([[True] * 5, [True] * 3 + [False] * 2])
     real = np.asarray(weights) * np.asarray(steps)[:, None, :, None]
-    wanted = ((1 - real.sum(axis=2)) ** 2).sum(axis=-1).mean()
-    assert loss(weights, steps) == pytest.approx(wanted, rel=1e-6)
+    expected = ((1 - real.sum(axis=2)) ** 2).sum(axis=-1).mean()
+    assert loss(weights, steps) == pytest.approx(expected, rel=1e-6)
     # padded steps and regions leave it alone
     wider = np.pad(weights, ((0, 0), (0, 0), (0, 2), (0, 3)))
     more, real = np.pad(steps, ((0, 0), (0, 2))), np.tile(np.arange(7) < 4, (2, 1))
-    assert loss(wider, more, real) == pytest.approx(wanted, rel=1e-6)
+    assert loss(wider, more, real) == pytest.approx(expected, rel=1e-6)
     spoilt = np.where(more[:, None, :, None], wider, np.float32(1e4))
     slope = np.asarray(jax.jit(jax.grad(doubly_stochastic))(spoilt, more))
     assert (slope[~np.broadcast_to(more[:, None, :, None], slope.shape)] == 0.0).all()

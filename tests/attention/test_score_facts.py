@@ -74,8 +74,8 @@ def test_cosine_at_the_zero_vector() -> None:
 def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
     """As documented: an alignment sees equal scores there."""
     q, k = inputs()
-    found = scores_of("location", variables_of("location", limit=2), q, k, limit=2)
-    weights, pull = jax.vjp(lambda s: softmax(s, J >= 2), jnp.asarray(found))
+    actual = scores_of("location", variables_of("location", limit=2), q, k, limit=2)
+    weights, pull = jax.vjp(lambda s: softmax(s, J >= 2), jnp.asarray(actual))
     np.testing.assert_allclose(weights[..., 2:], 1 / 3, atol=1e-6)
     assert np.isfinite(pull(jnp.ones_like(weights))[0]).all()
 

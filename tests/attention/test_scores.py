@@ -62,10 +62,10 @@ def expected(name: str, fields: str, variables: Any, q: Any, k: Any) -> np.ndarr
     """The oracle over all pairs, from the same numbers."""
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), variables).get("params", {})
     q, k = np.asarray(q, np.float64), np.asarray(k, np.float64)
-    found = np.zeros((*q.shape[:3], k.shape[2]))
-    for b, h, i, j in np.ndindex(found.shape):
-        found[b, h, i, j] = ORACLES[name](params, json.loads(fields), q[b, h, i], k[b, h, j], j)
-    return found
+    result = np.zeros((*q.shape[:3], k.shape[2]))
+    for b, h, i, j in np.ndindex(result.shape):
+        result[b, h, i, j] = ORACLES[name](params, json.loads(fields), q[b, h, i], k[b, h, j], j)
+    return result
 
 
 def assert_agree(found: Any, oracle: np.ndarray, tolerance: float) -> None:
@@ -154,10 +154,10 @@ def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fie
     raised, kept, full = map(np.asarray, sides_and_scores(q, k, J))
     for b, i, j in [(0, 0, 0), (1, 1, 2), (1, 0, 3)]:
         row, queries, keys = slice(b, b + 1), slice(i, i + 2), slice(j, j + 2)
-        found = sides_and_scores(q[row, :, queries], k[row, :, keys], J[keys])
-        assert_same(found[0], raised[row, :, queries])
-        assert_same(found[1], kept[row, :, keys])
-        assert_same(found[2], full[row, :, queries, keys])
+        actual = sides_and_scores(q[row, :, queries], k[row, :, keys], J[keys])
+        assert_same(actual[0], raised[row, :, queries])
+        assert_same(actual[1], kept[row, :, keys])
+        assert_same(actual[2], full[row, :, queries, keys])
 
 
 @every
@@ -210,5 +210,5 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
     except UserError as error:
         assert re.match("score .*is 6 wide, the key 4.*'additive'", str(error))
         return
-    found = score.apply(variables, q, k, method=whole)
-    assert_agree(found, expected(name, fields, variables, q, k), TOLERANCE["float32"])
+    actual = score.apply(variables, q, k, method=whole)
+    assert_agree(actual, expected(name, fields, variables, q, k), TOLERANCE["float32"])

@@ -193,14 +193,14 @@ def test_decoding_with_a_cache_in_pieces_is_the_full_pass(alignment: dict[str, A
 
     @jax.jit
     def run(x: Any) -> Any:
-        memory, found = call(x[:, :0], capacity=11, method="remember"), []
+        memory, actual = call(x[:, :0], capacity=11, method="remember"), []
         for first, last in ((0, 4), (4, 5), (5, 9)):
             memory = call(memory, x[:, first:last], method="extend")
-            found.append(call(x[:, first:last], memory, CAUSAL, method="read").context)
+            actual.append(call(x[:, first:last], memory, CAUSAL, method="read").context)
         order = np.array([3, 1, 4, 0, 2])  # each token with a position of its own
         moved = call(x[:, order], positions=order[None], method="remember")
         last = call(x[:, 4:5], moved, View(CAUSAL.rule, positions=4), method="read").context
-        return call(x, x, CAUSAL).context, jnp.concatenate(found, axis=1), last  # type: ignore[arg-type]
+        return call(x, x, CAUSAL).context, jnp.concatenate(actual, axis=1), last  # type: ignore[arg-type]
 
     full, pieces, moved = run(x)
     assert_close(pieces, full)

@@ -34,9 +34,9 @@ def test_a_number_a_number_for_each_row_or_a_position_for_each_token() -> None:
         (np.array([[5, 1, 9]]), [5, 1, 9]),
         (np.array([[5, 1, 9], [0, 0, 3]]), [[5, 1, 9], [0, 0, 3]]),
     ):
-        found = token_positions(where, 3)
-        assert found.dtype == jnp.int32
-        np.testing.assert_array_equal(found, expected)
+        actual = token_positions(where, 3)
+        assert actual.dtype == jnp.int32
+        np.testing.assert_array_equal(actual, expected)
         view = View(positions=where, keys=0, size=(3, 4))
         np.testing.assert_array_equal(view.i, expected)
         assert view.rows.ndim == 4 and view.rows.shape[1:] == (1, 3, 1)
@@ -65,10 +65,10 @@ def test_rows_may_stand_elsewhere(name: str) -> None:
         return np.stack([mask(predicate, i[b], j[b])[b] for b in range(ROWS)])
 
     for queries, keys in ((i, j), (i, j[0]), (i[0], j), (i[0], j[0])):
-        found = allowed(queries, keys)[name]
+        actual = allowed(queries, keys)[name]
         wanted = expected(queries, keys)
-        found = np.ones((), bool) if found is None else found
-        np.testing.assert_array_equal(np.broadcast_to(found, wanted.shape), wanted)
+        actual = np.ones((), bool) if actual is None else actual
+        np.testing.assert_array_equal(np.broadcast_to(actual, wanted.shape), wanted)
 
 
 def test_the_last_query_stands_on_the_last_key_of_its_row() -> None:

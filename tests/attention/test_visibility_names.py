@@ -58,9 +58,9 @@ def shown(node: Any) -> np.ndarray:
 @pytest.mark.parametrize("name", [one for one in VISIBILITIES.names() if one != "by_layer"])
 def test_every_name_shows_what_it_says(name: str) -> None:
     fields, formula = SHOWN[name]
-    wanted = np.array([[formula(i, j) for j in range(T)] for i in range(T)])
+    expected = np.array([[formula(i, j) for j in range(T)] for i in range(T)])
     for head in shown({"name": name, **fields}):
-        np.testing.assert_array_equal(head, wanted)
+        np.testing.assert_array_equal(head, expected)
 
 
 @pytest.mark.parametrize("name", [one for one in VISIBILITIES.names() if one != "by_layer"])
@@ -85,12 +85,12 @@ def test_windows_of_joins() -> None:
 @pytest.mark.quick
 def test_joins_nest_and_heads_part() -> None:
     inner = {"name": "any_of", "one": NEAR, "other": {"name": "first", "length": 1}}
-    wanted = np.array([[j <= i and (i - j < 2 or j == 0) for j in range(T)] for i in range(T)])
+    expected = np.array([[j <= i and (i - j < 2 or j == 0) for j in range(T)] for i in range(T)])
     nested = shown({"name": "all_of", "one": "causal", "other": inner})
-    np.testing.assert_array_equal(nested[0], wanted)
+    np.testing.assert_array_equal(nested[0], expected)
     parted = shown({"name": "per_head", "one": "causal", "other": inner, "heads": 3})
     np.testing.assert_array_equal(parted[:2], np.tril(np.ones((2, T, T), bool)))
-    np.testing.assert_array_equal(parted[2] & parted[0], wanted)
+    np.testing.assert_array_equal(parted[2] & parted[0], expected)
     assert isinstance(made(VISIBILITIES, {"name": "per_head", **BOTH})(), PerHead)
     assert isinstance(made(VISIBILITIES, "full")(), Everything)
     assert View(made(VISIBILITIES, "full")()) & CAUSAL == CAUSAL  # nothing is added to the program

@@ -71,11 +71,11 @@ def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[s
         begun = jax.tree.map(jnp.asarray, call(x[:, :2], capacity=CAPACITY, method="remember"))
         return look.weights, left, jax.lax.scan(step, begun, x[:, 2:].swapaxes(0, 1))[1]
 
-    full, left, found = looks(x)
+    full, left, actual = looks(x)
     assert jax.tree.leaves(left) == []
-    found = np.moveaxis(np.asarray(found), 0, 2)
-    assert_close(found[..., :LENGTH], np.asarray(full)[:, :, 2:], eps=16)
-    assert (found[..., LENGTH:] == 0.0).all()
+    actual = np.moveaxis(np.asarray(actual), 0, 2)
+    assert_close(actual[..., :LENGTH], np.asarray(full)[:, :, 2:], eps=16)
+    assert (actual[..., LENGTH:] == 0.0).all()
 
 
 @pytest.mark.parametrize("name", ["multihead", pytest.param("single", marks=pytest.mark.full)])
@@ -103,9 +103,9 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
     look = {name: functools.partial(one.apply, {"params": params}) for name, one in made.items()}
     monkeypatch.setattr("attnlab.attention.kernels.plain.LEAST", 1)
     monkeypatch.setattr(blockwise.Blockwise, "__call__", lambda *_: pytest.fail("has no weights"))
-    found, expected = (call(query, source, CAUSAL, valid, weights=True) for call in look.values())
-    np.testing.assert_array_equal(found.weights, expected.weights)
-    np.testing.assert_array_equal(found.context, expected.context)
+    actual, expected = (call(query, source, CAUSAL, valid, weights=True) for call in look.values())
+    np.testing.assert_array_equal(actual.weights, expected.weights)
+    np.testing.assert_array_equal(actual.context, expected.context)
     # else the choice would show nothing
     with pytest.raises(pytest.fail.Exception, match="has no weights"):
         look["auto"](query, source, CAUSAL, valid)
@@ -182,12 +182,12 @@ def test_what_weights_may_sum_to_is_part_of_the_need() -> None:
         (one, "single", plus_one, "Single", "at most one, here they must sum to one"),
         (one, "multi_step", added, "Single", "anything, here they must sum to one"),
     ):
-        found = MECHANISMS.resolve(mechanism)
+        actual = MECHANISMS.resolve(mechanism)
         words = f"slot.*: the weights of {name} sum to {sums}; choose"
         with pytest.raises(UserError, match=words) as caught:
-            need.check(found, "slot", chosen)
+            need.check(actual, "slot", chosen)
         assert "\n" not in str(caught.value)
-        Need(role="cross").check(found, "slot", chosen)
+        Need(role="cross").check(actual, "slot", chosen)
     less.check(MECHANISMS.resolve("single"), "slot", plus_one)
 
 

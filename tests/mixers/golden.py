@@ -39,9 +39,9 @@ def finished(x: Any, y: Any, params: Arrays) -> Arrays:
 
     direction = torch.randn(y.shape)
     (y * direction).sum().backward()
-    found = {"x": x, "y": y, "direction": direction, "grad": x.grad}
-    found |= {f"params/{name}": array for name, array in params.items()}
-    return {name: array.detach().numpy() for name, array in found.items()}
+    result = {"x": x, "y": y, "direction": direction, "grad": x.grad}
+    result |= {f"params/{name}": array for name, array in params.items()}
+    return {name: array.detach().numpy() for name, array in result.items()}
 
 
 def projections(*names: str) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def ttt(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -
             gamma, beta = params["scale"][h, 0], params["offset"][h, 0]
             query, key = (turned(np.split(one, heads)[h], i) for one in (q, k))
             given = query, key, v[h], eta[h]
-            found = taught(models[h], sums[h], i, shares, given, gamma, beta)
-            for into, one in zip((o, after, summed), found, strict=True):
+            result = taught(models[h], sums[h], i, shares, given, gamma, beta)
+            for into, one in zip((o, after, summed), result, strict=True):
                 into.append(one)
         gate = gelu(token @ params["w_gate"]["kernel"])
         normed = standard(np.concatenate(o)) * params["norm"]["scale"] + params["norm"]["bias"]

@@ -22,14 +22,14 @@ Oracle = Callable[[Any, dict[str, Any], np.ndarray, np.ndarray], np.ndarray]
 
 def recurrent(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """y_t = h_t W_o, or h_t; the cell is known by its parameters."""
-    found, nothing = np.zeros(x.shape), np.zeros(config.get("state", x.shape[-1]))
+    result, nothing = np.zeros(x.shape), np.zeros(config.get("state", x.shape[-1]))
     for b, row in enumerate(x):
         state = nothing, nothing
         for t, token in enumerate(row):
             if valid[b, t]:
                 state = parts.lstm(params["cell"], state, parts.inputs(params["cell"], token))
-            found[b, t] = state[1] @ params["out"]["kernel"] if "out" in params else state[1]
-    return found
+            result[b, t] = state[1] @ params["out"]["kernel"] if "out" in params else state[1]
+    return result
 
 
 def convolution(
@@ -38,7 +38,7 @@ def convolution(
     """The gated linear unit of the last k real tokens; zeros at padding."""
     linear, k = params["convolution"]["linear"], config["kernel"]
     kernel = linear["v"] * (linear["g"] / np.sqrt((linear["v"] ** 2).sum(axis=0)))
-    found = np.zeros(x.shape)
+    result = np.zeros(x.shape)
     for b, row in enumerate(x):
         read = [np.zeros(x.shape[-1])] * (k - 1)
         for t, token in enumerate(row):
@@ -47,21 +47,21 @@ def convolution(
                 a, gate = np.split(
                     np.concatenate(read[len(read) - k :]) @ kernel + linear["bias"], 2
                 )
-                found[b, t] = a * sigmoid(gate)
-    return found
+                result[b, t] = a * sigmoid(gate)
+    return result
 
 
 def average(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """A gate between a token and the mean of the real ones up to it."""
-    found = np.zeros(x.shape)
+    result = np.zeros(x.shape)
     for b, t in np.ndindex(x.shape[:2]):
         read = [x[b, s] for s in range(t + 1) if valid[b, s]]
         mean = np.mean(read, axis=0) if read else np.zeros(x.shape[-1])
         if "w_hidden" in params:
             mean = affine(params["w_mean"], np.maximum(affine(params["w_hidden"], mean), 0))
         gates = sigmoid(affine(params["w_gates"], np.concatenate([x[b, t], mean])))
-        found[b, t] = gates[: len(mean)] * x[b, t] + gates[len(mean) :] * mean
-    return found
+        result[b, t] = gates[: len(mean)] * x[b, t] + gates[len(mean) :] * mean
+    return result
 
 
 def reformer(
@@ -135,15 +135,15 @@ def nystrom(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarra
 
 def fourier(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """The transform over channels and the real tokens, as a double sum."""
-    found = np.zeros(x.shape)
+    result = np.zeros(x.shape)
     channel = np.arange(x.shape[-1])
     of_channels = np.exp(-2j * np.pi * np.outer(channel, channel) / len(channel))
     for b in range(len(x)):
         real = np.flatnonzero(valid[b])
         at = np.arange(len(real))
         of_tokens = np.exp(-2j * np.pi * np.outer(at, at) / max(len(real), 1))
-        found[b, real] = (of_tokens @ x[b, real] @ of_channels).real
-    return found
+        result[b, real] = (of_tokens @ x[b, real] @ of_channels).real
+    return result
 
 
 def longformer(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:

@@ -39,14 +39,14 @@ def over_real(x: np.ndarray, valid: np.ndarray, step: Any) -> np.ndarray:
     """`step(token, position, state) -> y, state` over the real tokens of every row; at padding y is
     that of the state as it is, so only real tokens are compared: NaN elsewhere.
     """
-    found = np.full(x.shape, np.nan)
+    result = np.full(x.shape, np.nan)
     for b, row in enumerate(x):
         state, position = None, 0
         for t, token in enumerate(row):
             if valid[b, t]:
-                found[b, t], state = step(token, position, state)
+                result[b, t], state = step(token, position, state)
                 position += 1
-    return found
+    return result
 
 
 def retention(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndarray) -> np.ndarray:

@@ -89,8 +89,8 @@ def test_padding_leaves_what_is_kept_as_it_is_to_the_last_bit(name: str) -> None
         return kept, module.apply({"params": params}, 10.0 * x, none, kept, method="mix")[1]
 
     kept, after = both(parameters(module), X)
-    for before, found in zip(*map(jax.tree.leaves, (kept, after)), strict=True):
-        np.testing.assert_array_equal(found, before)
+    for before, actual in zip(*map(jax.tree.leaves, (kept, after)), strict=True):
+        np.testing.assert_array_equal(actual, before)
 
 
 def test_mlstm_is_stable_where_its_input_gates_are_not() -> None:
@@ -100,8 +100,8 @@ def test_mlstm_is_stable_where_its_input_gates_are_not() -> None:
     params = {**params, "bias": params["bias"] + np.array([[200.0], [0.0]], np.float32)}
     valid = np.ones(X.shape[:2], bool)
     expected = MIXER_ORACLES["mlstm"](wide(params), fields, wide(X), valid)
-    found, kept = mixed("mlstm", fields, params)
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    actual, kept = mixed("mlstm", fields, params)
+    np.testing.assert_allclose(actual, expected, atol=2e-4)
     assert kept.recent.min() > 190
 
 
@@ -113,7 +113,7 @@ def test_the_largest_exponent_is_that_of_a_loop() -> None:
     for t in range(8):
         before = np.maximum(f[..., t] + before, i[..., t])
         expected.append(before)
-    found, shifted = map(np.asarray, jax.jit(largest)(f, i, m))
-    np.testing.assert_allclose(found, np.stack(expected, axis=-1), atol=1e-5)
-    np.testing.assert_allclose(shifted[..., 1:], found[..., :-1])
+    actual, shifted = map(np.asarray, jax.jit(largest)(f, i, m))
+    np.testing.assert_allclose(actual, np.stack(expected, axis=-1), atol=1e-5)
+    np.testing.assert_allclose(shifted[..., 1:], actual[..., :-1])
     np.testing.assert_allclose(shifted[..., 0], m, rtol=1e-6)

@@ -24,8 +24,8 @@ from tests.mixers import golden
 class DrawnPerformer(Performer):
     """With the features of the case."""
 
-    def drawn(self) -> Any:
-        """See `Performer.drawn`."""
+    def draw_directions(self) -> Any:
+        """See `Performer.draw_directions`."""
         return committed(golden.FILE)["performer-causal" if self.seed else "performer"][
             "params/turns"
         ]

@@ -96,9 +96,9 @@ def test_running_scales_change_nothing(chunk: int, float64: None) -> None:
         gates, tops = running(jnp.asarray(factor), jnp.full((2, 3), -1e30))
         return recur(q, k * jnp.exp(factor - tops)[..., None], v, gates, chunk=chunk)[0], tops
 
-    found, tops = run(q, k, v)
+    actual, tops = run(q, k, v)
     weights = np.tril(q @ (k * np.exp(factor)[..., None]).swapaxes(-1, -2))
-    np.testing.assert_allclose(found * np.exp(tops)[..., None], weights @ v, rtol=1e-10)
+    np.testing.assert_allclose(actual * np.exp(tops)[..., None], weights @ v, rtol=1e-10)
 
 
 def test_large_keys_to_come_leave_earlier_outputs_alone() -> None:
@@ -133,8 +133,8 @@ def test_random_features_estimate_the_softmax_kernel() -> None:
         estimates(orthogonal, 8_000, features)
         for orthogonal, features in ((True, 8), (True, 32), (False, 8))
     )
-    for found in (few, many, free):
-        assert abs(found.mean() - 1) < 3 * found.std() / math.sqrt(len(found))
+    for actual in (few, many, free):
+        assert abs(actual.mean() - 1) < 3 * actual.std() / math.sqrt(len(actual))
     assert few.var() / many.var() == pytest.approx(4, rel=0.15)
     assert few.var() < 0.9 * free.var()
 
@@ -163,8 +163,8 @@ def test_features_are_drawn_anew_in_training_only_where_that_is_asked_for() -> N
         return still, (mixed(one, redraw=True), mixed(other, redraw=True), mixed(None, seed=1))
 
     (fixed, *same), others = all_of_them(jax.random.key(0), jax.random.key(1))
-    for found in same:
-        np.testing.assert_array_equal(found, fixed)
-    for found in others:
-        assert np.abs(found - fixed).max() > 1e-2
+    for actual in same:
+        np.testing.assert_array_equal(actual, fixed)
+    for actual in others:
+        assert np.abs(actual - fixed).max() > 1e-2
     assert np.abs(others[0] - others[1]).max() > 1e-2

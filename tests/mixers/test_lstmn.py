@@ -85,10 +85,10 @@ def read(
 @pytest.mark.quick
 def test_looking_at_the_last_slot_it_is_an_lstm() -> None:
     params, _ = drawn(layer(Previous))
-    found, reader = read(layer(Previous))
+    actual, reader = read(layer(Previous))
     lstm = {name: params[name] for name in ("of_input", "cell")}
-    wanted, last = jax.jit(LSTMLayer(H).apply)({"params": lstm}, X, VALID)
-    np.testing.assert_allclose(found[VALID], np.asarray(wanted)[VALID], atol=1e-6)
+    expected, last = jax.jit(LSTMLayer(H).apply)({"params": lstm}, X, VALID)
+    np.testing.assert_allclose(actual[VALID], np.asarray(expected)[VALID], atol=1e-6)
     np.testing.assert_allclose(reader.last.h, last.h, atol=1e-6)
     np.testing.assert_allclose(reader.last.c, last.c, atol=1e-6)
 
@@ -182,8 +182,8 @@ def test_looks_that_look_back_have_the_same_gradients_on_the_tape() -> None:
             slots, reader = module(X, VALID, other=module.remember(OTHER))
             return (slots.hidden**2).sum(), reader.looks
 
-        found = one.apply({"params": params}, method=run, mutable=mutable)
-        loss, looks = found[0] if mutable else found
+        actual = one.apply({"params": params}, method=run, mutable=mutable)
+        loss, looks = actual[0] if mutable else actual
         return loss, looks
 
     slopes = jax.jit(jax.grad(total, has_aux=True), static_argnums=1)
@@ -232,9 +232,9 @@ def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
     weights = draw(B, T, H, seed=9)
 
     def run(module: Any, x: Any, hidden: Any, summary: Any, first: Any, other: Any) -> jax.Array:
-        found = module.remember(OTHER.replace(hidden=other)) if "inter" in fields else None  # type: ignore[attr-defined]
+        actual = module.remember(OTHER.replace(hidden=other)) if "inter" in fields else None  # type: ignore[attr-defined]
         begun = earlier.replace(hidden=hidden)  # type: ignore[attr-defined]
-        slots, reader = module(x, jnp.asarray(VALID), begun, summary, first, found)
+        slots, reader = module(x, jnp.asarray(VALID), begun, summary, first, actual)
         of_reader = (reader.summary**2).sum() + (reader.memory.values**2 * 0.1).sum()
         return ((slots.hidden + slots.cells) * weights).sum() + of_reader
 
@@ -251,11 +251,11 @@ def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
     )
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     pairs = zip(jax.tree.leaves_with_path(taped), jax.tree.leaves(plain), strict=True)
-    for (path, found), wanted in pairs:
+    for (path, actual), wanted in pairs:
         name = jax.tree_util.keystr(path)
         most = np.abs(wanted).max()  # over a dozen steps the sums are taken in another order
         bound = 1e-5 * max(1.0, most)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=bound, err_msg=name)
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=bound, err_msg=name)
         assert most > 1e-3 or ("other" in name and "inter" not in fields)
 
 

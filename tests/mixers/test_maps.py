@@ -100,13 +100,13 @@ def test_outputs_are_sums_of_values_by_the_map(name: str, config: dict[str, Any]
     for matrix, (v, context, nothing, other), real in zip(
         maps, sums, (valid, np.ones_like(valid)), strict=False
     ):
-        for values, found in ((v, context), (v[::-1] ** 2, other)):
+        for values, actual in ((v, context), (v[::-1] ** 2, other)):
             near, *own = np.split(values, max(values.shape[1] // matrix.shape[1], 1), axis=1)
             expected = expected_sums(matrix, near)
             for of_globals in own:  # of Longformer
                 expected[:, :, [0, 5]] = expected_sums(matrix, of_globals)[:, :, [0, 5]]
-            off = np.abs(expected - (found - nothing)).max(axis=(1, 3))[real]
-            assert off.max() < 1e-5 * np.abs(found).max()
+            off = np.abs(expected - (actual - nothing)).max(axis=(1, 3))[real]
+            assert off.max() < 1e-5 * np.abs(actual).max()
     padding = valid[:, None, :, None] & ~valid[:, None, None]
     assert (maps[0][np.broadcast_to(padding, maps[0].shape)] == 0).all()
 
@@ -145,7 +145,7 @@ def test_sensitivities_are_what_central_differences_give(
 
     (y, _), collected = jax.jit(lambda x: run(x, mutable=[MAPS]))(x)
     np.testing.assert_array_equal(y, jax.jit(run)(x)[0])
-    (found,) = collected[MAPS]["sensitivity"]
+    (actual,) = collected[MAPS]["sensitivity"]
     expected = differences(lambda x: run(x)[0], x)
-    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-5, atol=1e-7 * expected.max())
-    assert (np.triu(found[0, 0], 1) == 0).all()
+    np.testing.assert_allclose(actual[0, 0], expected, rtol=1e-5, atol=1e-7 * expected.max())
+    assert (np.triu(actual[0, 0], 1) == 0).all()

@@ -32,10 +32,10 @@ def step(params: Any, state: Any, tape: Any, inputs: Any, constant: Any) -> tupl
     x, real, key = inputs
     scores = jnp.einsum("bh,bnh->bn", state["h"] @ params["look"], tape.slots[:, 0])
     scores = jnp.where(tape.valid, scores, -1e9)
-    found = jnp.einsum("bn,bnh->bh", jax.nn.softmax(scores), tape.slots[:, 0])
-    kept = jax.random.bernoulli(key, 0.7, found.shape)
+    result = jnp.einsum("bn,bnh->bh", jax.nn.softmax(scores), tape.slots[:, 0])
+    kept = jax.random.bernoulli(key, 0.7, result.shape)
     bias = constant["bias"] * (1 + constant["number"])
-    h = jnp.tanh(x + jnp.where(kept, found, 0.0) @ params["past"] + bias)
+    h = jnp.tanh(x + jnp.where(kept, result, 0.0) @ params["past"] + bias)
     h = jnp.where(real[:, None], h, state["h"])
     tape = tape.appended(real[:, None], slots=h[:, None, None])
     return {"h": h, "count": state["count"] + 1}, tape
@@ -80,12 +80,12 @@ def total(reals: Any, loop: Any) -> jax.Array:
 
 @pytest.mark.quick
 def test_values_and_all_gradients_are_those_of_the_plain_loop() -> None:
-    found, wanted = (
+    actual, expected = (
         jax.jit(jax.value_and_grad(lambda reals, loop=loop: total(reals, loop)))(REALS)
         for loop in (lambda *given: taped(step, *given), plain)
     )
-    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
-    pairs = zip(jax.tree.leaves_with_path(found[1]), jax.tree.leaves(wanted[1]), strict=True)
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-6)
+    pairs = zip(jax.tree.leaves_with_path(actual[1]), jax.tree.leaves(expected[1]), strict=True)
     for (path, one), other in pairs:
         np.testing.assert_allclose(one, other, atol=1e-5, err_msg=jax.tree_util.keystr(path))
         assert np.abs(other).max() > 1e-2

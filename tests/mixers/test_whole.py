@@ -155,11 +155,11 @@ def test_without_tokens_it_is_zeros(name: str, config: dict[str, Any]) -> None:
 def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     _, params, mix, x, valid = prepared(name, config)
     low = jax.tree.map(lambda one: one.astype(jnp.bfloat16), (params, x))
-    found = mix(*low, valid)
+    actual = mix(*low, valid)
     exact = mix(*jax.tree.map(lambda one: one.astype(np.float32), low), valid)
-    assert found.dtype == jnp.bfloat16
+    assert actual.dtype == jnp.bfloat16
     if name != "reformer":  # a rounded query may fall into another bucket
-        assert_near(np.asarray(found, np.float32), exact, TOLERANCE["bfloat16"])
+        assert_near(np.asarray(actual, np.float32), exact, TOLERANCE["bfloat16"])
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -72,9 +72,9 @@ def images(seed: int = 1) -> np.ndarray:
 
 def regions(seed: int = 1, channels: int = FEATURES) -> np.ndarray:
     """[3,6,D]; of the second and the third there are 4 and 1, then zeros."""
-    found = np.random.default_rng(seed).normal(size=(3, 6, channels)).astype(np.float32)
-    found[1, 4:], found[2, 1:] = 0, 0
-    return found
+    result = np.random.default_rng(seed).normal(size=(3, 6, channels)).astype(np.float32)
+    result[1, 4:], result[2, 1:] = 0, 0
+    return result
 
 
 def words(seed: int = 1) -> np.ndarray:
@@ -213,8 +213,8 @@ def check_padding(spec: dict[str, Any]) -> None:
     target = np.concatenate([words(), words()[:1]])
     read = [np.concatenate([wide(images()), np.full((1, *SHAPE), by)]) for by in (0.0, 9.0)]
     with jax.enable_x64(True):
-        found = [run(wide(params), one, target, np.arange(4) < 3) for one in read]
-    (one, seen), (other, also) = found
+        actual = [run(wide(params), one, target, np.arange(4) < 3) for one in read]
+    (one, seen), (other, also) = actual
     np.testing.assert_allclose(one[:3], other[:3], rtol=1e-9, atol=1e-10)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-10), seen, also)
     assert system.over_batch == bool(seen), "over_batch is not what a pass of training leaves"
@@ -250,8 +250,8 @@ def compared(
     read = regions(channels=kept.shape[-1])
     params = wide(parameters(system, read))
     with jax.enable_x64(True):
-        found = jax.jit(system.apply)({"params": params}, jnp.asarray(wide(read)), words())
-    return np.asarray(found), oracle(params, settings, wide(read), words())
+        result = jax.jit(system.apply)({"params": params}, jnp.asarray(wide(read)), words())
+    return np.asarray(result), oracle(params, settings, wide(read), words())
 
 
 CHECKS = {

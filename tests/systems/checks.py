@@ -297,8 +297,8 @@ def begun(spec: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The memory of the source of `batch`, a state with room for 5 words, whose rows stand at one
     step, and one with room for 9, whose rows stand at steps of their own.
     """
-    found: tuple[Any, Any, Any] = made(spec)[3](batch()[0])
-    return found
+    result: tuple[Any, Any, Any] = made(spec)[3](batch()[0])
+    return result
 
 
 def check_causality(spec: dict[str, Any]) -> None:

@@ -76,14 +76,14 @@ def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
     token at all.
     """
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for lengths, width in ((SOURCE, 6), (TARGET, 5))[:texts]:
         ids = rng.integers(4, VOCABULARY, (4, width))
         for row, length in enumerate(lengths):
             ids[row, max(length - 1, 0) :] = PAD
             ids[row, length - 1 : length] = EOS
-        found.append(ids.astype(np.int32))
-    return found
+        result.append(ids.astype(np.int32))
+    return result
 
 
 @once

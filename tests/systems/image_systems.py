@@ -126,8 +126,8 @@ def check_padding(spec: dict[str, Any]) -> None:
     def both(params: Any, read: jax.Array) -> Any:
         more, valid = jnp.concatenate([read, jnp.full_like(read[:1], 9.0)]), jnp.arange(ROWS + 1)
         padded, seen = system.apply({"params": params}, more, valid < ROWS, mutable=[STATISTICS])
-        plain, wanted = system.apply({"params": params}, read, mutable=[STATISTICS])
-        return (joined(padded)[:ROWS], dict(seen)), (joined(plain), dict(wanted))
+        plain, expected = system.apply({"params": params}, read, mutable=[STATISTICS])
+        return (joined(padded)[:ROWS], dict(seen)), (joined(plain), dict(expected))
 
     with jax.enable_x64(True):
         padded, plain = jax.jit(both)(wide(params), jnp.asarray(wide(shown(spec))))

@@ -203,9 +203,9 @@ def check_causality(spec: dict[str, Any]) -> None:
     if untied and (":" not in spec["name"] or "embed" in parameters(system)):
         by_position = np.tile(np.arange(1, 7, dtype=np.int32), (4, 1))  # position p reads row p + 1
         for t in (1, 2, 5):
-            found = np.asarray(slopes(spec, by_position, t)["embed"]["embedding"])
-            assert (found[t + 1 :] == 0.0).all()
-            assert (np.abs(found[1 : t + 1]).max(axis=1) > 1e-9).all()
+            actual = np.asarray(slopes(spec, by_position, t)["embed"]["embedding"])
+            assert (actual[t + 1 :] == 0.0).all()
+            assert (np.abs(actual[1 : t + 1]).max(axis=1) > 1e-9).all()
 
 
 def check_pieces(spec: dict[str, Any]) -> None:
@@ -253,7 +253,7 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
     tokens[:, :4] = np.random.default_rng(2).integers(1, VOCABULARY, (4, 4))
     # as wide as the pieces of `check_pieces`: few programs
     read, prompts, more = np.zeros(4, int), np.array([3, 1, 0, 2]), np.array([0, 2, 3, 1])
-    state, found = begun(spec), [[] for _ in range(4)]
+    state, actual = begun(spec), [[] for _ in range(4)]
     for counts in (prompts, None, more):
         if counts is None:
             logits, state = call(state, tokens[np.arange(4), read], method="step")
@@ -264,11 +264,11 @@ def check_rows_apart(spec: dict[str, Any]) -> None:
                 piece[row, :count] = tokens[row, read[row] : read[row] + count]
             logits, state = call(state, piece, method="read")
         for row, count in enumerate(counts):
-            found[row].append(np.asarray(logits)[row, :count])
+            actual[row].append(np.asarray(logits)[row, :count])
         read = read + counts
     for row in range(4):
         alone, ended = call(begun(spec), np.tile(tokens[row], (4, 1)), method="read")
-        assert_close(np.concatenate(found[row]), alone[0, :4], eps=ROUNDING)
+        assert_close(np.concatenate(actual[row]), alone[0, :4], eps=ROUNDING)
         here = jax.tree.map(lambda one, row=row: one[row : row + 1], state)
         same_states(here, jax.tree.map(lambda one: one[:1], ended))
 

@@ -151,36 +151,36 @@ def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     config = ConfigDict({"system": spec})
     complete(ConfigNode(config, "", Alone))
     validate(config, Alone)
-    found: dict[str, Any] = to_dict(config)["system"]
-    return found
+    result: dict[str, Any] = to_dict(config)["system"]
+    return result
 
 
 def _promises(
     kind: Any, system: Any, specs: list[dict[str, Any]], oracle: Any, larger: Mapping[str, Any]
 ) -> list[tuple[str, Promise]]:
     """What each setting is put through."""
-    found: list[tuple[str, Promise]] = []
+    result: list[tuple[str, Promise]] = []
     for spec in specs:
         label = json.dumps({name: value for name, value in spec.items() if name != "name"})
-        found.append((f"slots and shapes-{label}", functools.partial(check_slots, spec)))
+        result.append((f"slots and shapes-{label}", functools.partial(check_slots, spec)))
         for texts in system.texts if kind is Classifier else [None]:
             of = {} if texts is None else {"texts": texts}
             beside = "" if texts is None else f" of {texts} texts" if texts > 1 else " of a text"
             for name, check in promises(kind, system, oracle):
-                found.append((f"{name}{beside}-{label}", functools.partial(check, spec, **of)))
+                result.append((f"{name}{beside}-{label}", functools.partial(check, spec, **of)))
     if kind is not Classifier:
         of_its_own = {
             name: value
             for name, value in specs[0].items()
             if name == "name" or name in system.parts
         }
-        found.append(
+        result.append(
             (
                 "learning by heart",
                 functools.partial(KINDS[kind].check_learning, {**of_its_own, **larger}),
             )
         )
-    return found
+    return result
 
 
 def promises(

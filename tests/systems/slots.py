@@ -182,12 +182,12 @@ def check_slots_and_shapes(
 def _needs(factory: Any) -> dict[str, Need]:
     """What is asked of each slot; where layers differ, of that which asks for most."""
     layers = factory.keywords.get("layers", 1)
-    found: dict[str, Need] = {}
+    result: dict[str, Need] = {}
     for layer in range(layers if any(map(varies, factory.keywords.values())) else 1):
         fields = {field: chosen(part, layer)[0] for field, part in factory.keywords.items()}
         for slot, need in factory.func.asks(fields).items():
-            found[slot] = need if need.dense else found.get(slot, need)
-    return found
+            result[slot] = need if need.dense else result.get(slot, need)
+    return result
 
 
 def _every(part: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
@@ -311,13 +311,13 @@ def _sees(system: Any, images: Any) -> None:
     """Images to logits, of each or at every pixel, or to classes and boxes of all queries, layer by
     layer.
     """
-    found = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
+    result = jax.eval_shape(system.apply, {"params": _parameters(system, images)}, images)
     match system:
         case ImageClassifier():
-            _logits(found, ROWS, system.classes)
+            _logits(result, ROWS, system.classes)
         case PixelClassifier():
-            _logits(found, *images.shape[:3], system.classes)
+            _logits(result, *images.shape[:3], system.classes)
         case Detector():
-            layers = found.logits.shape[0]
-            _logits(found.logits, layers, ROWS, system.queries, system.classes + 1)
-            _logits(found.boxes, layers, ROWS, system.queries, 4)
+            layers = result.logits.shape[0]
+            _logits(result.logits, layers, ROWS, system.queries, system.classes + 1)
+            _logits(result.boxes, layers, ROWS, system.queries, 4)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.systems.protocol import GLIMPSES as LOOKED
-from attnlab.systems.vision.glimpses import patches, shown, squares
+from attnlab.systems.vision.glimpses import coverage, patches, squares
 from tests.rounding import assert_close
 from tests.systems.image_classifiers import SPECS, images, make, parameters
 
@@ -29,10 +29,10 @@ def test_a_patch_on_whole_pixels_is_a_cut_and_the_next_is_its_mean() -> None:
 
 
 def test_squares_are_where_patches_look() -> None:
-    found = squares(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
+    actual = squares(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
     expected = [[[26, 16, 34, 24], [22, 12, 38, 28]], [[-4, 26, 4, 34], [-8, 22, 8, 38]]]
-    assert found.tolist() == expected
-    share = shown(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
+    assert actual.tolist() == expected
+    share = coverage(np.array([[0.0, 0.0], [-1.0, 0.5]]), 8, 2, 60, 40)
     assert share.shape == (2, 60, 40) and share.sum() == (64 + 256) / 2 + (32 + 128) / 2
     assert share[0, 30, 20] == share[1, 0, 30] == 1 and share[0, 22, 12] == 0.5
     assert share[0, 21, 12] == share[0, 38, 20] == 0

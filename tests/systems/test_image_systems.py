@@ -23,9 +23,9 @@ def test_statistics_are_those_of_the_images_and_not_of_padding() -> None:
     edged = np.pad(read, ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(edged, (3, 3), axis=(1, 2))
     y = np.einsum("bijcuv,uvcf->bijf", windows, kernel).reshape(-1, kernel.shape[-1])
-    ((_, found),) = seen[STATISTICS]["normalisation_0_0"]["seen"]
-    np.testing.assert_allclose(found["mean"], y.mean(axis=0), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found["variance"], y.var(axis=0, ddof=1), rtol=1e-4)
+    ((_, actual),) = seen[STATISTICS]["normalisation_0_0"]["seen"]
+    np.testing.assert_allclose(actual["mean"], y.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(actual["variance"], y.var(axis=0, ddof=1), rtol=1e-4)
 
 
 def test_statistics_are_of_batches_where_a_norm_is() -> None:

@@ -165,8 +165,8 @@ def test_sensitivities_of_systems_are_what_central_differences_give(
         return system.apply({"params": moved}, source, *others).max(axis=-1)[..., None]
 
     expected = differences(largest, embeddings[source], by=1e-6)
-    found = maps_of(system, params, (source, *others))["sensitivity_to/source"].weights[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * expected.max())
+    actual = maps_of(system, params, (source, *others))["sensitivity_to/source"].weights[0]
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6 * expected.max())
 
 
 def test_a_stack_of_different_mixers_has_maps_of_all_kinds_and_the_same_logits() -> None:

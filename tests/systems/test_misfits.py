@@ -173,8 +173,8 @@ def read(room: Any, spec: dict[str, Any]) -> tuple[Any, ...]:
         return captioners.images(), captioners.words()
     if room is classifiers:
         return tuple(classifiers.batch(2 if "inter_attention" in spec else 1))
-    found = room.batch()
-    return found if isinstance(found, tuple) else (found,)
+    result = room.batch()
+    return result if isinstance(result, tuple) else (result,)
 
 
 @pytest.mark.quick

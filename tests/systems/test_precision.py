@@ -51,7 +51,7 @@ def test_a_system_has_one_precision_where_float64_is_possible(name: str) -> None
 
     with jax.enable_x64(True):
         params = jax.eval_shape(system.init, jax.random.key(0), *given)["params"]
-        assert {path: found for path, found in dtypes(params).items() if found != "float64"} == {}
+        assert {path: dtype for path, dtype in dtypes(params).items() if dtype != "float64"} == {}
         assert set(dtypes(jax.eval_shape(slopes, params)).values()) == {"float64"}
         narrow = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, np.float32), params)
         assert set(dtypes(jax.eval_shape(slopes, narrow)).values()) == {"float32"}

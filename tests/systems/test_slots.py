@@ -56,8 +56,8 @@ class Weighing(Luong):
 
     def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
         reading = self.search.read(tops, attended, weights=True, history=looks)
-        found = jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
-        return found * reading.weights.sum(), reading.history
+        result = jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
+        return result * reading.weights.sum(), reading.history
 
 
 class Forgetting(Luong):

@@ -39,15 +39,15 @@ def drawn(program: Any) -> collections.Counter[tuple[int, ...]]:
     """The shapes of random bits that a program draws, each place in it once, however often it
     runs.
     """
-    found: collections.Counter[tuple[int, ...]] = collections.Counter()
+    result: collections.Counter[tuple[int, ...]] = collections.Counter()
     for equation in program.eqns:
         if equation.primitive.name == "random_bits":
-            found[tuple(equation.outvars[0].aval.shape)] += 1
+            result[tuple(equation.outvars[0].aval.shape)] += 1
         for value in equation.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
-                found += drawn(inner) if hasattr(inner, "eqns") else collections.Counter()
-    return found
+                result += drawn(inner) if hasattr(inner, "eqns") else collections.Counter()
+    return result
 
 
 @pytest.mark.parametrize("name", DROPPED)
@@ -79,8 +79,8 @@ def test_uniform_starts(name: str, forget: float, bound: float) -> None:
     """All within the bound, up to it and as wide; the bias of a forget gate above that; the
     mechanism's own excepted.
     """
-    found = start(name, uniform=bound, **({} if name == "gnmt" else {"forget": forget}))
-    for path, leaf in found.items():
+    actual = start(name, uniform=bound, **({} if name == "gnmt" else {"forget": forget}))
+    for path, leaf in actual.items():
         if path.startswith("attention"):
             continue
         if path.endswith("of_input/bias"):

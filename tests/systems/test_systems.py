@@ -77,10 +77,10 @@ COMPARED = {
 def actual_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of its oracle."""
     room, spec, of = COMPARED[case]
-    found: tuple[np.ndarray, np.ndarray] = room.compared(
+    result: tuple[np.ndarray, np.ndarray] = room.compared(
         spec, ORACLES[spec["name"]], oracle_settings(spec), **of
     )
-    return found
+    return result
 
 
 QUICK = {room: case for case, (room, _, _) in reversed(COMPARED.items())}.values()

@@ -33,13 +33,13 @@ def test_maps_show_exactly_the_rule() -> None:
     maps = system.maps(call(source, target, mutable=[MAPS])[1][MAPS])
     for side, length in (("encoder", 6), ("decoder", 5)):
         seen = np.asarray(View(made(VISIBILITIES, PARTED)()).mask(length, length, length))
-        wanted = (
+        expected = (
             seen & (source != PAD)[:, None, None]
             if side == "encoder"
             else seen & np.tril(np.ones((length, length), bool))
         )
         weights = np.asarray(maps[f"{side}_0/self_attention"].weights)
-        np.testing.assert_array_equal(weights > 0, np.broadcast_to(wanted, weights.shape))
+        np.testing.assert_array_equal(weights > 0, np.broadcast_to(expected, weights.shape))
 
 
 def test_a_rule_goes_with_decoding_word_by_word() -> None:

@@ -166,8 +166,8 @@ def check_what_it_reads(spec: dict[str, Any]) -> None:
         packed = call(params, ids, segments=segments)
     for row, start, end in ((0, 0, 2), (0, 2, 6), (1, 0, 1), (1, 1, 3)):
         alone = np.pad(ids[row : row + 1, start:end], ((0, 3), (0, 6 - end + start)))
-        found = call(params, alone)[0, : end - start]
-        assert_close(packed[row, start:end], found, eps=16)
+        actual = call(params, alone)[0, : end - start]
+        assert_close(packed[row, start:end], actual, eps=16)
 
 
 def check_gradients(spec: dict[str, Any]) -> None:
@@ -176,8 +176,8 @@ def check_gradients(spec: dict[str, Any]) -> None:
     beside = {"types": types()} if "types" in system.reads else {}
 
     def squared(params: Any) -> jax.Array:
-        found: Any = system.apply({"params": params}, batch(), **beside)
-        return jnp.where(real()[..., None], found**2, 0.0).sum()
+        actual: Any = system.apply({"params": params}, batch(), **beside)
+        return jnp.where(real()[..., None], actual**2, 0.0).sum()
 
     check_heard(spec, jax.jit(jax.grad(squared))(params))
 
@@ -192,9 +192,9 @@ def check_learning(spec: dict[str, Any]) -> None:
     """The tokens before and after, which no token tells by itself, can be learnt by heart."""
     system = make({**spec, "dropout": 0.0})
     ids = np.random.default_rng(0).integers(4, VOCABULARY, (8, 6))
-    wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % system.outputs
+    expected = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % system.outputs
 
-    cost = entropy_of(wanted)
+    cost = entropy_of(expected)
     losses = fitted(system, (ids,), lambda said: cost(said[:, 1:-1]), steps=200, rate=1e-2)
     check_learnt(losses, system.outputs, last=0.02, below=0.3)
 
@@ -207,8 +207,8 @@ def compared(
     """
     call, params, system = prepared(spec)
     beside = {"types": types()} if "types" in system.reads else {}
-    found = np.asarray(call(params, batch(), **beside), np.float64)
-    return found[real()], oracle(wide(params), settings, batch(), *beside.values())[real()]
+    result = np.asarray(call(params, batch(), **beside), np.float64)
+    return result[real()], oracle(wide(params), settings, batch(), *beside.values())[real()]
 
 
 CHECKS = {

@@ -21,8 +21,8 @@ from attnlab.layers.precision import widened
 def doubly_stochastic(
     weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
 ) -> jax.Array:
-    """The scalar regulariser of attention weights, the mean of `uncovered` over the rows; arguments
-    as there.
+    """Computes the scalar regulariser of attention weights, the mean of `uncovered` over the rows;
+    arguments as there.
     """
     return uncovered(weights, steps, valid, tau).mean()
 
@@ -30,7 +30,8 @@ def doubly_stochastic(
 def uncovered(
     weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
 ) -> jax.Array:
-    """The loss of each row, [B], averaged over heads only.
+    """Computes the loss of each row, [B]: the squared distance from tau of the sum of weights of
+    each location, summed over locations, averaged over heads.
 
     Args:
       weights: [B,H,Tq,Tk], of a whole sequence.

@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
@@ -114,9 +114,9 @@ class LearnedEntmax(Alignment):
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2: the threshold
-    tau is found by sorting. The support is the longest prefix of the sorted keys on which 1 + k u_k
-    > u_1 + ... + u_k.
+    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2 (arguments as
+    there): the threshold tau is found by sorting. The support is the longest prefix of the sorted
+    keys on which 1 + k u_k > u_1 + ... + u_k.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -128,9 +128,9 @@ def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5: the
-    threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of
-    the k best; the last tau_k <= u_k counts.
+    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5 (arguments
+    as there): the threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean
+    and S_k spread of the k best; the last tau_k <= u_k counts.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -148,7 +148,7 @@ def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
     """Computes alpha-entmax weights by bisection of the threshold, and divides them by their sum: a
-    `Solver` of any alpha > 1.
+    `Solver` of any alpha > 1, whose arguments it has.
     """
 
     def weights(theta: jax.Array) -> jax.Array:
@@ -161,12 +161,12 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0
         return jnp.where(heavy, middle, low), jnp.where(heavy, high, middle)
 
-    least = jnp.zeros(
+    low = jnp.zeros(
         (*depth.shape[:-1], 1), depth.dtype
     )  # there the best key alone weighs 1; at the other end equal keys would sum to 1
-    most = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
+    width = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
     low, high = jax.lax.fori_loop(
-        0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most)
+        0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (low, low + width)
     )
     unnormalised = weights((low + high) / 2)
     total = unnormalised.sum(axis=-1, keepdims=True)
@@ -192,14 +192,14 @@ def entmax(
     scores = widened(scores)
     if not scores.shape[-1]:
         return scores
-    allowed = jnp.broadcast_to(whole(mask, scores.shape[-1]), scores.shape)
+    allowed = jnp.broadcast_to(full_mask(mask, scores.shape[-1]), scores.shape)
     return _entmax(solve, scores, allowed, jnp.maximum(jnp.asarray(excess, scores.dtype), LEAST))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
-    """Computes alpha-entmax weights with the solver `solve`, 0 where a key is not allowed; their
-    derivative is `_derivative`.
+    """Computes alpha-entmax weights of scores [...,Tk] with the solver `solve`, `excess` = alpha -
+    1; 0 where a key is not allowed. Their derivative is `_derivative`.
     """
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(
@@ -216,17 +216,17 @@ def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, 
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
     logs = jnp.log(jnp.where(weights > 0.0, weights, 1.0))
-    turned = jnp.zeros_like(weights)
+    change = jnp.zeros_like(weights)
     if not isinstance(tangents[0], SymbolicZero):
         slope = jnp.where(
             weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0
         )  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
         total = slope.sum(axis=-1, keepdims=True)
         share = slope / jnp.where(total == 0.0, 1.0, total)
-        turned = turned + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
+        change = change + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
     if not isinstance(tangents[2], SymbolicZero):
-        turned = turned + _in_alpha(weights, logs, excess) * tangents[2]
-    return weights, turned
+        change = change + _in_alpha(weights, logs, excess) * tangents[2]
+    return weights, change
 
 
 _entmax.defjvp(_derivative, symbolic_zeros=True)
@@ -244,9 +244,9 @@ def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Arr
         jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near
     )
     far = jnp.maximum(x, 0.5)
-    rest = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
+    r = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
 
     def mean(y: jax.Array) -> jax.Array:
         return (weights * y).sum(axis=-1, keepdims=True)
 
-    return weights * (mean(rest) * (1.0 + x) - rest * (1.0 + mean(x))) / (1.0 + mean(jnp.expm1(x)))
+    return weights * (mean(r) * (1.0 + x) - r * (1.0 + mean(x))) / (1.0 + mean(jnp.expm1(x)))

@@ -103,8 +103,8 @@ class Gumbel(Alignment):
 
 
 def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:
-    """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk]
-    float32.
+    """Computes `best(scores, mask)`, with the gradient of the masked softmax of scores / tau:
+    [...,Tk] float32.
     """
     weights = softmax(widened(scores) / tau, mask)
     return best(scores, mask) + (
@@ -119,5 +119,5 @@ def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     if not scores.shape[-1]:
         return widened(scores)
     allowed = jnp.ones((), bool) if mask is None else mask
-    at = jnp.where(allowed, widened(scores), LOW).argmax(axis=-1)
-    return jnp.where(allowed, jax.nn.one_hot(at, scores.shape[-1], dtype=inner_dtype(scores)), 0.0)
+    key = jnp.where(allowed, widened(scores), LOW).argmax(axis=-1)
+    return jnp.where(allowed, jax.nn.one_hot(key, scores.shape[-1], dtype=inner_dtype(scores)), 0.0)

@@ -34,8 +34,8 @@ from attnlab.layers.precision import widened
 
 
 class Local(Alignment):
-    """Base of windows around one position of the source; a subclass implements `centred` and
-    `within`.
+    """Base of windows around one position of the source; a subclass implements `centres` and
+    `weights`.
 
     Attributes:
       reach: D, keys on either side of the centre.
@@ -51,22 +51,31 @@ class Local(Alignment):
     lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
 
-    def centred(self, view: View, heads: int) -> tuple[jax.Array, Any]:
-        """The centres of the windows, int32 [B or 1, 1 or H, Tq, 1], and what else `within` needs."""
+    def centres(self, view: View, heads: int) -> tuple[jax.Array, Any]:
+        """Returns the centres of the windows, int32 [B or 1, 1 or H, Tq, 1], and what else `weights`
+        needs.
+        """
         raise NotImplementedError
 
-    def within(
-        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: Any
+    def weights(
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, position: Any
     ) -> jax.Array:
-        """Weights [B,H,Tq,W] from the scores of keys at positions `columns`, broadcastable to the
-        scores, and a mask that has the window.
+        """Computes the weights [B,H,Tq,W] of the keys in the window.
+
+        Args:
+          scores: [B,H,Tq,W].
+          mask: bool, False outside the window.
+          columns: positions of the keys, broadcastable to the scores.
+          position: what `centres` returned besides the centres.
         """
         return softmax(scores, mask)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        centre, place = self.centred(view, scores.shape[1])
-        return self.within(scores, windowed(mask, centre, self.reach, view), view.columns, place)
+        centre, position = self.centres(view, scores.shape[1])
+        return self.weights(
+            scores, windowed(mask, centre, self.reach, view), view.columns, position
+        )
 
 
 class LocalM(Local):
@@ -79,8 +88,8 @@ class LocalM(Local):
     def setup(self) -> None:
         at_least(0, "alignment local_m", reach=self.reach)
 
-    def centred(self, view: View, heads: int) -> tuple[jax.Array, None]:
-        """See `Local.centred`."""
+    def centres(self, view: View, heads: int) -> tuple[jax.Array, None]:
+        """See `Local.centres`."""
         last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
         return jnp.minimum(view.rows, last), None
 
@@ -139,10 +148,10 @@ class LocalP(Local):
             )
 
     @nn.compact
-    def centred(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
+    def centres(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
         """Predicts a position p [B,H,Tq,1] in the source from each query, n sigmoid(v^T tanh(q W)),
         and returns floor(p), at most n - 1, as the centre of its window, and p. See
-        `Local.centred`.
+        `Local.centres`.
         """
         query = widened(view.query)
         raised = jnp.tanh(
@@ -159,11 +168,11 @@ class LocalP(Local):
         )  # a sigmoid rounded to 1 would lie beyond the end
         return centre, p
 
-    def within(
-        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, place: jax.Array
+    def weights(
+        self, scores: jax.Array, mask: jax.Array, columns: jax.Array, position: jax.Array
     ) -> jax.Array:
-        """See `Local.within`; `place` is p."""
-        distance = (columns - place) / (self.reach / 2)
+        """See `Local.weights`; `position` is p."""
+        distance = (columns - position) / (self.reach / 2)
         return self.weigh(scores, mask, distance**2 / 2)
 
     def times(self, view: View, dtype: Any) -> jax.Array:
@@ -172,7 +181,9 @@ class LocalP(Local):
         return span.astype(dtype)[:, None, None, None]
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
-        """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
+        """Computes the weights [B,H,Tq,Tk] from scores, the mask `window` and `far`, minus the
+        logarithm of the Gaussian, of the same shape.
+        """
         return softmax(scores, window) * jnp.exp(-far)
 
 
@@ -191,8 +202,8 @@ class RenormalisedLocalP(LocalP):
 
 
 def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, view: View) -> jax.Array:
-    """The mask narrowed to the keys at most `reach` away from a centre broadcastable to
-    [B,H,Tq,1].
+    """Narrows a mask (None: all keys) to the keys at most `reach` away from a centre, broadcastable
+    to [B,H,Tq,1]; the view has the positions of the keys.
     """
     near = abs(view.columns - centre) <= reach
     return near if mask is None else near & mask

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.alignments.protocol import Alignment, softmax, whole
+from attnlab.attention.alignments.protocol import Alignment, full_mask, softmax
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.view import View, concrete_value
 from attnlab.errors import at_least
@@ -60,7 +60,7 @@ class MoBA(Alignment):
         if not scores.shape[-1]:
             return scores
         allowed = jnp.ones((1, 1, 1, scores.shape[-1]), bool) if mask is None else mask
-        allowed = whole(allowed, scores.shape[-1])
+        allowed = full_mask(allowed, scores.shape[-1])
         blocks = Blocks(self.block, self.reach(scores.shape[-1]), view)
         sums = blocks.sums(jnp.where(allowed, jax.lax.stop_gradient(scores), 0.0))
         counts = blocks.sums(allowed.astype(scores.dtype))
@@ -90,7 +90,7 @@ class Blocks:
     view: View
 
     @property
-    def apart(self) -> bool:
+    def scattered(self) -> bool:
         """Whether each key has a position of its own."""
         assert self.view.keys is not None
         return np.ndim(self.view.keys) == 2
@@ -107,7 +107,7 @@ class Blocks:
 
     def sums(self, x: jax.Array) -> jax.Array:
         """Sums x [B,H,Tq,Tk] over the keys of each block: [B,H,Tq,N]."""
-        if self.apart:
+        if self.scattered:
             member = (self.view.columns // self.size - self.first)[..., None]
             member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
             return x @ jnp.broadcast_to(member[:, 0], (len(x), 1, *member.shape[-2:])).astype(
@@ -119,10 +119,10 @@ class Blocks:
 
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
         """Repeats x [B,H,Tq,N], one entry for each block, for each key of the block: [B,H,Tq,Tk]."""
-        if self.apart:
-            at = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
-            at = jnp.broadcast_to(at, (*x.shape[:-1], keys))
-            return jnp.take_along_axis(x, at, axis=-1)
+        if self.scattered:
+            index = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
+            index = jnp.broadcast_to(index, (*x.shape[:-1], keys))
+            return jnp.take_along_axis(x, index, axis=-1)
         return rolled(jnp.repeat(x, self.size, axis=-1), -self.shift)[..., :keys]
 
 
@@ -130,8 +130,8 @@ def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
     """Rolls the last axis of x [B,...,n] cyclically by `shift`, [] or [B] (one for each row);
     returns x itself where the shift is known to be 0.
     """
-    known_shift = concrete_value(shift)
-    if known_shift is not None and not known_shift.any():
+    fixed_shift = concrete_value(shift)
+    if fixed_shift is not None and not fixed_shift.any():
         return x
     if shift.ndim:
         x = jnp.broadcast_to(x, (len(shift), *x.shape[1:]))
@@ -140,8 +140,8 @@ def rolled(x: jax.Array, shift: jax.Array) -> jax.Array:
 
 
 def routed(gates: jax.Array, visible: jax.Array, current: jax.Array, blocks: int) -> jax.Array:
-    """Which blocks a query attends to, its own and the visible ones before it that fit best, bool
-    [B,H,Tq,N].
+    """Chooses the blocks that a query attends to, its own and the visible ones before it that fit
+    best: bool [B,H,Tq,N].
 
     Args:
       gates: [B,H,Tq,N], how well each block fits.

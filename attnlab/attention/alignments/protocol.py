@@ -39,7 +39,7 @@ class Alignment(nn.Module):
       form: how a weight depends on scores. "normalised": exp(f e_j) over a sum that may hold more
         than the keys (`extra`), f a factor of the query (`factor`), so that blockwise kernels
         apply; "elementwise": on its own score only, and on how many keys the query may see
-        (`View.seen`); "row": on the whole row of its query; "fixed": on no score at all; "look":
+        (`View.key_counts`); "row": on the whole row of its query; "fixed": on no score at all; "look":
         on the rows of earlier queries too, so that all queries must come at once, or a state is
         passed from look to look (`initial_history`, `go_on`).
       sums_to: "one" (over the allowed keys in the window of the alignment, if there are any), "at
@@ -90,16 +90,16 @@ class Alignment(nn.Module):
         """
         return None
 
-    def factor(self, seen: jax.Array, heads: int, dtype: Any) -> jax.Array | None:
+    def factor(self, counts: jax.Array, heads: int, dtype: Any) -> jax.Array | None:
         """For the form "normalised": [B,H,Tq,1], what the scores of each query are multiplied with,
-        given how many keys it may see, `seen` broadcastable to that shape; None for 1.
+        given how many keys it may see, `counts` broadcastable to that shape; None for 1.
         """
         return None
 
 
-def whole(mask: jax.Array | None, keys: int) -> jax.Array:
-    """The mask as an array whose last axis is Tk, so that it can be counted along it; None
-    allows all.
+def full_mask(mask: jax.Array | None, keys: int) -> jax.Array:
+    """Returns a mask, True where a key may be seen (None: everywhere), broadcast to a last axis of
+    Tk = `keys`, so that it can be counted along it.
     """
     allowed = jnp.ones((), bool) if mask is None else mask
     return jnp.broadcast_to(allowed, (*allowed.shape[:-1], keys))
@@ -180,8 +180,8 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes the logarithm of the masked softmax over the last axis, [..., Tk] float32, stable
-    for tiny weights; 0 where masked.
+    """Computes the logarithm of the softmax of scores over the last axis, under a mask as in
+    `softmax`: [...,Tk] float32, stable for tiny weights; 0 where masked.
     """
     if not scores.shape[-1]:
         return widened(scores)

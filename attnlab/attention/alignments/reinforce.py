@@ -114,10 +114,10 @@ def with_baseline(
       baseline: [B,T], b_t; must not depend on choice t or a later one.
       valid: [B] bool, rows that count.
     """
-    off = jax.lax.stop_gradient(rewards) - baseline
-    choices = -(jax.lax.stop_gradient(off) * log_prob).sum(axis=1)
-    both = choices, jnp.square(off).sum(axis=1)
-    first, second = (jnp.where(valid, row_sums, 0.0).sum() for row_sums in both)
+    advantage = jax.lax.stop_gradient(rewards) - baseline
+    choices = -(jax.lax.stop_gradient(advantage) * log_prob).sum(axis=1)
+    losses = choices, jnp.square(advantage).sum(axis=1)
+    first, second = (jnp.where(valid, row_sums, 0.0).sum() for row_sums in losses)
     return first, second
 
 

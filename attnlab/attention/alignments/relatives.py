@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, softmax
 from attnlab.attention.view import View
 from attnlab.errors import at_least
 from attnlab.layers.precision import widened
@@ -54,20 +54,20 @@ class ScalableSoftmax(Alignment):
         that the query may see. See `Alignment.__call__`.
         """
         scores = widened(scores)
-        seen = whole(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
-        factor = self.factor(seen, scores.shape[1], scores.dtype)
+        counts = full_mask(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
+        factor = self.factor(counts, scores.shape[1], scores.dtype)
         if mask is not None:  # what is masked may be huge, and times 0 not a number
             scores = jnp.where(mask, scores, 0.0)
         return softmax(scores * factor, mask)
 
     @nn.compact
-    def factor(self, seen: jax.Array, heads: int, dtype: Any) -> jax.Array:
+    def factor(self, counts: jax.Array, heads: int, dtype: Any) -> jax.Array:
         """Computes what the scores are multiplied with, s_h log n + b_h (b_h only if `bias`), from
-        n = `seen`, the number of keys that each query may see. See `Alignment.factor`.
+        n = `counts`, the number of keys that each query may see. See `Alignment.factor`.
         """
         start = nn.initializers.constant(1.0 / math.log(self.length))
-        grown = jnp.log(jnp.maximum(seen, 1).astype(dtype))
-        factor = widened(self.param("s", start, (heads,)))[:, None, None] * grown
+        log_counts = jnp.log(jnp.maximum(counts, 1).astype(dtype))
+        factor = widened(self.param("s", start, (heads,)))[:, None, None] * log_counts
         if self.bias:
             bias = widened(self.param("b", nn.initializers.zeros, (heads,)))
             factor = factor + bias[:, None, None]
@@ -183,17 +183,19 @@ class Sigmoid(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         scores = widened(scores)
         weights = jax.nn.sigmoid(scores + self.shift(allowed, view, scores.dtype))
         return jnp.where(allowed, weights, 0.0)
 
     def shift(self, allowed: jax.Array, view: View, dtype: Any) -> jax.Array:
-        """b, broadcastable to [B,H,Tq,1], of a mask whose last axis is Tk."""
+        """Returns b, broadcastable to [B,H,Tq,1]: the field `bias`, or -log n with n the keys
+        `allowed` [...,Tk] (or `View.key_counts` of the view).
+        """
         if self.bias is not None:
             return jnp.asarray(self.bias, dtype)
-        seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
-        return -jnp.log(jnp.maximum(seen, 1).astype(dtype))
+        counts = allowed.sum(axis=-1, keepdims=True) if view.key_counts is None else view.key_counts
+        return -jnp.log(jnp.maximum(counts, 1).astype(dtype))
 
 
 class Uniform(Alignment):

@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Alignment, log_softmax, softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Alignment, full_mask, log_softmax, softmax
 from attnlab.attention.order import after_each, in_order, out_of_order
 from attnlab.attention.view import View
 from attnlab.errors import at_least
@@ -48,11 +48,11 @@ class StickBreaking(Alignment):
         scores = widened(scores)
         if not scores.shape[-1]:
             return scores
-        before = view.columns < view.rows
-        allowed = jnp.broadcast_to(before if mask is None else before & mask, scores.shape)
+        earlier = view.columns < view.rows
+        allowed = jnp.broadcast_to(earlier if mask is None else earlier & mask, scores.shape)
         scores = jnp.where(allowed, scores, 0.0)
-        left, back = in_order(jnp.where(allowed, jax.nn.softplus(scores), 0.0), view.keys)
-        nearer = out_of_order(after_each(left), back)
+        ordered, inverse = in_order(jnp.where(allowed, jax.nn.softplus(scores), 0.0), view.keys)
+        nearer = out_of_order(after_each(ordered), inverse)
         return jnp.where(allowed, jnp.exp(jax.nn.log_sigmoid(scores) - nearer), 0.0)
 
 
@@ -92,18 +92,20 @@ class Selective(Alignment):
         query. See `Alignment.go_on`.
         """
         scores = widened(scores)
-        taken = (view.columns > 0) & (view.columns < view.rows) & present(view)
+        eligible = (view.columns > 0) & (view.columns < view.rows) & present(view)
         if mask is not None:
-            taken = taken & mask[:, :1]
+            eligible = eligible & mask[:, :1]
         first = scores[:, 0]
-        taken = jnp.broadcast_to(taken[:, 0], first.shape)
-        gone = jax.nn.relu(jnp.where(taken, first, 0.0))  # g [B,Tq,Tk]
-        total = jnp.cumsum(jnp.concatenate([history[:, None], gone], axis=1), axis=1)
+        eligible = jnp.broadcast_to(eligible[:, 0], first.shape)
+        gains = jax.nn.relu(jnp.where(eligible, first, 0.0))  # g [B,Tq,Tk]
+        total = jnp.cumsum(jnp.concatenate([history[:, None], gains], axis=1), axis=1)
         return softmax(scores - total[:, None, :-1], mask), total[:, -1]
 
 
 def present(view: View) -> jax.Array:
-    """Whether the token of a query is real, bool broadcastable to [B,1,Tq,1]: its own key is."""
+    """Returns whether the token of a query is real, since its key is: bool broadcastable to
+    [B,1,Tq,1].
+    """
     if view.valid is None:
         return jnp.ones((1, 1, 1, 1), bool)
     diagonal = (view.columns == view.rows) & view.valid[:, None, None, :]
@@ -151,13 +153,13 @@ class Temporal(Alignment):
         """
         if not scores.shape[-1]:
             return widened(scores), history
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         logs = log_softmax(scores, mask) if self.past == "weights" else widened(scores)
         logs = jnp.where(allowed, logs, LOW)
         rows = jnp.concatenate([history[:, :, None], logs], axis=2)
         sums = jax.lax.associative_scan(jnp.logaddexp, rows, axis=2)
-        before = sums[:, :, :-1]
-        modulated = logs - jnp.where(before > 0.5 * LOW, before, 0.0)
+        past = sums[:, :, :-1]
+        modulated = logs - jnp.where(past > 0.5 * LOW, past, 0.0)
         return softmax(modulated, mask), sums[:, :, -1]
 
 
@@ -221,41 +223,37 @@ class Monotonic(Alignment):
             energy = energy + self.noise * jax.random.normal(
                 self.make_rng("sample"), energy.shape, energy.dtype
             )
-        allowed = whole(mask, scores.shape[-1])
+        allowed = full_mask(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, history)
 
 
-def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
+def expected(stop: jax.Array, live: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Computes the expected monotonic alignments of consecutive queries from stopping
     probabilities, and the alignment from which the next query continues.
 
     Args:
       stop: [B,H,Tq,Tk], p, 0 where masked.
       live: [B,H,Tq,1] bool, queries that may see a key; the others pass on the alignment they got.
-      before: [B,H,Tk], the alignment of the query before the first.
+      start: [B,H,Tk], the alignment of the query before the first.
 
     Returns:
-      a [B,H,Tq,Tk], and [B,H,Tk] the `before` of the next query.
+      a [B,H,Tq,Tk], and [B,H,Tk] the `start` of the next query.
     """
     if not stop.shape[-1]:
-        return stop, before
+        return stop, start
 
-    def following(
-        before: jax.Array, query: tuple[jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def align(start: jax.Array, query: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """Computes the alignment of one query from that of the query before; a query that may see
         no key gets zeros, and passes the earlier alignment on.
         """
         stop, live = query
-        on = jnp.concatenate([jnp.zeros_like(stop[..., :1]), 1.0 - stop[..., :-1]], axis=-1)
-        _, reached = jax.lax.associative_scan(_chained, (on, before), axis=-1)
+        passing = jnp.concatenate([jnp.zeros_like(stop[..., :1]), 1.0 - stop[..., :-1]], axis=-1)
+        _, reached = jax.lax.associative_scan(_chained, (passing, start), axis=-1)
         weights = stop * reached
-        return jnp.where(live, weights, before), weights
+        return jnp.where(live, weights, start), weights
 
-    last, weights = jax.lax.scan(
-        following, before, (jnp.moveaxis(stop, 2, 0), jnp.moveaxis(live, 2, 0))
-    )
+    last, weights = jax.lax.scan(align, start, (jnp.moveaxis(stop, 2, 0), jnp.moveaxis(live, 2, 0)))
     return jnp.moveaxis(weights, 0, 2), last
 
 

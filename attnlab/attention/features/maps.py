@@ -43,8 +43,8 @@ class FeatureMap(nn.Module):
     positive: ClassVar[bool] = False  # whether no product of two vectors of features is negative
     places: ClassVar[bool] = False  # whether features depend on positions
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
-        """x [B,H,T,D] of tokens at positions `at` [T] or [B,T] to features [B,H,T,M]."""
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """x [B,H,T,D] of tokens at positions `positions` [T] or [B,T] to features [B,H,T,M]."""
         return x
 
     @nn.nowrap
@@ -61,7 +61,7 @@ class Elu(FeatureMap):
 
     positive = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return jax.nn.elu(x) + 1.0
 
@@ -74,7 +74,7 @@ class Relu(FeatureMap):
 
     positive = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return jax.nn.relu(x)
 
@@ -87,7 +87,7 @@ class Softmaxes(FeatureMap):
 
     positive = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return jax.nn.softmax(x, axis=-1)
 
@@ -101,7 +101,7 @@ class Hedgehog(FeatureMap):
     positive = True
 
     @nn.compact
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Computes softmax(z) and softmax(-z) side by side, [B,H,T,2D], of z = x W_h + b_h with W_h
         learned from the identity. See `FeatureMap.__call__`.
         """
@@ -126,7 +126,7 @@ class Squared(FeatureMap):
 
     positive = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         return products(x)
 
@@ -143,7 +143,7 @@ class Taylor(Squared):
     Card: linear; Arora et al., Simple Linear Attention (Based), ICML 2024.
     """
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         y = x * x.shape[-1] ** -0.25
         ones = jnp.ones_like(y[..., :1])
@@ -169,7 +169,7 @@ class Dpfp(FeatureMap):
 
     positive = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """See `FeatureMap.__call__`."""
         at_least(1, "dpfp", neighbours=self.neighbours)
         r = jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
@@ -197,13 +197,13 @@ class Cosine(FeatureMap):
     positive = True
     places = True
 
-    def __call__(self, x: jax.Array, at: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Computes relu(x) cos(angle) and relu(x) sin(angle) side by side, [B,H,T,2D], with angle =
         pi i / (2 `length`) at position i. See `FeatureMap.__call__`.
         """
         at_least(1, "cosine", length=self.length)
-        angle = at.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))
-        angle = angle[:, None] if at.ndim == 2 else angle
+        angle = positions.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))
+        angle = angle[:, None] if positions.ndim == 2 else angle
         rectified = jax.nn.relu(x)
         return jnp.concatenate([rectified * jnp.cos(angle), rectified * jnp.sin(angle)], axis=-1)
 

@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.alignments.protocol import whole
-from attnlab.attention.kernels.blocks import Grid, taken
+from attnlab.attention.alignments.protocol import full_mask
+from attnlab.attention.kernels.blocks import Grid, take
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
 from attnlab.attention.view import token_positions
 from attnlab.layers.dense import dropped
 
-Back = Callable[[jax.Array], Any]
+Pullback = Callable[[jax.Array], Any]
 
 
 @flax.struct.dataclass
@@ -31,25 +31,25 @@ class Arrays:
 
     Attributes:
       queries, keys, values: see `AttentionInputs`.
-      asked: [B,Tq,dq], the query of the mechanism.
+      query: [B,Tq,dq], the query of the mechanism.
       extra: [H], see `Alignment.extra`, or None.
       factor: [B,H,Tq,1], see `Alignment.factor`, or None.
       closed: the arrays that the functions of the block close over, by the name of the function.
       valid: [B,Tk].
-      first, start: the positions of queries and keys, see `Where`.
+      query_positions, key_positions: the positions of queries and keys, see `Where`.
       key: the random key of dropout, or None while it is off.
     """
 
     queries: Any
     keys: Any
     values: jax.Array
-    asked: jax.Array
+    query: jax.Array
     extra: jax.Array | None
     factor: jax.Array | None
     closed: dict[str, list[Any]]
     valid: jax.Array
-    first: jax.Array
-    start: jax.Array
+    query_positions: jax.Array
+    key_positions: jax.Array
     key: jax.Array | None
 
 
@@ -74,74 +74,75 @@ class Block:
     dtype: Any
 
     def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
-        """Positions of the queries in block row `row` and of the keys in block column `column`, [b]
-        and [c], or [B,b] and [B,c].
+        """Returns the positions of the queries in block row `row` and of the keys in block column
+        `column`, [b] and [c], or [B,b] and [B,c].
         """
         return (
-            block_positions(arrays.first, row, self.grid.height),
-            block_positions(arrays.start, column, self.grid.width),
+            block_positions(arrays.query_positions, row, self.grid.height),
+            block_positions(arrays.key_positions, column, self.grid.width),
         )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
-        """Which query may see which key, broadcastable to [B,H,b,c]; padding is never seen."""
-        valid = taken(arrays.valid, column, self.grid.width, 1)[:, None, None]
+        """Returns which query may see which key in the block at `row` and `column`, broadcastable
+        to [B,H,b,c]; padding is never seen.
+        """
+        valid = take(arrays.valid, column, self.grid.width, 1)[:, None, None]
         rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
         return valid if rules is None else valid & rules
 
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
-    ) -> tuple[jax.Array, Back]:
-        """Computes the scores [B,H,b,c] float32 of a block, biased by positions, and their `Back`.
+    ) -> tuple[jax.Array, Pullback]:
+        """Computes the scores [B,H,b,c] float32 of a block of queries at positions i and keys at j,
+        biased by positions, and their `Pullback`.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
         if "score" in self.functions:
-            floats, others = split(arrays.closed["score"])
+            floats, fixed = split(arrays.closed["score"])
 
             def scores_of(floats: Any, q: Any, k: Any) -> jax.Array:
-                return self.functions["score"](joined(floats, others), q, k, i, j).astype(
-                    self.dtype
-                )  # type: ignore[no-any-return]
+                return self.functions["score"](joined(floats, fixed), q, k, i, j).astype(self.dtype)  # type: ignore[no-any-return]
 
             return jax.vjp(scores_of, floats, queries, keys)
-        (first, *rest), tree = jax.tree.flatten(queries)
+        (first, *unused), tree = jax.tree.flatten(queries)
         flat = fold(first, self.key_heads)
         scores = unfold(
             jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads
         )
 
-        def back(grad: jax.Array) -> Any:
+        def pullback(grad: jax.Array) -> Any:
             """Computes gradients of queries and keys from that of the scores; none of others."""
-            low = fold(grad.astype(first.dtype), self.key_heads)
+            grad_low = fold(grad.astype(first.dtype), self.key_heads)
             of_first = unfold(
-                jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype),
+                jnp.einsum("bkqt,bktd->bkqd", grad_low, keys, preferred_element_type=self.dtype),
                 self.heads,
             )
             of_keys = jnp.einsum(
-                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=self.dtype
+                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), grad_low, preferred_element_type=self.dtype
             )
             of_queries = jax.tree.unflatten(
-                tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in rest)]
+                tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in unused)]
             )
             return [], of_queries, of_keys
 
         if "bias" not in self.functions:
-            return scores, back
-        floats, others = split(arrays.closed["bias"])
+            return scores, pullback
+        floats, fixed = split(arrays.closed["bias"])
         bias, of_bias = jax.vjp(
-            lambda floats, q: self.functions["bias"](joined(floats, others), q, i, j),
+            lambda floats, q: self.functions["bias"](joined(floats, fixed), q, i, j),
             floats,
             queries,
         )
 
-        def both(grad: jax.Array) -> Any:
-            """As `back`, with the gradients of the bias added."""
-            _, of_queries, of_keys = back(grad)
-            closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
-            of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more)
+        def with_bias(grad: jax.Array) -> Any:
+            """As `pullback`, with the gradients of the bias added."""
+            _, of_queries, of_keys = pullback(grad)
+            closed, bias_grad = of_bias(summed(grad, bias.shape).astype(bias.dtype))
+            of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, bias_grad)
             return closed, of_queries, of_keys
 
-        return scores + bias.astype(self.dtype), both
+        return scores + bias.astype(self.dtype), with_bias
 
     @property
     def scoring(self) -> str:
@@ -153,8 +154,8 @@ class Block:
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
     def dropout_factors(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
-        """Draws the dropout factors [B,H,b,c] of a block, the same in every call for it; returns
-        None while dropout is off.
+        """Draws the dropout factors [B,H,b,c] of the block at `row` and `column`, the same in every
+        call for it; returns None while dropout is off.
         """
         if arrays.key is None:
             return None
@@ -177,49 +178,49 @@ class Block:
 
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
-    ) -> tuple[jax.Array | None, Back | None]:
-        """Computes the term [B,H,b,Dv] that a position scheme adds to the context, and returns it
-        with a function from its gradient to those of closed arrays and weights; (None, None) if the
-        scheme adds none.
+    ) -> tuple[jax.Array | None, Pullback | None]:
+        """Computes the term [B,H,b,Dv] that a position scheme adds to the context from the weights
+        of a block at positions i and j, and returns it with a function from its gradient to those
+        of closed arrays and weights; (None, None) if the scheme adds none.
         """
         if "relative" not in self.functions:
             return None, None
-        floats, others = split(arrays.closed["relative"])
+        floats, fixed = split(arrays.closed["relative"])
         return jax.vjp(
             lambda floats, weights: self.functions["relative"](
-                joined(floats, others), weights, i, j
+                joined(floats, fixed), weights, i, j
             ),
             floats,
             weights.astype(arrays.values.dtype),
         )
 
 
-def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """Counts how many keys each query in a row of blocks may see, [B,H,b,1] int32."""
+def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
+    """Counts how many keys each query in the row of blocks `row` may see, [B,H,b,1] int32."""
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
         """Adds to `total` how many keys of one block each query may see."""
         if not masked:
             return total + block.grid.width
-        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(
+        return total + full_mask(block.allowed(arrays, row, column), block.grid.width).sum(
             axis=-1, keepdims=True, dtype=jnp.int32
         )
 
     return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
-def block_positions(where: jax.Array, at: Any, size: int) -> jax.Array:
-    """The positions of the tokens of block `at`, [size] or [B,size], in a sequence at positions
-    `where`.
+def block_positions(where: jax.Array, n: Any, size: int) -> jax.Array:
+    """Returns the positions of the tokens of block number `n`, [size] or [B,size], in a sequence at
+    positions `where`.
     """
     if np.ndim(where) == 2:
-        return token_positions(taken(where, at, size, 1), size)
-    return token_positions(where + at * size, size)
+        return token_positions(take(where, n, size, 1), size)
+    return token_positions(where + n * size, size)
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """x [B,H,b,c] summed over the axes on which `shape` has size 1, in that shape."""
+    """Sums x [B,H,b,c] over the axes on which `shape` has size 1, and returns it in that shape."""
     aligned = (1,) * (x.ndim - len(shape)) + tuple(shape)
     axes = tuple(axis for axis, size in enumerate(aligned) if size == 1 and x.shape[axis] > 1)
     return x.sum(axis=axes, keepdims=True).reshape(shape)

@@ -37,10 +37,10 @@ class Listed:
     columns: np.ndarray
 
     @classmethod
-    def of(cls, seen: np.ndarray) -> Listed:
+    def make(cls, mask: np.ndarray) -> Listed:
         """From [rows,columns] bool."""
-        starts = np.concatenate([[0], seen.sum(axis=1).cumsum()])
-        return cls(starts.astype(np.int32), np.nonzero(seen)[1].astype(np.int32))
+        starts = np.concatenate([[0], mask.sum(axis=1).cumsum()])
+        return cls(starts.astype(np.int32), np.nonzero(mask)[1].astype(np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +86,9 @@ class Grid:
             starts, columns = jnp.asarray(listed.starts), jnp.asarray(listed.columns)
 
             def step(
-                at: Any, carry: Carry, columns: jax.Array = columns, masked: bool = masked
+                n: Any, carry: Carry, columns: jax.Array = columns, masked: bool = masked
             ) -> Carry:
-                return body(columns[at], masked, carry)
+                return body(columns[n], masked, carry)
 
             carry = jax.lax.fori_loop(starts[row], starts[row + 1], step, carry)
         return carry
@@ -103,15 +103,15 @@ def cut(look: AttentionInputs, block: int) -> Grid:
     height, width = (size(length, block or longest(look)) for length in (queries, keys))
     rows, columns = -(-queries // height), -(-keys // width)
     touched, full = visible(look, height, width, rows, columns)
-    return Grid(height, width, rows, columns, Listed.of(full), Listed.of(touched & ~full))
+    return Grid(height, width, rows, columns, Listed.make(full), Listed.make(touched & ~full))
 
 
 def visible(
     look: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two arrays [rows,columns] bool: which blocks may have an allowed pair, and which of
-    these need no mask. Where positions are not known during tracing, every block may have one and
-    needs a mask.
+    """Returns two arrays [rows,columns] bool: which blocks of `height` queries and `width` keys of
+    a look may have an allowed pair, and which of these need no mask. Where positions are not known
+    during tracing, every block may have one and needs a mask.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     view = look.view
@@ -123,10 +123,10 @@ def visible(
     for row, column in np.ndindex(rows, columns):
         i0, i1 = first + row * height, first + min((row + 1) * height, queries)
         j0, j1 = column * width, min((column + 1) * width, keys)
-        at = i0, i1, start + j0, start + j1
-        touched[row, column] = j0 < written and view.touches(*at)
-        whole = unpadded and j1 - j0 == width and touched[row, column]
-        full[row, column] = whole and view.everywhere(*at)
+        ranges = i0, i1, start + j0, start + j1
+        touched[row, column] = j0 < written and view.touches(*ranges)
+        complete = unpadded and j1 - j0 == width and touched[row, column]
+        full[row, column] = complete and view.everywhere(*ranges)
     return touched, full
 
 
@@ -141,13 +141,13 @@ def longest(look: AttentionInputs) -> int:
     return min(max(2 ** round(math.log2(max(pairs, 1)) / 2), 64), LONGEST)
 
 
-def size(length: int, most: int) -> int:
-    """The side of the fewest blocks of at most `most` that a length can be cut into evenly, a
-    multiple of 8 if there are several.
+def size(length: int, limit: int) -> int:
+    """Returns the side of the fewest blocks of at most `limit` that a length can be cut into
+    evenly, a multiple of 8 if there are several.
     """
-    count = -(-length // most)
+    count = -(-length // limit)
     even = -(-length // max(count, 1))
-    return max(even if count <= 1 or most % 8 else -(-even // 8) * 8, 1)
+    return max(even if count <= 1 or limit % 8 else -(-even // 8) * 8, 1)
 
 
 def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
@@ -156,23 +156,23 @@ def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
     return jnp.pad(x, [(0, missing if a == axis else 0) for a in range(x.ndim)]) if missing else x
 
 
-def taken(tree: Any, at: Any, size: int, axis: int = 2) -> Any:
-    """Slices block number `at`, of `size` entries along `axis`, out of every array of a tree; an
+def take(tree: Any, n: Any, size: int, axis: int = 2) -> Any:
+    """Slices block number `n`, of `size` entries along `axis`, out of every array of a tree; an
     array of that size is returned whole.
     """
     return jax.tree.map(
         lambda x: (
-            x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, at * size, size, axis)
+            x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, n * size, size, axis)
         ),
         tree,
     )
 
 
-def put(x: jax.Array, block: jax.Array, at: Any, axis: int = 2) -> jax.Array:
-    """Returns x with its block number `at` along `axis` replaced by `block`, in the dtype of x."""
+def put(x: jax.Array, block: jax.Array, n: Any, axis: int = 2) -> jax.Array:
+    """Returns x with its block number `n` along `axis` replaced by `block`, in the dtype of x."""
     size = block.shape[axis]
     return (
         block.astype(x.dtype)
         if x.shape[axis] == size
-        else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), at * size, axis)
+        else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), n * size, axis)
     )

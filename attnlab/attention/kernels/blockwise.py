@@ -18,7 +18,7 @@ of y, u = g / l and t = u . y:
 and, with a factor, f_i ds_ij for the score s_ij and df_i = sum_j ds_ij s_ij.
 
 `Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees,
-counted before (`View.seen`). Blocks without allowed pairs are not computed, forward or backward;
+counted before (`View.key_counts`). Blocks without allowed pairs are not computed, forward or backward;
 blocks in which all pairs are allowed need no mask. Axis letters: B batch, H heads, K key heads, T
 length, D and Dv widths; b and c the queries and keys of a block. Cost: forward 4, backward 10 D
 FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some
@@ -41,7 +41,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.kernels import ROWLESS, elementwise, normalised
-from attnlab.attention.kernels.block import Arrays, Block, block_positions, seen
+from attnlab.attention.kernels.block import Arrays, Block, block_positions, count_visible
 from attnlab.attention.kernels.blocks import cut, padded, put
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.kernels.tracing import hoisted, split
@@ -94,7 +94,7 @@ class Blockwise:
         return self.misfit(type(look.align))
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """The context [B,H,Tq,Dv]."""
+        """Computes the context [B,H,Tq,Dv] of a look."""
         block, arrays = prepared(look, self.block)
         assert isinstance(look.align, Alignment)
         context = FORMS[look.align.form](block, arrays)[:, :, : look.view.size[0]]
@@ -112,39 +112,39 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
     heads, shared = jax.tree.leaves(look.queries)[0].shape[1], look.values.shape[1]
     batch, size = look.values.shape[0], (look.values.shape[0], heads, grid.height, grid.width)
 
-    def of(tree: Any, length: int) -> Any:
+    def shapes(tree: Any, length: int) -> Any:
         return jax.tree.map(lambda x: of_shape((*x.shape[:2], length, *x.shape[3:]), x.dtype), tree)
 
-    first = whole_blocks(look.view.positions, queries)
-    start = whole_blocks(look.view.keys, keys)
+    i_all = whole_blocks(look.view.positions, queries)
+    j_all = whole_blocks(look.view.keys, keys)
     i, j = (
-        jax.eval_shape(functools.partial(block_positions, at=0, size=side), where)
-        for where, side in ((first, grid.height), (start, grid.width))
+        jax.eval_shape(functools.partial(block_positions, n=0, size=side), where)
+        for where, side in ((i_all, grid.height), (j_all, grid.width))
     )
-    q, k = of(look.queries, grid.height), of(look.keys, grid.width)
+    q, k = shapes(look.queries, grid.height), shapes(look.keys, grid.width)
     weights = of_shape(size, look.values.dtype)
     assert look.view.query is not None
-    asked, valid = look.view.query, padded(jnp.asarray(look.view.valid), 1, keys)
+    query, valid = look.view.query, padded(jnp.asarray(look.view.valid), 1, keys)
     functions = of_pairs(look, q, k, weights, i, j)
     extra = look.align.extra(heads)
     closed = {name: arrays for name, (_, arrays) in functions.items()}
     dtype = inner_dtype(
-        *jax.tree.leaves(split((look.queries, look.keys, look.values, asked, extra, closed))[0])
+        *jax.tree.leaves(split((look.queries, look.keys, look.values, query, extra, closed))[0])
     )
     if look.align.form == "elementwise":
-        query = of_shape((batch, grid.height, *asked.shape[2:]), asked.dtype)
+        query = of_shape((batch, grid.height, *query.shape[2:]), query.dtype)
         functions["align"] = hoisted(look.align, *aligned(size, dtype, query, valid, i, j))
     arrays = Arrays(
         queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
         keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
         values=padded(look.values, 2, keys),
-        asked=padded(asked, 1, queries),
+        query=padded(query, 1, queries),
         extra=extra,
         factor=None,
         closed={name: arrays for name, (_, arrays) in functions.items()},
         valid=valid,
-        first=first,
-        start=start,
+        query_positions=i_all,
+        key_positions=j_all,
         key=look.drop.key(),
     )
     pure = {name: function for name, (function, _) in functions.items()}
@@ -153,23 +153,26 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """Returns the arrays with `factor`, what the alignment multiplies the scores of each query
-    with, computed from the number of keys that the query sees; unchanged if the alignment has no
-    factor.
+    """Returns the arrays with `factor`, what the alignment `align` multiplies the scores of each
+    query with, computed from the number of keys that the query sees; unchanged if the alignment has
+    no factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
     grid, rows = block.grid, arrays.values.shape[0]
     none = jnp.zeros((rows, block.heads, grid.rows * grid.height, 1), jnp.int32)
-    counted = grid.each_row(lambda row, all: put(all, seen(block, arrays, row), row), none)
+    counted = grid.each_row(lambda row, all: put(all, count_visible(block, arrays, row), row), none)
     factor = align.factor(counted, block.heads, block.dtype)
     return arrays.replace(factor=factor)  # type: ignore[attr-defined, no-any-return]
 
 
 def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
     """Converts the functions of a look (rule, score or its bias, position values) to pure functions
-    of a block, and returns each by name with the arrays that it closes over. The other arguments
-    are examples of theirs, for tracing.
+    of a block, and returns each by name with the arrays that it closes over.
+
+    Args:
+      look: all inputs of the kernel.
+      q, k, weights, i, j: examples of the arguments of these functions, of one block, for tracing.
     """
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
@@ -188,20 +191,27 @@ def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def whole_blocks(where: Where | None, length: int) -> jax.Array:
     """The positions of the tokens, see `Where`, padded to whole blocks."""
-    at = jnp.asarray(where)
-    return padded(at, 1, length) if at.ndim == 2 else at
+    positions = jnp.asarray(where)
+    return padded(positions, 1, length) if positions.ndim == 2 else positions
 
 
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores and mask
-    of the shape `size`, and the view of the field `query` and of `valid` at the positions i and j.
+    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores, mask
+    and view.
+
+    Args:
+      size: [B,H,b,c], of scores and mask.
+      dtype: of the scores.
+      query: shape and dtype of `View.query`.
+      valid: [B,Tk], `View.valid`.
+      i, j: shapes and dtypes of the positions of queries and keys.
     """
-    seen = of_shape((*size[:3], 1), jnp.int32)
+    counts = of_shape((*size[:3], 1), jnp.int32)
 
-    def viewed(query: Any, seen: Any, i: Any, j: Any) -> View:
-        return View(valid=valid, query=query, seen=seen).among(i, j)
+    def viewed(query: Any, counts: Any, i: Any, j: Any) -> View:
+        return View(valid=valid, query=query, key_counts=counts).among(i, j)
 
-    of_block = jax.eval_shape(viewed, query, seen, i, j)
+    of_block = jax.eval_shape(viewed, query, counts, i, j)
     return of_shape(size, dtype), of_shape(size, bool), of_block

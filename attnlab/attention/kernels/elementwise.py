@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.kernels.block import Arrays, Block, seen
-from attnlab.attention.kernels.blocks import put, taken
+from attnlab.attention.kernels.block import Arrays, Block, count_visible
+from attnlab.attention.kernels.blocks import put, take
 from attnlab.attention.kernels.normalised import side_by_side
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 from attnlab.attention.view import View
@@ -21,28 +21,34 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
     """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that weigh each pair
     by itself; its gradients compute the weights again.
     """
-    floats, others = split(arrays)
+    floats, fixed = split(arrays)
 
     @jax.custom_vjp
-    def attention(floats: Arrays, others: Arrays) -> jax.Array:
-        return forward(block, joined(floats, others))
+    def attention(floats: Arrays, fixed: Arrays) -> jax.Array:
+        return forward(block, joined(floats, fixed))
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        floats, others = residuals
-        return like(backward(block, joined(floats, others), grad), floats), None
+        floats, fixed = residuals
+        return like(backward(block, joined(floats, fixed), grad), floats), None
 
-    attention.defvjp(lambda floats, others: (attention(floats, others), (floats, others)), second)
-    return attention(floats, others)
+    attention.defvjp(lambda floats, fixed: (attention(floats, fixed), (floats, fixed)), second)
+    return attention(floats, fixed)
 
 
 def gain(
-    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array
+    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counts: jax.Array
 ) -> tuple[Callable[..., jax.Array], Any]:
     """Returns a function that computes the term [B,H,b,Dv] which one block adds to the context, and
-    the arguments to call it with: closed arrays, asked, queries, keys, values.
+    the arguments to call it with: closed arrays, query, queries, keys, values.
+
+    Args:
+      block, arrays: of the look.
+      row, column: of the block.
+      masked: whether some pairs of the block are not allowed.
+      counts: [B,H,b,1], how many keys each query may see.
     """
     grid = block.grid
-    floats, others = split(arrays.closed)
+    floats, fixed = split(arrays.closed)
     i, j = block.places(arrays, row, column)
     size = (arrays.values.shape[0], block.heads, grid.height, grid.width)
     allowed = (
@@ -53,20 +59,20 @@ def gain(
     factors = block.dropout_factors(arrays, row, column)
 
     def context(
-        floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array
+        floats: Any, query: jax.Array, queries: Any, keys: Any, values: jax.Array
     ) -> jax.Array:
         """Computes the term [B,H,b,Dv] that the block adds to the context."""
-        here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
-        scores, _ = block.scored(here, queries, keys, i, j)
-        view = View(valid=arrays.valid, query=asked, seen=counted).among(i, j)
-        weights = block.functions["align"](here.closed["align"], scores, allowed, view)
+        inner = arrays.replace(closed=joined(floats, fixed))  # type: ignore[attr-defined]
+        scores, _ = block.scored(inner, queries, keys, i, j)
+        view = View(valid=arrays.valid, query=query, key_counts=counts).among(i, j)
+        weights = block.functions["align"](inner.closed["align"], scores, allowed, view)
         weights = weights if factors is None else weights * factors
-        more, _ = block.relative(here, weights, i, j)
+        term, _ = block.relative(inner, weights, i, j)
         summed = block.summed_values(weights, values)
-        return summed if more is None else summed + more.astype(block.dtype)
+        return summed if term is None else summed + term.astype(block.dtype)
 
-    of_row = (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height))
-    return context, (floats, *of_row, *taken((arrays.keys, arrays.values), column, grid.width))
+    of_row = (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height))
+    return context, (floats, *of_row, *take((arrays.keys, arrays.values), column, grid.width))
 
 
 def forward(block: Block, arrays: Arrays) -> jax.Array:
@@ -78,11 +84,11 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
         """Computes the context of one row of blocks and writes it into `contexts`, the one of all
         rows.
         """
-        counted = seen(block, arrays, row)
+        counts = count_visible(block, arrays, row)
 
         def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
-            function, given = gain(block, arrays, row, column, masked, counted)
-            return context + function(*given)
+            function, args = gain(block, arrays, row, column, masked, counts)
+            return context + function(*args)
 
         return put(
             contexts,
@@ -94,8 +100,8 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
-    """Computes the gradients of all floating-point arrays from that of the context, float32, with
-    None in place of other arrays.
+    """Computes the gradients of all floating-point arrays from the gradient `grad` of the context,
+    float32, with None in place of other arrays.
     """
     grid = block.grid
     sums = zeros(split(arrays)[0], block.dtype)
@@ -108,32 +114,32 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     def of_row(row: Any, carry: Any) -> Any:
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, of_columns = carry
-        counted, mine = seen(block, arrays, row), taken(grad, row, grid.height)
+        counts, part = count_visible(block, arrays, row), take(grad, row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Adds the gradients from one block to those so far."""
             closed, of_row, of_columns = carry
-            function, given = gain(block, arrays, row, column, masked, counted)
-            for_closed, for_asked, for_queries, *for_columns = jax.vjp(function, *given)[1](mine)
+            function, args = gain(block, arrays, row, column, masked, counts)
+            for_closed, for_query, for_queries, *for_columns = jax.vjp(function, *args)[1](part)
             of_columns = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns)
             )
-            return added(closed, for_closed), added(of_row, (for_asked, for_queries)), of_columns
+            return added(closed, for_closed), added(of_row, (for_query, for_queries)), of_columns
 
         begin = zeros(
-            (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)),
+            (take(arrays.query, row, grid.height, 1), take(arrays.queries, row, grid.height)),
             block.dtype,
         )
-        closed, (for_asked, for_queries), of_columns = grid.each_block(
+        closed, (for_query, for_queries), of_columns = grid.each_block(
             row, of_block, (closed, begin, of_columns)
         )
-        of_asked, of_queries = of_rows
+        of_query, of_queries = of_rows
         of_queries = jax.tree.map(lambda x, y: put(x, y, row), of_queries, for_queries)
-        return closed, (put(of_asked, for_asked, row, 1), of_queries), of_columns
+        return closed, (put(of_query, for_query, row, 1), of_queries), of_columns
 
-    begin = (sums.closed, (sums.asked, sums.queries), by_column)
-    closed, (of_asked, of_queries), of_columns = grid.each_row(of_row, begin)
+    begin = (sums.closed, (sums.query, sums.queries), by_column)
+    closed, (of_query, of_queries), of_columns = grid.each_row(of_row, begin)
     of_keys, of_values = jax.tree.map(side_by_side, of_columns)
     return sums.replace(
-        closed=closed, asked=of_asked, queries=of_queries, keys=of_keys, values=of_values
+        closed=closed, query=of_query, queries=of_queries, keys=of_keys, values=of_values
     )

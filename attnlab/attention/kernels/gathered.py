@@ -82,13 +82,13 @@ class Gathered:
         shared, keys, size = k.shape[1], k.shape[2], look.align.block
         count = -(-keys // size)
         valid = padded(jnp.asarray(look.view.valid), 1, count * size).reshape(-1, 1, count, size)
-        whole = padded(k, 2, count * size).reshape(batch, shared, count, size, width)
+        blocks = padded(k, 2, count * size).reshape(batch, shared, count, size, width)
         inner = inner_dtype(q, k)
         counts = valid.sum(axis=-1)
-        sums = jnp.where(valid[..., None], jax.lax.stop_gradient(whole), 0.0)
+        sums = jnp.where(valid[..., None], jax.lax.stop_gradient(blocks), 0.0)
         means = sums.astype(inner).sum(axis=3) / jnp.maximum(counts, 1)[..., None]
-        asked = q.reshape(batch, shared, heads // shared, queries, width)
-        gates = jnp.einsum("bkgqd,bknd->bkgqn", jax.lax.stop_gradient(asked).astype(inner), means)
+        q = q.reshape(batch, shared, heads // shared, queries, width)
+        gates = jnp.einsum("bkgqd,bknd->bkgqn", jax.lax.stop_gradient(q).astype(inner), means)
         rows = look.view.rows
         chosen = routed(
             gates.reshape(batch, heads, queries, count),
@@ -97,26 +97,24 @@ class Gathered:
             look.align.blocks,
         )
         index, is_chosen = picked(chosen, look.align.blocks)
-        at = index[..., None] * size + jnp.arange(size)  # positions of the chosen keys
-        real = at < keys
+        slots = index[..., None] * size + jnp.arange(size)  # positions of the chosen keys
+        real = slots < keys
         real &= jnp.take_along_axis(
             padded(jnp.asarray(look.view.valid), 1, count * size)[:, None, None],
-            at.reshape(*at.shape[:3], -1),
+            slots.reshape(*slots.shape[:3], -1),
             axis=-1,
-        ).reshape(at.shape)
-        allowed = (is_chosen[..., None] & real & (at <= rows[..., None])).reshape(*at.shape[:3], -1)
+        ).reshape(slots.shape)
+        allowed = is_chosen[..., None] & real & (slots <= rows[..., None])
         # one group for each head: heads of a group choose blocks of their own
         split = (batch, shared, heads // shared, queries, -1)
-        context, _ = attended(
-            asked, k, look.values, index.reshape(split), allowed.reshape(split), size
-        )
+        context, _ = attended(q, k, look.values, index.reshape(split), allowed.reshape(split), size)
         return context.reshape(batch, heads, queries, -1).astype(look.values.dtype)
 
 
 def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The indices of at most `count` chosen entries of the last axis, the first ones first, and
-    which of these indices are of chosen entries: chosen [...,N] bool to int32 and bool [...,n], n =
-    min(count, N).
+    """Returns the indices of at most `count` chosen entries of the last axis, the first ones first,
+    and which of these indices are of chosen entries: chosen [...,N] bool to int32 and bool [...,n],
+    n = min(count, N).
     """
     flags, index = jax.lax.top_k(chosen.astype(jnp.int8), min(count, chosen.shape[-1]))
     return index, flags > 0
@@ -141,33 +139,35 @@ def attended(
     ]
 
     def some(q: jax.Array, index: jax.Array, allowed: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Computes context and weights of some of the queries, whose keys are gathered at once."""
-        mine, theirs = (_taken(x, index, size) for x in blocks)
+        """Computes context and weights of some of the queries q, whose keys are gathered at once;
+        `index` and `allowed` are theirs.
+        """
+        keys, values = (_take_blocks(x, index, size) for x in blocks)
         inner = inner_dtype(q, k)
         if index.shape[2] == 1:  # one choice for all heads of a group, without a copy for each
-            mine, theirs, group = mine[:, :, 0], theirs[:, :, 0], ""
+            keys, values, group = keys[:, :, 0], values[:, :, 0], ""
         else:
             group = "g"
-        scores = jnp.einsum(f"bkgqa,bk{group}qna->bkgqn", q, mine, preferred_element_type=inner)
+        scores = jnp.einsum(f"bkgqa,bk{group}qna->bkgqn", q, keys, preferred_element_type=inner)
         weights = softmax(scores, allowed)
         low = weights.astype(v.dtype)
         context = jnp.einsum(
-            f"bkgqn,bk{group}qnd->bkgqd", low, theirs, preferred_element_type=inner
+            f"bkgqn,bk{group}qnd->bkgqd", low, values, preferred_element_type=inner
         )
         return context, weights
 
-    each = chosen * size * k.shape[-1] * k.shape[0] * k.shape[1] * index.shape[2]
-    step = max(NUMBERS // max(each, 1), 1)
+    numbers = chosen * size * k.shape[-1] * k.shape[0] * k.shape[1] * index.shape[2]
+    step = max(NUMBERS // max(numbers, 1), 1)
     if queries <= step:
         return some(q, index, allowed)
     parts = -(-queries // step)
-    given = [
+    pieces = [
         jnp.moveaxis(
             padded(x, 3, parts * step).reshape(*x.shape[:3], parts, step, x.shape[-1]), 3, 0
         )
         for x in (q, index, allowed)
     ]
-    outputs = jax.lax.map(lambda part: jax.checkpoint(some)(*part), tuple(given))
+    outputs = jax.lax.map(lambda part: jax.checkpoint(some)(*part), tuple(pieces))
     context, weights = (
         jnp.moveaxis(x, 0, 3).reshape(*x.shape[1:4], parts * step, x.shape[-1])[:, :, :, :queries]
         for x in outputs
@@ -175,8 +175,8 @@ def attended(
     return context, weights
 
 
-def _taken(blocks: jax.Array, index: jax.Array, size: int) -> jax.Array:
-    """Blocks [B,K,N,b*A] by index [B,1 or K,1 or G,Tq,n]: their keys [B,K,1 or G,Tq,n*b,A]."""
+def _take_blocks(blocks: jax.Array, index: jax.Array, size: int) -> jax.Array:
+    """Takes blocks [B,K,N,b*A] by index [B,1 or K,1 or G,Tq,n]: their keys [B,K,1 or G,Tq,n*b,A]."""
     index = jnp.broadcast_to(index, (*blocks.shape[:2], *index.shape[2:]))
-    taken = jax.vmap(jax.vmap(lambda x, at: x[at]))(blocks, index)
-    return taken.reshape(*index.shape[:-1], index.shape[-1] * size, -1)
+    entries = jax.vmap(jax.vmap(lambda x, chosen: x[chosen]))(blocks, index)
+    return entries.reshape(*index.shape[:-1], index.shape[-1] * size, -1)

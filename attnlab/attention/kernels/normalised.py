@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import LOW
 from attnlab.attention.kernels.block import Arrays, Block
-from attnlab.attention.kernels.blocks import put, taken
+from attnlab.attention.kernels.blocks import put, take
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 
@@ -21,28 +21,28 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
     """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that are a softmax;
     its gradients compute the weights again.
     """
-    floats, others = split(arrays)
+    floats, fixed = split(arrays)
 
     @jax.custom_vjp
-    def attention(floats: Arrays, others: Arrays) -> jax.Array:
-        return forward(block, joined(floats, others))[0]
+    def attention(floats: Arrays, fixed: Arrays) -> jax.Array:
+        return forward(block, joined(floats, fixed))[0]
 
-    def first(floats: Arrays, others: Arrays) -> tuple[jax.Array, Any]:
-        context, top, total = forward(block, joined(floats, others))
-        return context, (floats, others, context, top, total)
+    def first(floats: Arrays, fixed: Arrays) -> tuple[jax.Array, Any]:
+        context, top, total = forward(block, joined(floats, fixed))
+        return context, (floats, fixed, context, top, total)
 
     def second(residuals: Any, grad: jax.Array) -> tuple[Arrays, None]:
-        """Computes the gradients of the floating-point arrays, in their dtypes, from that of the
-        context.
+        """Computes the gradients of the floating-point arrays, in their dtypes, from the gradient
+        `grad` of the context and what `first` kept.
         """
-        floats, others, context, top, total = residuals
+        floats, fixed, context, top, total = residuals
         return (
-            like(backward(block, joined(floats, others), context, top, total, grad), floats),
+            like(backward(block, joined(floats, fixed), context, top, total, grad), floats),
             None,
         )
 
     attention.defvjp(first, second)
-    return attention(floats, others)
+    return attention(floats, fixed)
 
 
 def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -64,12 +64,12 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
 
     def of_row(row: Any, outputs: list[jax.Array]) -> list[jax.Array]:
         """Computes the three of one row of blocks, and writes them into those of all rows."""
-        queries, factor = taken((arrays.queries, arrays.factor), row, grid.height)
+        queries, factor = take((arrays.queries, arrays.factor), row, grid.height)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Updates the context so far (not yet divided), top and total by one more block."""
             context, top, total = carry
-            keys, values = taken((arrays.keys, arrays.values), column, grid.width)
+            keys, values = take((arrays.keys, arrays.values), column, grid.width)
             i, j = block.places(arrays, row, column)
             scores = times(block.scored(arrays, queries, keys, i, j)[0], factor)
             allowed = block.allowed(arrays, row, column) if masked else None
@@ -83,8 +83,8 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
             factors = block.dropout_factors(arrays, row, column)
             weights = raised if factors is None else raised * factors
             shrink = jnp.exp(top - higher)
-            more, _ = block.relative(arrays, weights, i, j)
-            gained = block.summed_values(weights, values) + (0.0 if more is None else more)
+            term, _ = block.relative(arrays, weights, i, j)
+            gained = block.summed_values(weights, values) + (0.0 if term is None else term)
             return (
                 context * shrink + gained,
                 higher,
@@ -127,7 +127,9 @@ def backward(
     total: jax.Array,
     grad: jax.Array,
 ) -> Arrays:
-    """Computes float32 gradients of all floating-point arrays from the context's; else None."""
+    """Computes the gradients of all floating-point arrays, float32, with None in place of others,
+    from the results of `forward` and the gradient `grad` of the context.
+    """
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
     inner = (scaled * context).sum(axis=-1, keepdims=True)
@@ -140,24 +142,24 @@ def backward(
     def of_row(row: Any, carry: Any) -> Any:
         """Adds the gradients from one row of blocks to those so far."""
         closed, of_rows, *of_columns = carry
-        queries, f, u, t, m = taken(by_row, row, grid.height)
+        queries, f, u, t, m = take(by_row, row, grid.height)
         flat = fold(u, block.key_heads).astype(arrays.values.dtype)
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             """Adds the gradients from one block to those so far."""
-            closed, mine, of_keys, of_values = carry
+            closed, grads, of_keys, of_values = carry
             of_closed, for_row, for_keys, for_values = of_one_block(
                 block, arrays, row, column, masked, Row(queries, f, u, t, m, flat)
             )
-            closed = closed | {name: added(closed[name], more) for name, more in of_closed.items()}
+            closed = closed | {name: added(closed[name], term) for name, term in of_closed.items()}
             of_keys = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
             )
-            return closed, added(mine, for_row), of_keys, of_values.at[column].add(for_values)
+            return (closed, added(grads, for_row), of_keys, of_values.at[column].add(for_values))
 
         begin = closed, zeros((queries, f), block.dtype), *of_columns
-        closed, mine, *of_columns = grid.each_block(row, of_block, begin)
-        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, mine), *of_columns
+        closed, grads, *of_columns = grid.each_block(row, of_block, begin)
+        return closed, jax.tree.map(lambda x, y: put(x, y, row), of_rows, grads), *of_columns
 
     closed, (of_queries, of_factor), of_keys, of_values = grid.each_row(
         of_row, (closed, (sums.queries, sums.factor), *by_column(block, arrays))
@@ -173,8 +175,8 @@ def backward(
 
 
 def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
-    """Creates zeros for the gradients of keys and values to be added to, one part for each column
-    of blocks along a new first axis.
+    """Creates zeros, to which the gradients of keys and values are added, with one part for each
+    column of blocks along a new first axis.
     """
     grid, (*lead, _, width) = block.grid, arrays.values.shape
     keys = jax.tree.map(
@@ -191,10 +193,16 @@ def of_one_block(
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
     """Computes the gradients that one block adds: of the arrays its functions close over (by name),
     of queries and their factors, of keys and of values [B,K,Dv,c].
+
+    Args:
+      block, arrays: of the look.
+      row, column: of the block.
+      masked: whether some pairs of the block are not allowed.
+      saved: what the forward pass kept of the row.
     """
-    keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
+    keys, values = take((arrays.keys, arrays.values), column, block.grid.width)
     i, j = block.places(arrays, row, column)
-    unscaled, back = block.scored(arrays, saved.queries, keys, i, j)
+    unscaled, pullback = block.scored(arrays, saved.queries, keys, i, j)
     scores = times(unscaled, saved.factor)
     raised = exponential(scores, saved.top, block.allowed(arrays, row, column) if masked else None)
     factors = block.dropout_factors(arrays, row, column)
@@ -204,9 +212,9 @@ def of_one_block(
         block.heads,
     )
     of_closed = {}
-    more, of_relative = block.relative(arrays, weights, i, j)
-    if more is not None and of_relative is not None:
-        of_closed["relative"], through = of_relative(saved.scaled.astype(more.dtype))
+    term, of_relative = block.relative(arrays, weights, i, j)
+    if term is not None and of_relative is not None:
+        of_closed["relative"], through = of_relative(saved.scaled.astype(term.dtype))
         slope = slope + through.astype(block.dtype)
     slope = raised * ((slope if factors is None else slope * factors) - saved.inner)
     for_factor = None
@@ -217,14 +225,16 @@ def of_one_block(
     for_values = jnp.einsum(
         "bkdq,bkqt->bkdt", saved.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
     )
-    of_scoring, for_queries, for_keys = back(slope)
+    of_scoring, for_queries, for_keys = pullback(slope)
     if block.scoring in arrays.closed:
         of_closed[block.scoring] = of_scoring
     return of_closed, (for_queries, for_factor), for_keys, for_values
 
 
 def of_extra(block: Block, arrays: Arrays, top: jax.Array, inner: jax.Array) -> jax.Array:
-    """The gradient of `Arrays.extra`, [H]."""
+    """Computes the gradient of `Arrays.extra`, [H], from the largest scores `top` and t = `inner`
+    of all queries.
+    """
     assert arrays.extra is not None
     raised = jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top)
     return -(raised * inner).sum(axis=(0, 2, 3))
@@ -250,5 +260,5 @@ def key_gradient_shape(block: Block, shape: tuple[int, ...], width: int) -> tupl
 
 def side_by_side(x: jax.Array) -> jax.Array:
     """[columns,B,K,c,...] to [B,K,Tk,...]."""
-    count, batch, heads, width, *rest = x.shape
-    return x[0] if count == 1 else jnp.moveaxis(x, 0, 2).reshape(batch, heads, count * width, *rest)
+    count, batch, heads, width, *tail = x.shape
+    return x[0] if count == 1 else jnp.moveaxis(x, 0, 2).reshape(batch, heads, count * width, *tail)

@@ -94,7 +94,7 @@ class Plain:
 
 
 def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
-    """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
+    """Computes context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout, of a look."""
     return plain_on(look)[:2]
 
 
@@ -113,12 +113,12 @@ def plain_on(
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
         weights.shape[1],
     )
-    more = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
-    return context if more is None else context + more.astype(context.dtype), weights, history
+    term = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
+    return context if term is None else context + term.astype(context.dtype), weights, history
 
 
 def weigh(look: AttentionInputs) -> jax.Array:
-    """The weights [B,H,Tq,Tk] float32, before dropout."""
+    """Computes the weights [B,H,Tq,Tk] float32 of a look, before dropout."""
     return weigh_on(look)[0]
 
 
@@ -252,11 +252,11 @@ def attend(
       UserError: the kernel cannot compute this look, or cannot return the requested weights.
     """
     chosen = KERNELS.resolve(kernel)()
-    back = look.history is not None
+    stateful = look.history is not None
     if isinstance(chosen, Auto):
-        chosen = Plain() if weights or back else chosen.chosen(look)
+        chosen = Plain() if weights or stateful else chosen.chosen(look)
     elif reason := (
-        (BACKWARDLESS if back and not isinstance(chosen, Plain) else None)
+        (BACKWARDLESS if stateful and not isinstance(chosen, Plain) else None)
         or (WEIGHTLESS if weights and not chosen.weighs else None)
         or chosen.refuses(look)
     ):

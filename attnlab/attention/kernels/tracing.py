@@ -35,18 +35,18 @@ def split(tree: Any) -> tuple[Any, Any]:
     gradients, and the others, with None in place of the rest.
     """
 
-    def part(wanted: bool) -> Any:
+    def part(floating: bool) -> Any:
         return jax.tree.map(
-            lambda x: x if jnp.issubdtype(x.dtype, jnp.floating) == wanted else None, tree
+            lambda x: x if jnp.issubdtype(x.dtype, jnp.floating) == floating else None, tree
         )
 
     return part(True), part(False)
 
 
-def joined(floats: Any, others: Any) -> Any:
-    """One tree of the two that `split` gives."""
+def joined(floats: Any, fixed: Any) -> Any:
+    """Joins the two trees that `split` gives to one."""
     return jax.tree.map(
-        lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None
+        lambda x, y: y if x is None else x, floats, fixed, is_leaf=lambda x: x is None
     )
 
 
@@ -55,11 +55,11 @@ def zeros(tree: Any, dtype: Any) -> Any:
     return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)
 
 
-def added(total: Any, more: Any) -> Any:
-    """The sum of two trees, in the dtype of the first."""
-    return jax.tree.map(lambda x, y: x + y.astype(x.dtype), total, more)
+def added(total: Any, term: Any) -> Any:
+    """Adds two trees, in the dtype of the first."""
+    return jax.tree.map(lambda x, y: x + y.astype(x.dtype), total, term)
 
 
-def like(tree: Any, wanted: Any) -> Any:
-    """A tree with the dtypes of another."""
-    return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, wanted)
+def like(tree: Any, example: Any) -> Any:
+    """Returns a tree with the dtypes of `example`."""
+    return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, example)

@@ -52,39 +52,39 @@ class Windows:
         view, align = look.view, look.align
         assert isinstance(align, Local)
         batch, keys = look.values.shape[0], view.size[1]
-        centre, place = align.centred(view, _heads(look))
+        centre, position = align.centres(view, _heads(look))
         columns = centre + jnp.arange(-align.reach, align.reach + 1, dtype=jnp.int32)
         columns = jnp.broadcast_to(columns[:, 0], (batch, *columns.shape[2:]))  # [B,Tq,W]
-        inside, at = (columns >= 0) & (columns < keys), jnp.clip(columns, 0, keys - 1)
+        inside, slots = (columns >= 0) & (columns < keys), jnp.clip(columns, 0, keys - 1)
 
         def gathered(x: jax.Array) -> jax.Array:
             """The windows of x [B,K,Tk,...], [B,K,Tq,W,...]."""
-            return jax.vmap(lambda x, at: x[:, at])(x, at)
+            return jax.vmap(lambda x, slots: x[:, slots])(x, slots)
 
-        mask = inside & jax.vmap(lambda valid, at: valid[at])(jnp.asarray(view.valid), at)
+        mask = inside & jax.vmap(lambda valid, slots: valid[slots])(jnp.asarray(view.valid), slots)
         near = jax.tree.map(gathered, look.keys)
-        scores, rules = self.scored(look, near, at)
+        scores, rules = self.scored(look, near, slots)
         mask = mask[:, None] if rules is None else mask[:, None] & rules
-        weights = align.within(scores, mask, at[:, None], place).astype(look.values.dtype)
+        weights = align.weights(scores, mask, slots[:, None], position).astype(look.values.dtype)
         values = jnp.broadcast_to(gathered(look.values), (*weights.shape, look.values.shape[-1]))
         return jnp.einsum("bhqw,bhqwd->bhqd", weights, values)
 
     def scored(
-        self, look: AttentionInputs, near: Any, at: jax.Array
+        self, look: AttentionInputs, keys_near: Any, slots: jax.Array
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Computes the scores [B,H,Tq,W] of gathered keys `near` at positions `at` [B,Tq,W], and
+        """Computes the scores [B,H,Tq,W] of gathered keys `keys_near` at positions `slots` [B,Tq,W], and
         which pairs the visibility rule allows, or None for all.
         """
         i = look.view.i
-        i = jnp.broadcast_to(i, at.shape[:2])
+        i = jnp.broadcast_to(i, slots.shape[:2])
 
         def first_query(x: jax.Array) -> jax.Array:
             """The first query's part of [B,n,Tq,...], its axis kept."""
             return x[:, :, :1]
 
         queries = jax.tree.map(first_query, look.queries)
-        keys = jax.tree.map(lambda x: x[:, :, 0], near)
-        pure, closed = hoisted(look.score, queries, keys, i[:, :1], at[:, 0])
+        keys = jax.tree.map(lambda x: x[:, :, 0], keys_near)
+        pure, closed = hoisted(look.score, queries, keys, i[:, :1], slots[:, 0])
         score = jax.vmap(
             lambda q, k, i, j: pure(
                 closed, jax.tree.map(lambda x: x[:, :, None], q), k, i[:, None], j
@@ -92,15 +92,15 @@ class Windows:
             in_axes=(2, 2, 1, 1),
             out_axes=2,
         )
-        scores = score(look.queries, near, i, at)
-        if look.view.allows(i[:, :1], at[:, 0]) is None:
+        scores = score(look.queries, keys_near, i, slots)
+        if look.view.allows(i[:, :1], slots[:, 0]) is None:
             return scores, None
         allowed = jax.vmap(
             lambda i, j: jnp.asarray(look.view.allows(i[:, None], j))[:, :, 0],
             in_axes=(1, 1),
             out_axes=2,
         )
-        return scores, allowed(i, at)
+        return scores, allowed(i, slots)
 
 
 def _heads(look: AttentionInputs) -> int:

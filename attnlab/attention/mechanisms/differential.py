@@ -71,7 +71,7 @@ class Differential(MultiHead):
         return split(x, self.heads // 2)
 
     def strength(self) -> jax.Array:
-        """lam, [] float32."""
+        """Computes lam, [] float32, from its four learned vectors."""
         first, second = (
             jnp.vdot(widened(a), widened(b)) for a, b in ((self.a1, self.b1), (self.a2, self.b2))
         )

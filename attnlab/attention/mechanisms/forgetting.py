@@ -72,12 +72,12 @@ class Forgetting(MultiHead):
         to each token, from the tokens a memory gets. See `Attention.arrays`; the gates are of the
         array for keys.
         """
-        logs, back = self.logs(tokens.keys, tokens.valid), None
+        logs, inverse = self.logs(tokens.keys, tokens.valid), None
         if not tokens.ordered:
-            logs, back = in_order(logs, jnp.atleast_2d(tokens.positions))
-        decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), back))
-        if tokens.before is not None:
-            decay = self.last(tokens.before) + decay
+            logs, inverse = in_order(logs, jnp.atleast_2d(tokens.positions))
+        decay = self.grouped(out_of_order(jnp.cumsum(logs, axis=-1), inverse))
+        if tokens.memory is not None:
+            decay = self.last(tokens.memory) + decay
         return {**super().arrays(tokens), "decay": decay}
 
     def last(self, memory: ForgettingMemory) -> jax.Array:
@@ -100,10 +100,10 @@ class Forgetting(MultiHead):
 
         def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
             """Computes the scores of multi-head attention, plus c of the query less c of the key."""
-            (asked, mine), (looked_at, theirs) = queries, keys
-            batch, _, count, _ = theirs.shape
-            decay = theirs.swapaxes(2, 3).reshape(batch, self.heads, 1, count)
-            return look.score(asked, looked_at, i, j) + (mine - decay)
+            (q, query_decay), (k, grouped) = queries, keys
+            batch, _, count, _ = grouped.shape
+            decay = grouped.swapaxes(2, 3).reshape(batch, self.heads, 1, count)
+            return look.score(q, k, i, j) + (query_decay - decay)
 
         return look.replace(
             queries=(look.queries, at_queries[..., None]),
@@ -122,5 +122,5 @@ class Forgetting(MultiHead):
         ordered, _ = in_order(decay, view.keys)
         written = jnp.asarray(view.written).reshape(-1, 1, 1)
         reach = jnp.minimum((view.columns <= view.rows).sum(axis=-1), written)  # [B or 1,1,Tq]
-        at = jnp.broadcast_to(jnp.maximum(reach - 1, 0), (*decay.shape[:2], view.size[0]))
-        return jnp.where(reach > 0, jnp.take_along_axis(ordered, at, axis=-1), 0.0)
+        index = jnp.broadcast_to(jnp.maximum(reach - 1, 0), (*decay.shape[:2], view.size[0]))
+        return jnp.where(reach > 0, jnp.take_along_axis(ordered, index, axis=-1), 0.0)

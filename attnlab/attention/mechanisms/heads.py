@@ -47,8 +47,8 @@ class History:
 
 
 def refusal(score: type) -> str:
-    """The error text for a score that depends on earlier looks in a mechanism that does not support
-    it.
+    """Returns the error text for a score that depends on earlier looks, in a mechanism that does
+    not support it.
     """
     return (
         f"the score {score.__name__} depends on earlier looks, which this mechanism does not carry"
@@ -88,11 +88,13 @@ def one_by_one(
     """
     i = view.onto(memory, query).i
 
-    def step(mechanism: Attention, history: Any, here: Any) -> tuple[Any, Any]:
-        """Reads with one query, and passes on the history for the next."""
-        at, asked = here
-        seen = dataclasses.replace(view, positions=at)
-        reading = mechanism.read(asked[:, None], memory, seen, weights=True, history=history)
+    def step(mechanism: Attention, history: Any, inputs: Any) -> tuple[Any, Any]:
+        """Reads with one query, whose position and vector are the `inputs`, and passes on the
+        history for the next.
+        """
+        position, vector = inputs
+        step_view = dataclasses.replace(view, positions=position)
+        reading = mechanism.read(vector[:, None], memory, step_view, weights=True, history=history)
         assert reading.weights is not None
         losses = {name: loss[:, 0] for name, loss in reading.losses.items()}
         return reading.history, (reading.context[:, 0], reading.weights[:, :, 0], losses)
@@ -188,8 +190,8 @@ class HeadsAttention(Attention):
         """
         memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
-        back = "score" in self.made_parts and self.fit.looks_back
-        if history is not None and back and query.shape[1] != 1:
+        looks_back = "score" in self.made_parts and self.fit.looks_back
+        if history is not None and looks_back and query.shape[1] != 1:
             return one_by_one(self, query, memory, view, weights, history)
         look = self.look(query, memory, view, history)
         context, head_weights, history = attend(self, look, self.kernel, weights)
@@ -208,17 +210,17 @@ class HeadsAttention(Attention):
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.
         """
-        back = "score" in self.made_parts and self.fit.looks_back
-        onward = self.align.form == "look"
+        looks_back = "score" in self.made_parts and self.fit.looks_back
+        is_look = self.align.form == "look"
         supported = self.capabilities.history
-        if back and not supported:
+        if looks_back and not supported:
             raise UserError(f"{type(self).__name__}: {refusal(type(self.fit))}")
-        if not supported or not (back or onward):
+        if not supported or not (looks_back or is_look):
             return None
         formed = self.formed(memory)
         keys = getattr(formed, "keys", getattr(formed, formed.array_names()[0]))
         shape = (memory.valid.shape[0], self.weighing(), memory.valid.shape[1])
         return History(
-            self.fit.initial_history(keys, self.weighing()) if back else None,
-            self.align.initial_history(shape, inner_dtype(keys)) if onward else None,
+            self.fit.initial_history(keys, self.weighing()) if looks_back else None,
+            self.align.initial_history(shape, inner_dtype(keys)) if is_look else None,
         )

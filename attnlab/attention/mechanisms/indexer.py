@@ -30,7 +30,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import LOW, Softmax, log_softmax, whole
+from attnlab.attention.alignments.protocol import LOW, Softmax, full_mask, log_softmax
 from attnlab.attention.alignments.relatives import largest
 from attnlab.attention.interventions import weights_changed
 from attnlab.attention.kernels.gathered import SPARSE, attended
@@ -136,7 +136,7 @@ class LightningIndexer(MultiHead):
         mask = look.view.allowed()
         shared = mask is None or mask.shape[1] == 1
         mask = jnp.ones((1, 1), bool) if mask is None else mask.any(axis=1)
-        allowed = jnp.broadcast_to(whole(mask, rated.shape[-1]), rated.shape)  # of some head
+        allowed = jnp.broadcast_to(full_mask(mask, rated.shape[-1]), rated.shape)  # of some head
         if not weights and shared and self.gathers(look):
             context, loss = self.gathered(look, rated, allowed)
             return Reading(self.out(self.join(context, query)), losses={"indexer": loss})
@@ -164,6 +164,11 @@ class LightningIndexer(MultiHead):
     ) -> tuple[jax.Array, jax.Array]:
         """Gathers the `keep` best rated keys of each query, attends to these alone, and returns the
         context [B,H,Tq,D] and the loss of the indexer [B,Tq].
+
+        Args:
+          look: all inputs of the kernel.
+          rated: [B,Tq,Tk], the indexer's ratings.
+          allowed: [B,Tq,Tk] bool, which keys a query may see.
         """
         best = jax.lax.stop_gradient(jnp.where(allowed, rated, LOW))
         index = jax.lax.top_k(best, self.keep)[1]  # [B,Tq,k]
@@ -185,13 +190,13 @@ def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
     """Returns a `between` function for a look: it applies the look's own `between`, if any, and
     then masks keys that are not `chosen`, [B,Tq,Tk].
     """
-    before = look.between
+    first = look.between
 
     def between(
         scores: jax.Array, mask: jax.Array | None, view: View
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the scores, and the mask without the keys that are not chosen."""
-        scores, mask = (scores, mask) if before is None else before(scores, mask, view)
+        scores, mask = (scores, mask) if first is None else first(scores, mask, view)
         return scores, chosen[:, None] if mask is None else mask & chosen[:, None]
 
     return between

@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import whole
+from attnlab.attention.alignments.protocol import full_mask
 from attnlab.attention.kernels.plain import AttentionInputs
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Capabilities
@@ -48,9 +48,9 @@ class KeyValue(Single):
         self.of_found = Dense(self.width, use_bias=False)
         self.of_own = Dense(self.width, use_bias=False)
 
-    def cut(self, x: jax.Array, what: str) -> list[jax.Array]:
+    def cut(self, x: jax.Array, name: str) -> list[jax.Array]:
         """Splits x [B,T,d] along its last axis into n equal parts [B,T,d/n]; raises UserError,
-        naming x by `what`, if n does not divide d.
+        naming x by `name`, if n does not divide d.
         """
         width, count = x.shape[-1], len(self.names)
         if width % count:
@@ -58,7 +58,7 @@ class KeyValue(Single):
                 str(count * part) for part in (width // count, width // count + 1) if part
             )
             raise UserError(
-                f"{'_'.join(('key_value', *self.names[2:]))}: the {what} is {width} wide, which"
+                f"{'_'.join(('key_value', *self.names[2:]))}: the {name} is {width} wide, which"
                 f" cannot be cut into {', '.join(self.names)} of one width; {near} can"
             )
         return jnp.split(x, count, axis=-1)
@@ -84,8 +84,8 @@ class KeyValue(Single):
         """
         last_part = self.cut(query, "query")[-1]
         merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))
-        seen = whole(look.view.allowed(), look.view.size[1])
-        sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
+        mask = full_mask(look.view.allowed(), look.view.size[1])
+        sees = jnp.broadcast_to(mask.any(axis=-1), (len(query), 1, query.shape[1]))
         return jnp.where(sees[:, 0, :, None], merged, 0)
 
 

@@ -117,8 +117,8 @@ class Latent(HeadsAttention):
         latents = self.norm_latent(self.w_latent(tokens.keys))[:, None].astype(tokens.keys.dtype)
         if not self.rotary:
             return {"latents": latents, "turned": latents[..., :0]}
-        turned = self.scheme.of_key(self.w_turned(tokens.keys)[:, None], tokens.positions)
-        return {"latents": latents, "turned": turned}
+        rotated = self.scheme.of_key(self.w_turned(tokens.keys)[:, None], tokens.positions)
+        return {"latents": latents, "turned": rotated}
 
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
@@ -128,7 +128,7 @@ class Latent(HeadsAttention):
         latents serve as one head of keys and values. See `HeadsAttention.look`.
         """
         view = view.onto(memory, query)
-        content, turned = self.queries(query, view.i)
+        content, rotated = self.queries(query, view.i)
         absorb = self.absorbs(*view.size)
         keys, values = memory.latents, memory.latents
         if absorb:
@@ -140,7 +140,7 @@ class Latent(HeadsAttention):
             )
         shared = jnp.broadcast_to(memory.turned, (*keys.shape[:3], self.rotary))
         joined_queries, joined_keys = (
-            jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
+            jnp.concatenate(parts, axis=-1) for parts in ((content, rotated), (keys, shared))
         )
         return AttentionInputs(
             queries=joined_queries,
@@ -180,8 +180,8 @@ class Latent(HeadsAttention):
         """Whether the absorbed form costs fewer FLOPs: it computes no keys and values, but has
         wider products.
         """
-        made, absorbed = self.operations(queries, keys)
-        return absorbed < made
+        direct, absorbed = self.operations(queries, keys)
+        return absorbed < direct
 
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
@@ -189,7 +189,7 @@ class Latent(HeadsAttention):
         latents) and in the absorbed form.
         """
         size = self.size()
-        made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
-        return made, 2 * queries * self.latent * size + queries * keys * (
+        direct = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
+        return direct, 2 * queries * self.latent * size + queries * keys * (
             2 * self.latent + self.rotary
         )

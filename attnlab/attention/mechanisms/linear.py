@@ -128,7 +128,7 @@ class Linear(Attention):
             length,
             with_room(features, real.shape[1]),
             with_room(values, real.shape[1]),
-            _summed(features, values),
+            _sums(features, values),
             positions=beginning(positions, real),
         )
 
@@ -138,7 +138,7 @@ class Linear(Attention):
         """See `Attention.extend`."""
         features, values = self._key_values(source, valid, memory.following(source.shape[1]))
         grown: LinearMemory = memory.appended(valid, features=features, values=values)
-        return grown.replace(sums=memory.sums + _summed(features, values))  # type: ignore[attr-defined, no-any-return]
+        return grown.replace(sums=memory.sums + _sums(features, values))  # type: ignore[attr-defined, no-any-return]
 
     def read(
         self,
@@ -153,17 +153,17 @@ class Linear(Attention):
         requested. See `Attention.read`.
         """
         look = view.onto(memory, query)
-        asked = self._asked(query, look.i)
-        shown = weights or self.is_collecting()
-        direct = _is_whole(view, memory, query)
-        pairs = None if direct and not shown else self._weights(asked, memory, look)
+        phi_q = self._features(query, look.i)
+        needs_map = weights or self.is_collecting()
+        direct = _is_weightless(view, memory, query)
+        pairs = None if direct and not needs_map else self._weights(phi_q, memory, look)
         if view.segments is None and isinstance(view.rule, Everything):
-            outputs = asked @ memory.sums
+            outputs = phi_q @ memory.sums
         elif direct:
-            outputs, _ = recur(asked, memory.features, _counted(memory.values), chunk=self.chunk)
+            outputs, _ = recur(phi_q, memory.features, _with_ones(memory.values), chunk=self.chunk)
         else:
             assert pairs is not None
-            outputs = pairs @ _counted(memory.values)
+            outputs = pairs @ _with_ones(memory.values)
         if pairs is not None and self.normalise == "sum":
             pairs = _quotient(pairs, outputs[..., -1:])
         context = self._joined(self._divided(outputs), query)
@@ -187,47 +187,47 @@ class Linear(Attention):
           UserError: a view that is not causal alone, or a state and segments.
         """
         alone = view.segments is None and isinstance(view.rule, Causal)
-        before = self.begin(len(x), 0, x.dtype) if state is None else state
+        start = self.begin(len(x), 0, x.dtype) if state is None else state
         if not alone and state is None:  # several texts, or all of one: nothing comes after it
-            return self.read(x, self.remember(x, view.valid), view).context, before
+            return self.read(x, self.remember(x, view.valid), view).context, start
         if not alone:
             raise UserError(
                 "linear: its state is of all tokens so far, so a piece of a text has no other"
                 " visibility and no segments; choose the visibility 'full', or 'multihead'"
             )
-        at, read = places(before.read, x.shape[1], view.valid)
-        at = at[0] if state is None and view.valid is None else at  # the same in all rows
-        features, values = self._key_values(x, view.valid, at)
-        asked = self._asked(x, at)
+        positions, read = places(start.read, x.shape[1], view.valid)
+        positions = positions[0] if state is None and view.valid is None else positions  # all alike
+        features, values = self._key_values(x, view.valid, positions)
+        phi_q = self._features(x, positions)
 
         def summed(values: jax.Array, sums: Any) -> tuple[jax.Array, jax.Array]:
-            outputs, sums = recur(asked, features, _counted(values), state=sums, chunk=self.chunk)
+            outputs, sums = recur(phi_q, features, _with_ones(values), state=sums, chunk=self.chunk)
             return self._divided(outputs), sums
 
-        sums = None if state is None else before.sums
+        sums = None if state is None else start.sums
         heads, sums = self.sum_values(summed, values, sums)
         return self._joined(heads, x), Sums(sums, read)
 
-    def _asked(self, query: jax.Array, at: jax.Array) -> jax.Array:
+    def _features(self, query: jax.Array, positions: jax.Array) -> jax.Array:
         """Features [B,H,Tq,M] of queries."""
-        return self.query_features(widened(split(self.w_query(query), self.heads)), at)
+        return self.query_features(widened(split(self.w_query(query), self.heads)), positions)
 
     def _key_values(
-        self, source: jax.Array, valid: jax.Array | None, at: jax.Array
+        self, source: jax.Array, valid: jax.Array | None, positions: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Computes the features [B,H,Tk,M] of the keys of a source and its values [B,H,Tk,D], both
         zero at padding.
         """
-        features = self.key_features(widened(split(self.w_key(source), self.heads)), at)
+        features = self.key_features(widened(split(self.w_key(source), self.heads)), positions)
         values = widened(split(self.w_value(source), self.heads))
         if valid is None:
             return features, values
         real = valid[:, None, :, None]
         return jnp.where(real, features, 0.0), jnp.where(real, values, 0.0)
 
-    def _weights(self, asked: jax.Array, memory: LinearMemory, look: View) -> jax.Array:
+    def _weights(self, phi_q: jax.Array, memory: LinearMemory, look: View) -> jax.Array:
         """phi(q) . phi(k) [B,H,Tq,Tk], 0 where not seen."""
-        pairs = asked @ memory.features.swapaxes(-1, -2)
+        pairs = phi_q @ memory.features.swapaxes(-1, -2)
         allowed = look.allowed()
         return pairs if allowed is None else jnp.where(allowed, pairs, 0.0)
 
@@ -242,26 +242,26 @@ class Linear(Attention):
         return self.out(joined(heads).astype(query.dtype))
 
 
-def _is_whole(view: View, memory: LinearMemory, query: jax.Array) -> bool:
+def _is_weightless(view: View, memory: LinearMemory, query: jax.Array) -> bool:
     """Returns whether a look can be computed without weights: all keys are seen, or the queries are
     the memory's own tokens and each sees itself and those before it.
     """
     if view.segments is not None:
         return False
     length = concrete_value(memory.length)
-    same = length is not None and length.ndim == 0 and query.shape[1] == memory.valid.shape[1]
-    causal = isinstance(view.rule, Causal) and view.positions is None and same
+    fits = length is not None and length.ndim == 0 and query.shape[1] == memory.valid.shape[1]
+    causal = isinstance(view.rule, Causal) and view.positions is None and fits
     return isinstance(view.rule, Everything) or (causal and int(length) == query.shape[1])  # type: ignore[arg-type]
 
 
-def _counted(values: jax.Array) -> jax.Array:
+def _with_ones(values: jax.Array) -> jax.Array:
     """Values with one column more, of ones: its sum is z."""
     return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
 
 
-def _summed(features: jax.Array, values: jax.Array) -> jax.Array:
+def _sums(features: jax.Array, values: jax.Array) -> jax.Array:
     """S and n of keys and values."""
-    return features.swapaxes(-1, -2) @ _counted(values)
+    return features.swapaxes(-1, -2) @ _with_ones(values)
 
 
 def _quotient(x: jax.Array, total: jax.Array) -> jax.Array:

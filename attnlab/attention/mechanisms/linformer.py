@@ -91,8 +91,8 @@ class Linformer(Attention):
         self.drop = Dropout(self.dropout)
 
     def columns(self, values: bool, positions: jax.Array, valid: jax.Array) -> jax.Array:
-        """E, or F for `values`, at positions [T] or [B,T], with zeros where `valid` [B,T] is false:
-        [B,1 or H,k,T].
+        """Returns E, or F for `values`, at positions [T] or [B,T], with zeros where `valid` [B,T]
+        is False: [B,1 or H,k,T].
         """
         along = self.along_values if values and self.share != "key_value" else self.along_keys
         columns = jnp.take(along, positions, axis=2, mode="fill", fill_value=0)
@@ -150,10 +150,10 @@ class Linformer(Attention):
         scores = widened(jnp.einsum("bhqd,bhkd->bhqk", q, memory.keys))
         projected = jax.nn.softmax(scores, axis=-1)
         context = self.drop(projected).astype(query.dtype) @ memory.values
-        shown = None
+        maps = None
         if self.is_mutable_collection(MAPS):
             where = token_positions(
                 0 if memory.positions is None else memory.positions, memory.valid.shape[1]
             )
-            shown = projected @ widened(self.columns(True, where, memory.valid))
-        return Reading(self.out(joined(context)), self.capture(shown, memory))
+            maps = projected @ widened(self.columns(True, where, memory.valid))
+        return Reading(self.out(joined(context)), self.capture(maps, memory))

@@ -86,22 +86,22 @@ class MultiStep(Attention):
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}
-        left = []
+        histories = []
         for number in range(self.steps):
-            before = None if history is None else history[number]
-            reading = self.look.read(query + total, memory, view, weights=weights, history=before)
-            left.append(reading.history)
+            past = None if history is None else history[number]
+            reading = self.look.read(query + total, memory, view, weights=weights, history=past)
+            histories.append(reading.history)
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
-        given = (
+        joint = (
             None
             if maps[0] is None
             else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
         )
-        return Reading(total, given, losses, None if left[0] is None else tuple(left))
+        return Reading(total, joint, losses, None if histories[0] is None else tuple(histories))
 
     def initial_history(self, memory: Any) -> Any:
         """See `Attention.initial_history`: of each step."""
-        before = self.look.initial_history(memory)
-        return None if before is None else (before,) * self.steps
+        first = self.look.initial_history(memory)
+        return None if first is None else (first,) * self.steps

@@ -189,8 +189,9 @@ class MultiHead(HeadsAttention):
         return Reading(context, self.capture(head_weights, memory, weights))
 
     def is_plain(self, queries: int, memory: Any) -> bool:
-        """Returns whether `read` may compute a look directly: it is short, score, alignment,
-        positions and kernel are those of the paper, and no subclass has a hook of its own.
+        """Returns whether `read` may compute a look of so many queries at a memory directly: it is
+        short, score, alignment, positions and kernel are those of the paper, and no subclass has a
+        hook of its own.
         """
         parts = type(self.fit), type(self.align), type(self.scheme)
         plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
@@ -217,8 +218,8 @@ class MultiHead(HeadsAttention):
         ) -> jax.Array:
             """Computes the scores [B,H,tq,tk] of a block of pairs, with the bias of positions."""
             scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
-            more = bias(queries, i, j)
-            return scores if more is None else scores + widened(more)
+            term = bias(queries, i, j)
+            return scores if term is None else scores + widened(term)
 
         def bias(
             queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array

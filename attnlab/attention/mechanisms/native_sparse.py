@@ -147,8 +147,8 @@ class NativeSparse(Attention):
 
     def pooled(self, keys: jax.Array, values: jax.Array, real: jax.Array) -> jax.Array:
         """The compressed branch's keys and values side by side, 0 at padding, [B,2K,t,D] float32."""
-        both = jnp.concatenate([x[:, : self.shared()] for x in (keys, values)], axis=1)
-        return jnp.where(real[:, None, :, None], widened(both), 0.0)
+        pairs = jnp.concatenate([x[:, : self.shared()] for x in (keys, values)], axis=1)
+        return jnp.where(real[:, None, :, None], widened(pairs), 0.0)
 
     def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
@@ -188,11 +188,11 @@ class NativeSparse(Attention):
             slot = jnp.broadcast_to(memory.length + jnp.arange(source.shape[1]), real.shape)
         chunk = jnp.where(real, slot // self.stride, memory.counts.shape[1])
         tokens = self.pooled(keys, values, real)
-        add = jax.vmap(lambda old, at, new: old.at[..., at, :].add(new, mode="drop"))
+        add = jax.vmap(lambda old, index, new: old.at[..., index, :].add(new, mode="drop"))
         first = jnp.arange(memory.counts.shape[1]) * self.stride
-        begun = first < jnp.asarray(memory.length).reshape(-1, 1)  # the others may hold anything
-        counts = jnp.where(begun, memory.counts, 0.0)[..., None]
-        sums = jnp.where(begun[:, None, :, None], memory.sums, 0.0)
+        in_use = first < jnp.asarray(memory.length).reshape(-1, 1)  # the others may hold anything
+        counts = jnp.where(in_use, memory.counts, 0.0)[..., None]
+        sums = jnp.where(in_use[:, None, :, None], memory.sums, 0.0)
         counts = add(counts, chunk, real[..., None].astype(memory.counts.dtype))
         grown: SparseMemory = memory.appended(
             valid, keys=keys[:, self.shared() :], values=values[:, self.shared() :]
@@ -202,11 +202,7 @@ class NativeSparse(Attention):
         )
 
     def read(  # type: ignore[override]
-        self,
-        query: jax.Array,
-        memory: SparseMemory,
-        view: View = EVERYTHING,
-        weights: bool = False,
+        self, query: jax.Array, memory: SparseMemory, view: View = EVERYTHING, weights: bool = False
     ) -> Reading:
         """Computes causal attention as a gated sum of three branches (means of blocks, selected
         blocks, a window of recent tokens), and returns a `Reading`, with the maps of the branches
@@ -260,9 +256,9 @@ class NativeSparse(Attention):
         sums, counts = self.blocks_of(memory)
         means = sums / jnp.maximum(counts, 1.0)[:, None, :, None]
         ends = jnp.arange(counts.shape[1]) * self.stride + self.compress - 1
-        seen = (ends <= view.rows) & (counts > 0.0)[:, None, None]
+        mask = (ends <= view.rows) & (counts > 0.0)[:, None, None]
         keys, values = means[:, : self.shared()], means[:, self.shared() :]
-        return attention(widened(q), keys, values, seen[:, :, None])
+        return attention(widened(q), keys, values, mask[:, :, None])
 
     def chosen(self, p: jax.Array, memory: SparseMemory, view: View) -> jax.Array:
         """Selects the blocks of l' tokens that each query attends to, bool [B,K,Tq,N]: the first,
@@ -290,6 +286,14 @@ class NativeSparse(Attention):
     ) -> tuple[jax.Array, Any]:
         """Attends to the tokens of the chosen blocks alone: context O^slc [B,K,G,Tq,D], and weights
         [B,K,G,Tq,Tk], None where the keys are gathered (long memories without maps).
+
+        Args:
+          q: [B,K,G,Tq,D], scaled queries.
+          memory: of the text.
+          view: of the look.
+          mask: bool, which slots a query may see.
+          chosen: bool [B,K,Tq,N], the blocks of each query.
+          mapped: whether the weights are needed.
         """
         keys, values = (x[:, : self.shared()] for x in (memory.keys, memory.values))
         slots = keys.shape[2]
@@ -297,19 +301,21 @@ class NativeSparse(Attention):
             visible = jnp.repeat(chosen, self.block, axis=-1)[..., :slots] & mask
             return attention(q, keys, values, visible[:, :, None])
         index, real = picked(chosen, self.blocks)
-        at = index[..., None] * self.block + jnp.arange(self.block)
-        at = at.reshape(*index.shape[:3], index.shape[3] * self.block)
-        existing = jnp.minimum(at, slots - 1)
+        slot = index[..., None] * self.block + jnp.arange(self.block)
+        slot = slot.reshape(*index.shape[:3], index.shape[3] * self.block)
+        existing = jnp.minimum(slot, slots - 1)
         valid = jnp.asarray(memory.valid)[:, None, None]
         valid = jnp.take_along_axis(
             jnp.broadcast_to(valid, (*existing.shape[:3], slots)), existing, axis=-1
         )
-        allowed = jnp.repeat(real, self.block, axis=-1) & valid & (at < slots) & (at <= view.rows)
+        allowed = (
+            jnp.repeat(real, self.block, axis=-1) & valid & (slot < slots) & (slot <= view.rows)
+        )
         context, _ = attended(q, keys, values, index[:, :, None], allowed[:, :, None], self.block)
         return context, None
 
     def spread(self, p: jax.Array, memory: SparseMemory) -> jax.Array:
-        """Distributes the weights of compressed blocks [B,K,G,Tq,Nc] equally over their real
+        """Distributes the weights p [B,K,G,Tq,Nc] of compressed blocks equally over their real
         tokens: weights of tokens [B,K,G,Tq,Tk].
         """
         valid = jnp.asarray(memory.valid)
@@ -339,10 +345,10 @@ def importance(p: jax.Array, blocks: int, parts: int, unit: int) -> jax.Array:
     compressed blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
     """
     spare = max(unit * blocks - p.shape[-1], 0)
-    whole = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])
+    padded = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])
     total = jnp.zeros((*p.shape[:-1], blocks), p.dtype)
     for offset in range(unit + parts - 1):
         # how often m - n = offset - (parts - 1)
         times = min(offset + 1, unit, parts, unit + parts - 1 - offset)
-        total += times * whole[..., offset : offset + unit * (blocks - 1) + 1 : unit][..., :blocks]
+        total += times * padded[..., offset : offset + unit * (blocks - 1) + 1 : unit][..., :blocks]
     return total

@@ -134,7 +134,7 @@ class Path(MultiHead):
         shared, slots = memory.keys.shape[1], memory.keys.shape[2]
         q = first.reshape(batch, shared, heads // shared, queries, width)
         beta = written_only(memory)
-        behind = look.view.columns <= look.view.rows  # tokens that a query has passed
+        passed = look.view.columns <= look.view.rows  # tokens that a query has passed
         if not (slots and queries):
             scores = jnp.zeros((*q.shape[:4], slots), q.dtype)
         else:
@@ -146,13 +146,13 @@ class Path(MultiHead):
                 memory.keys,
                 memory.w,
                 beta,
-                behind[:, :, None],
+                passed[:, :, None],
             )
         scores = scores.reshape(batch, heads, queries, slots)
 
         def score(queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> jax.Array:
-            more = look.bias(queries, i, j) if look.bias else None
-            return scores if more is None else scores + widened(more)
+            bias = look.bias(queries, i, j) if look.bias else None
+            return scores if bias is None else scores + widened(bias)
 
         between = look.between or (lambda scores, mask, view: (scores, mask))
         return look.replace(score=score, product=False, bias=None, between=between)
@@ -164,36 +164,40 @@ def written_only(memory: PathMemory) -> jax.Array:
 
 
 def several(beta: jax.Array) -> jax.Array:
-    """Whether more than one token of some row is still to be passed, []."""
+    """Returns whether more than one token of some row, with `beta` not 0, is still to be passed,
+    [].
+    """
     return ((beta != 0.0).any(axis=1).sum(axis=1) > 1).any()
 
 
-def the_one(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def unpassed(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Finds the one token that is still to be passed: its slot [B,1,1,1], and its w and beta
     [B,K,1,D] and [B,K,1,1].
     """
     slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
-    at = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
-    its_w, its_beta = (jnp.take_along_axis(x, at, axis=2) for x in (w, beta))
-    return slot, its_w, its_beta
+    index = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
+    token_w, token_beta = (jnp.take_along_axis(x, index, axis=2) for x in (w, beta))
+    return slot, token_w, token_beta
 
 
 def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
-    """Keys [B,K,Tk,D] as seen from behind the one token that is still to be passed."""
-    slot, w, beta = the_one(w, beta)
-    before = jnp.arange(keys.shape[2])[None, None, :, None] < slot
-    return keys - jnp.where(before, beta * (keys * w).sum(axis=-1, keepdims=True) * w, 0.0)
+    """Returns keys [B,K,Tk,D] as seen from behind the one token, with `w` and `beta`, that is still
+    to be passed.
+    """
+    slot, w, beta = unpassed(w, beta)
+    earlier = jnp.arange(keys.shape[2])[None, None, :, None] < slot
+    return keys - jnp.where(earlier, beta * (keys * w).sum(axis=-1, keepdims=True) * w, 0.0)
 
 
 def scores_past_one(
-    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array
+    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, passed: jax.Array
 ) -> jax.Array:
-    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks` for the case that only one token
-    has beta > 0, without blocks.
+    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks`, with its arguments, for the case
+    that only one token has beta > 0, without blocks.
     """
-    slot, w, beta = the_one(w, beta)
-    slots, at = jnp.arange(keys.shape[2]), slot[..., None]
-    passes = (behind & (slots == at)).any(axis=-1, keepdims=True) & (slots < at)
+    slot, w, beta = unpassed(w, beta)
+    slots, token = jnp.arange(keys.shape[2]), slot[..., None]
+    passes = (passed & (slots == token)).any(axis=-1, keepdims=True) & (slots < token)
     met = jnp.einsum("bkgqd,bktd->bkgqt", q, beta * w)
     along = met * jnp.einsum("bkjd,bktd->bktj", keys, w)[:, :, None]
     return jnp.einsum("bkgqd,bkjd->bkgqj", q, keys) - jnp.where(passes, along, 0.0)
@@ -202,8 +206,8 @@ def scores_past_one(
 def cut(size: int, *arrays: jax.Array) -> list[jax.Array]:
     """Cuts arrays [B,K,Tk,n] into blocks of `size` tokens, the last padded with zeros: [N,B,K,C,n]."""
     count = -(-arrays[0].shape[2] // size)
-    whole = (padded(x, 2, count * size) for x in arrays)
-    return [jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[-1]), 2, 0) for x in whole]
+    full = (padded(x, 2, count * size) for x in arrays)
+    return [jnp.moveaxis(x.reshape(*x.shape[:2], count, size, x.shape[-1]), 2, 0) for x in full]
 
 
 def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
@@ -220,7 +224,7 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
 
 
 def scores_past_blocks(
-    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, behind: jax.Array, size: int
+    q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, passed: jax.Array, size: int
 ) -> jax.Array:
     """Computes the scores [B,K,G,Tq,Tk], block by block: the inner product of query i and key j
     with the product of the matrices H = I - beta w w^T of the tokens between in the middle. That is
@@ -229,12 +233,12 @@ def scores_past_blocks(
     Args:
       q: [B,K,G,Tq,D].
       keys, w, beta: [B,K,Tk,D], [B,K,Tk,D] and [B,K,Tk,1] of tokens in their order.
-      behind: bool broadcastable to [B,K,G,Tq,Tk], which tokens l <= i a query has passed.
+      passed: bool broadcastable to [B,K,G,Tq,Tk], which tokens l <= i a query has passed.
       size: C.
     """
     slots = keys.shape[2]
     k, w, beta = cut(size, keys, w, beta)
-    past = jnp.pad(behind, [(0, 0)] * 4 + [(0, len(k) * size - slots)])
+    past = jnp.pad(passed, [(0, 0)] * 4 + [(0, len(k) * size - slots)])
     past = jnp.moveaxis(past.reshape(*past.shape[:-1], len(k), size), -2, 0)
     lower = jnp.tril(beta * jnp.einsum("nbkld,nbkjd->nbklj", w, k), -1)
 
@@ -253,8 +257,8 @@ def scores_past_blocks(
 
 
 def passed_by_blocks(keys: jax.Array, w: jax.Array, beta: jax.Array, size: int) -> jax.Array:
-    """Multiplies each key k_j, block by block, by the matrices H = I - beta w w^T of all n tokens
-    after it: [B,K,Tk,D]. That is H_n ... H_{j+1} k_j.
+    """Multiplies each key k_j of keys [B,K,Tk,D], in blocks of `size` tokens, by the matrices H = I
+    - beta w w^T of all n tokens after it: [B,K,Tk,D]. That is H_n ... H_{j+1} k_j.
     """
     w, beta = cut(size, w, beta)
     slots, firsts = jnp.arange(keys.shape[2]), jnp.arange(len(w)) * size

@@ -143,7 +143,7 @@ class Synthesizer(HeadsAttention):
         """
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
         return AttentionInputs(
-            queries=self.asked(query),
+            queries=self.hidden_query(query),
             keys=empty,
             values=memory.values,
             score=self.pairs,
@@ -153,7 +153,7 @@ class Synthesizer(HeadsAttention):
             history=history,
         )
 
-    def asked(self, query: jax.Array) -> jax.Array:
+    def hidden_query(self, query: jax.Array) -> jax.Array:
         """The hidden layer of query [B,Tq,dq], [B,H,Tq,A]; nothing, [B,H,Tq,0], where only positions
         count.
         """
@@ -167,10 +167,10 @@ class Synthesizer(HeadsAttention):
         `AttentionInputs.score`.
         """
         if self.form == "dense":
-            columns, bias = at(self.columns, j, 2), at(self.column_bias, j, 1)
+            columns, bias = take_at(self.columns, j, 2), take_at(self.column_bias, j, 1)
             return widened(queries @ columns) + widened(bias)[..., None, :]
         if self.rank:
-            scores = at(self.of_queries, i, 1) @ at(self.of_keys, j, 1).swapaxes(-1, -2)
+            scores = take_at(self.of_queries, i, 1) @ take_at(self.of_keys, j, 1).swapaxes(-1, -2)
         elif i.ndim == j.ndim == 1:
             scores = jnp.take(jnp.take(self.scores, i, axis=1, mode="clip"), j, 2, mode="clip")
         else:
@@ -180,7 +180,7 @@ class Synthesizer(HeadsAttention):
         return jnp.broadcast_to(widened(scores), (*queries.shape[:3], j.shape[-1]))
 
 
-def at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:
+def take_at(x: jax.Array, where: jax.Array, axis: int) -> jax.Array:
     """The entries of x at positions [t] along an axis; at [B,t], where rows differ, with B first."""
     entries = jnp.take(x, where, axis=axis, mode="clip")
     return entries if where.ndim == 1 else jnp.moveaxis(entries, axis, 0)

@@ -52,8 +52,8 @@ class Factors(nn.Module):
         [B,R,T,D] over the channels.
         """
         a, b = (
-            made(x).reshape(*x.shape[:2], self.rank, size).swapaxes(1, 2)
-            for made, size in ((self.of_heads, self.heads), (self.of_widths, self.size))
+            project(x).reshape(*x.shape[:2], self.rank, size).swapaxes(1, 2)
+            for project, size in ((self.of_heads, self.heads), (self.of_widths, self.size))
         )
         return a, b
 

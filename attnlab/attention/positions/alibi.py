@@ -36,8 +36,8 @@ class Alibi(PositionScheme):
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: -m_h |i - j|, float32 [1 or B,H,Tq,Tk]."""
         slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
-        apart = jnp.abs(view.rows - view.columns)
-        return -(slope * apart.astype(slope.dtype))
+        distance = jnp.abs(view.rows - view.columns)
+        return -(slope * distance.astype(slope.dtype))
 
 
 def slopes(heads: int) -> list[float]:

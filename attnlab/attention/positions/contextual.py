@@ -56,12 +56,12 @@ class CoPE(PositionScheme):
         table = self.param("table", nn.initializers.zeros, (self.count, q.shape[-1]))
         if not scores.shape[-1]:
             return scores
-        gates = jax.nn.sigmoid(scores)
-        ordered, back = in_order(gates if mask is None else jnp.where(mask, gates, 0.0), view.keys)
-        counted = out_of_order(ordered + after_each(ordered), back)
+        gates = jnp.where(True if mask is None else mask, jax.nn.sigmoid(scores), 0.0)
+        ordered, inverse = in_order(gates, view.keys)
+        counted = out_of_order(ordered + after_each(ordered), inverse)
         place = jnp.minimum(counted, self.count - 1.0)
         below = jnp.floor(jax.lax.stop_gradient(place))
-        rest, row = place - below, below.astype(jnp.int32)
+        fraction, row = place - below, below.astype(jnp.int32)
         products = scale * jnp.einsum(
             "bhqd,pd->bhqp",
             widened(q),
@@ -69,7 +69,7 @@ class CoPE(PositionScheme):
             preferred_element_type=inner_dtype(q, table),
         )
         near, far = (
-            jnp.take_along_axis(products, at, axis=-1, mode="promise_in_bounds")
-            for at in (row, jnp.minimum(row + 1, self.count - 1))
+            jnp.take_along_axis(products, index, axis=-1, mode="promise_in_bounds")
+            for index in (row, jnp.minimum(row + 1, self.count - 1))
         )
-        return scores + near + rest * (far - near)
+        return scores + near + fraction * (far - near)

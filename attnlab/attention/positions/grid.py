@@ -49,8 +49,8 @@ def on_grid(rows: int, columns: int) -> np.ndarray:
         raise UserError(
             f"a grid of {rows} x {columns} tokens; positions on a grid end at {STRIDE // 2}"
         )
-    at = np.arange(rows, dtype=np.int32)[:, None] * STRIDE + np.arange(columns, dtype=np.int32)
-    return at.reshape(-1)
+    grid = np.arange(rows, dtype=np.int32)[:, None] * STRIDE + np.arange(columns, dtype=np.int32)
+    return grid.reshape(-1)
 
 
 def row_and_column(positions: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -86,10 +86,10 @@ class Sinusoidal2D(OnGrid):
                 f"position scheme sinusoidal_2d: a width of {x.shape[-1]} has no halves; take"
                 f" {x.shape[-1] + 1}"
             )
-        of_both = [
+        sines = [
             sinusoid(index, half, self.base, inner_dtype(x)) for index in row_and_column(positions)
         ]
-        return x + jnp.concatenate(of_both, axis=-1).astype(x.dtype)
+        return x + jnp.concatenate(sines, axis=-1).astype(x.dtype)
 
 
 class Rope2D(OnGrid):
@@ -107,13 +107,13 @@ class Rope2D(OnGrid):
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
         """See `PositionScheme.of_query`."""
-        return self.turned(q, i)
+        return self.rotate(q, i)
 
     def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `PositionScheme.of_key`."""
-        return self.turned(k, j)
+        return self.rotate(k, j)
 
-    def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+    def rotate(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Rotates pairs of channels of x [B,n,T,D], one half of them by the row and the other by
         the column that positions [T] or [B,T] stand for. Angles, sines and products in float32, the
         result in the dtype of x.
@@ -123,8 +123,8 @@ class Rope2D(OnGrid):
         """
         count = self.channels(x.shape[-1]) // 4
         frequencies = jnp.asarray(self.base ** -(np.arange(count) / count), inner_dtype(x))
-        both = jnp.stack(row_and_column(positions), axis=-1).astype(frequencies.dtype)
-        angle = (both[..., None] * frequencies).reshape(*positions.shape, 2 * count)
+        pair = jnp.stack(row_and_column(positions), axis=-1).astype(frequencies.dtype)
+        angle = (pair[..., None] * frequencies).reshape(*positions.shape, 2 * count)
         return rotated(x, angle[:, None] if positions.ndim == 2 else angle)
 
     def channels(self, width: int) -> int:

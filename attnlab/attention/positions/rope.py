@@ -64,13 +64,13 @@ class Rope(PositionScheme):
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
         """See `PositionScheme.of_query`: q turned by its position."""
-        return self.turned(q, i)
+        return self.rotate(q, i)
 
     def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `PositionScheme.of_key`: k turned by its position."""
-        return self.turned(k, j)
+        return self.rotate(k, j)
 
-    def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+    def rotate(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Rotates the first R channels of x [B,n,T,D] in pairs by the angles of positions [T] or
         [B,T]; the other channels stay as they are. Angles, sines and products in float32, the
         result in the dtype of x.
@@ -79,8 +79,8 @@ class Rope(PositionScheme):
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
         angle = positions.astype(frequencies.dtype)[..., None] * frequencies
         angle = angle[:, None] if positions.ndim == 2 else angle  # the same for all heads
-        turned = rotated(x[..., :count], angle, self.layout, self.scaled.temperature)
-        return jnp.concatenate([turned, x[..., count:]], axis=-1)
+        part = rotated(x[..., :count], angle, self.layout, self.scaled.temperature)
+        return jnp.concatenate([part, x[..., count:]], axis=-1)
 
     def channels(self, width: int) -> int:
         """Computes how many channels R of a head of this width are rotated, `share` of it rounded;
@@ -102,8 +102,9 @@ class Rope(PositionScheme):
 def rotated(
     x: jax.Array, angle: jax.Array, layout: Layout = "interleaved", factor: float = 1.0
 ) -> jax.Array:
-    """Rotates pairs of channels of x [...,T,R] by angles broadcastable to [...,T,R/2], and
-    multiplies the result by `factor`. Products in float32, the result in the dtype of x.
+    """Rotates pairs of channels of x [...,T,R], paired as `layout` says, by angles broadcastable to
+    [...,T,R/2], and multiplies the result by `factor`. Products in float32, the result in the dtype
+    of x.
     """
     count = x.shape[-1]
     cosine, sine = (factor * wave for wave in (jnp.cos(angle), jnp.sin(angle)))

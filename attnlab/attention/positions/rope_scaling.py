@@ -110,8 +110,9 @@ class Yarn(Linear):
         return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
-        """Computes between which pairs of channels (low, high) the frequencies change gradually
-        from unscaled to scaled, those that turn `fast` and `slow` times in `length` positions.
+        """Computes between which pairs of channels (low, high) of `width` channels with this base
+        the frequencies change gradually from unscaled to scaled: those that turn `fast` and `slow`
+        times in `length` positions.
         """
         low, high = (
             width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
@@ -155,9 +156,9 @@ def _ordered(name: str, length: int, **turns: float) -> None:
     """Checks that length >= 1 and that of the two named fields the first is above 0 and below the
     second; raises UserError if not.
     """
-    (less, small), (more, large) = turns.items()
+    (low, low_turns), (high, high_turns) = turns.items()
     at_least(1, f"rope scaling {name}", length=length)
-    if not 0.0 < small < large:
+    if not 0.0 < low_turns < high_turns:
         raise UserError(
-            f"rope scaling {name}: {less}={small} must be above 0 and below {more}={large}"
+            f"rope scaling {name}: {low}={low_turns} must be above 0 and below {high}={high_turns}"
         )

@@ -83,8 +83,8 @@ def clipped(distance: jax.Array, clip: int) -> jax.Array:
 
 
 def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """q_i . table[rows_ij]: q [B,H,Tq,D], table [R,D], rows [Tq,Tk] or [B,Tq,Tk] to float32
-    [B,H,Tq,Tk].
+    """Computes q_i . table[rows_ij], float32 [B,H,Tq,Tk], of queries q [B,H,Tq,D], a table [R,D]
+    and its row for each pair, rows [Tq,Tk] or [B,Tq,Tk].
     """
     if rows.ndim == 3:
         return jax.vmap(key_part, (0, None, 0))(q, table, rows)

@@ -65,20 +65,20 @@ class Syntax(PositionScheme):
         """
         batch, length, width = x.shape
         if positions.shape != (batch, length):
-            wanted = (
+            problem = (
                 f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was"
                 f" given positions {positions.shape}"
             )
             raise UserError(
-                f"{wanted}; a system without dependency trees can use 'sinusoidal' or 'learned'"
+                f"{problem}; a system without dependency trees can use 'sinusoidal' or 'learned'"
             )
         places = jnp.broadcast_to(jnp.arange(length), (batch, length))
-        both = jnp.concatenate(
+        sines = jnp.concatenate(
             [sinusoid(where, width, self.base, inner_dtype(x)) for where in (places, positions)],
             axis=-1,
         )
         kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
-        return x + jnp.tanh(matmul(both, widened(kernel))).astype(x.dtype)
+        return x + jnp.tanh(matmul(sines, widened(kernel))).astype(x.dtype)
 
 
 class SyntaxRelative(Shaw):
@@ -148,13 +148,13 @@ def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
     [B,T,T] at (i, j). Arguments as of `depth`.
     """
     above = _above(heads, valid)
-    seen = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
+    reached = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
     for _ in range(
         _doublings(heads)
-    ):  # `above` is 1, 2, 4, ... steps up, `seen` holds all that are fewer
-        seen = seen | jnp.take_along_axis(seen, above[:, :, None], axis=1)
+    ):  # `above` is 1, 2, 4, ... steps up, `reached` holds all that are fewer
+        reached = reached | jnp.take_along_axis(reached, above[:, :, None], axis=1)
         above = jnp.take_along_axis(above, above, axis=1)
-    return seen
+    return reached
 
 
 def structural_distance(
@@ -175,9 +175,9 @@ def structural_distance(
         else (_above(heads, valid)[:, :, None] == place) | jnp.eye(len(place), dtype=bool)
     )
     deep = depth(heads, valid)
-    mine, others = deep[:, :, None], deep[:, None, :]
-    apart = jnp.sign(place[:, None] - place) * (mine + others)
-    return _between_words(jnp.where(up | up.mT, mine - others, apart), valid)
+    deep_i, deep_j = deep[:, :, None], deep[:, None, :]
+    across = jnp.sign(place[:, None] - place) * (deep_i + deep_j)
+    return _between_words(jnp.where(up | up.mT, deep_i - deep_j, across), valid)
 
 
 def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:

@@ -74,7 +74,8 @@ def bucket(
     distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128
 ) -> jax.Array:
     """Computes the bucket number, int32, of each distance (key minus query): small distances have a
-    bucket each, larger ones share logarithmic ones; if `causal`, later keys are in bucket 0.
+    bucket each, larger ones share logarithmic ones up to `max_distance`, in all `buckets`; if
+    `causal`, later keys are in bucket 0.
     """
     if causal:
         return _side(jnp.maximum(-distance, 0), buckets, max_distance)

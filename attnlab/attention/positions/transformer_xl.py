@@ -44,7 +44,9 @@ class TransformerXL(PositionScheme):
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Creates, or returns, the parameters of the scheme: u and w, each [H,D], and W_r [d,H,D]."""
+        """Creates, or returns, the parameters of the scheme for H = `heads` of D = `width`: u and
+        w, each [H,D], and W_r [d,H,D].
+        """
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
         return (
             u,
@@ -71,44 +73,44 @@ class TransformerXL(PositionScheme):
         i, j = view.i, view.j
         if not (i.size and j.size):
             return jnp.zeros((*q.shape[:3], view.size[1]), frequency.dtype)
-        asked = widened(q) + w[:, None]
+        query = widened(q) + w[:, None]
         if i.ndim == 2 or j.ndim == 2:
-            return scale * by_pairs(asked, widened(projection), frequency, i, j)
-        whole = _consecutive(i) & _consecutive(j)
-        both = jax.lax.cond(
-            whole,
+            return scale * by_pairs(query, widened(projection), frequency, i, j)
+        in_turn = _consecutive(i) & _consecutive(j)
+        terms = jax.lax.cond(
+            in_turn,
             by_diagonals,
             by_pairs,
-            asked,
+            query,
             widened(projection),
             frequency,
             i,
             j,
         )
-        return scale * both
+        return scale * terms
 
 
 def by_diagonals(
-    asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
+    query: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
-    consecutive i and consecutive j, with one product for each distance.
+    """Computes q_i^T (R_{i-j} W_r), q the query and R the sinusoid of the distance, [B,H,Tq,Tk]
+    float32, for consecutive i and consecutive j, with one product for each distance.
 
     Args:
-      asked: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
+      query: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
     """
     distance = (
         i[-1] - j[0] - jnp.arange(len(i) + len(j) - 1)
     )  # from the last query's to the first key to the shortest
     angle = distance[:, None] * frequency
     table = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)[:, : projection.shape[0]]
-    products = jnp.einsum("bhqd,nhd->bhqn", asked, jnp.einsum("ne,ehd->nhd", table, projection))
+    products = jnp.einsum("bhqd,nhd->bhqn", query, jnp.einsum("ne,ehd->nhd", table, projection))
     return along_diagonals(products, len(j))
 
 
 def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
-    """Takes Tk columns of each row a of [...,Tq,Tq+Tk-1], beginning at column Tq-1-a: [...,Tq,Tk];
-    done by reshaping only.
+    """Takes Tk = `keys` columns of each row a of products [...,Tq,Tq+Tk-1], beginning at column
+    Tq-1-a: [...,Tq,Tk]; done by reshaping only.
     """
     *lead, rows, columns = products.shape
     flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(
@@ -118,14 +120,15 @@ def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
 
 
 def by_pairs(
-    asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
+    query: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """Computes asked_i^T (R_{i-j} W_r), R the sinusoid of the distance, [B,H,Tq,Tk] float32, for
-    any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]. By sin(i-j) = sin i cos j - cos i sin j and
-    cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
+    """Computes q_i^T (R_{i-j} W_r), q the query and R the sinusoid of the distance, [B,H,Tq,Tk]
+    float32, for any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk]; other arguments as in
+    `by_diagonals`. By sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j + sin i sin
+    j; no [Tq,Tk,D].
     """
     of_sines, of_cosines = jnp.split(
-        jnp.einsum("bhqd,ehd->bhqe", asked, projection), [len(frequency)], axis=-1
+        jnp.einsum("bhqd,ehd->bhqe", query, projection), [len(frequency)], axis=-1
     )
     of_cosines = jnp.pad(
         of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])]
@@ -133,12 +136,12 @@ def by_pairs(
     angle = i[..., None] * frequency
     angle = angle[:, None] if i.ndim == 2 else angle  # the same for all heads
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
-    turned = jnp.concatenate(
+    rotated = jnp.concatenate(
         [of_cosines * sine - of_sines * cosine, of_sines * sine + of_cosines * cosine], axis=-1
     )
     angle = j[..., None] * frequency
     table = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
-    return jnp.einsum("bhqe,ke->bhqk" if j.ndim == 1 else "bhqe,bke->bhqk", turned, table)
+    return jnp.einsum("bhqe,ke->bhqk" if j.ndim == 1 else "bhqe,bke->bhqk", rotated, table)
 
 
 def _consecutive(positions: jax.Array) -> jax.Array:

@@ -60,13 +60,13 @@ class Additive(Score):
 
 
 def perceptron(
-    q: jax.Array, k: jax.Array, v: jax.Array, more: jax.Array | float = 0.0
+    q: jax.Array, k: jax.Array, v: jax.Array, extra: jax.Array | float = 0.0
 ) -> jax.Array:
-    """v . tanh(q + k + more) for q [B,H,Tq,A], k [B,H,Tk,A], `more` [B,H,Tq,Tk,A] or a number, and
-    v [A]: [B,H,Tq,Tk], summed in float32.
+    """Computes v . tanh(q + k + extra) [B,H,Tq,Tk], summed in float32, for q [B,H,Tq,A], k
+    [B,H,Tk,A], v [A], and `extra` [B,H,Tq,Tk,A] or a number.
     """
-    both = q[:, :, :, None, :] + k[:, :, None, :, :]
-    hidden = jnp.tanh(both if isinstance(more, float) else both + more)
+    total = q[:, :, :, None, :] + k[:, :, None, :, :]
+    hidden = jnp.tanh(total if isinstance(extra, float) else total + extra)
     return jnp.matmul(hidden, v, preferred_element_type=inner_dtype(hidden, v))
 
 
@@ -203,10 +203,10 @@ class LocationAware(Additive):
         """
         if past is None:
             return perceptron(q + self.bias, k, self.v)
-        beside = [(0, 0)] * (past.ndim - 1) + [(self.reach, self.reach)]
+        padding = [(0, 0)] * (past.ndim - 1) + [(self.reach, self.reach)]
         window = jnp.arange(past.shape[-1])[:, None] + jnp.arange(2 * self.reach + 1)
-        seen = jnp.pad(past, beside)[..., window]  # [B,H,Tq,Tk,w]
-        convolved = (seen @ widened(self.filter)) @ widened(self.of_filter)
+        windows = jnp.pad(past, padding)[..., window]  # [B,H,Tq,Tk,w]
+        convolved = (windows @ widened(self.filter)) @ widened(self.of_filter)
         return perceptron(q + self.bias, k, self.v, convolved.astype(q.dtype))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
@@ -256,8 +256,8 @@ class Coverage(Additive):
         """See `Score.of_key`; with fertility the last number is k . u_f."""
         if not self.fertility:
             return self.w_key(k)
-        how_often = self.param("fertile", nn.initializers.zeros, (k.shape[-1], 1))
-        return jnp.concatenate([self.w_key(k), matmul(k, how_often)], axis=-1)
+        kernel = self.param("fertile", nn.initializers.zeros, (k.shape[-1], 1))
+        return jnp.concatenate([self.w_key(k), matmul(k, kernel)], axis=-1)
 
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None

@@ -84,8 +84,8 @@ class Score(nn.Module):
 
 
 def same_width(name: str, query_width: int, key_width: int) -> None:
-    """Raises `UserError`, with the name of the score, unless the widths of query and key are equal, as
-    an inner product or a distance needs.
+    """Raises `UserError`, with the name of the score, unless the query, `query_width` wide, is as
+    wide as the key, `key_width`: an inner product or a distance needs that.
     """
     if query_width != key_width:
         raise UserError(
@@ -95,7 +95,9 @@ def same_width(name: str, query_width: int, key_width: int) -> None:
 
 
 def above_zero(name: str, field: str, value: float) -> None:
-    """Raise `UserError` unless the value of a field is a number above 0."""
+    """Raises `UserError`, with the name of the score, unless the value of its field `field` is a
+    number above 0.
+    """
     if not 0.0 < value < math.inf:
         raise UserError(f"score {name}: {field}={value}, must be a number above 0")
 
@@ -140,7 +142,7 @@ class ScaledDot(Dot):
 
 
 def inner(q: jax.Array, k: jax.Array) -> jax.Array:
-    """q [B,H,Tq,A] and k [B,H,Tk,A] to q k^T [B,H,Tq,Tk], summed in float32."""
+    """Computes q k^T [B,H,Tq,Tk], summed in float32, of q [B,H,Tq,A] and k [B,H,Tk,A]."""
     return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=inner_dtype(q, k))
 
 

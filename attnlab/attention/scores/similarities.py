@@ -101,8 +101,8 @@ class Euclidean(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         square = squared_distance(q, k)
-        apart = square > 0.0
-        return -jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+        distinct = square > 0.0
+        return -jnp.where(distinct, jnp.sqrt(jnp.where(distinct, square, 1.0)), 0.0)
 
 
 class Gaussian(Score):

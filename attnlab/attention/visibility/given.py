@@ -78,8 +78,8 @@ class Segments(Rule):
             self.ids, i, axis=1, first=keys.shape[1] - self.ids.shape[1]
         )
         of_key, key_known = looked_up(keys, j, axis=1)
-        same = of_query[:, :, None] == of_key[:, None, :]
-        return (same & query_known[:, :, None] & key_known[:, None, :])[:, None]
+        alike = of_query[:, :, None] == of_key[:, None, :]
+        return (alike & query_known[:, :, None] & key_known[:, None, :])[:, None]
 
 
 @flax.struct.dataclass
@@ -99,9 +99,9 @@ class Dense(Rule):
         allowed = jnp.asarray(self.allowed)
         allowed = allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
         rows, columns = allowed.shape[2:]
-        for axis, at, first in ((2, i, 0 if columns == 1 else columns - rows), (3, j, 0)):
+        for axis, positions, first in ((2, i, 0 if columns == 1 else columns - rows), (3, j, 0)):
             if allowed.shape[axis] > 1:
-                values, exists = looked_up(allowed, at, axis, first)
+                values, exists = looked_up(allowed, positions, axis, first)
                 allowed = values & exists
         return allowed
 
@@ -112,7 +112,7 @@ def prefix_lm(length: int | jax.Array) -> Rule:
 
 
 def looked_up(
-    x: jax.Array, at: jax.Array, axis: int, first: int = 0
+    x: jax.Array, positions: jax.Array, axis: int, first: int = 0
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the entries of x at positions [t] along an axis whose first entry has position
     `first`, and which of the positions exist in x, bool broadcastable to the entries.
@@ -120,7 +120,7 @@ def looked_up(
     Positions may be [B,t] if rows differ; x is then [B or 1,...].
     """
     x = jnp.asarray(x)
-    index = at - first
+    index = positions - first
     exists = (index >= 0) & (index < x.shape[axis])
     shape = [-1 if a == axis else 1 for a in range(x.ndim)]
     if index.ndim == 1:

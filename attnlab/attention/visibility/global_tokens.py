@@ -56,15 +56,15 @@ class Global(Rule):
         positions = set(self.positions)
         return positions.issuperset(range(i0, i1)) or positions.issuperset(range(j0, j1))
 
-    def _globals(self, at: jax.Array) -> jax.Array:
+    def _globals(self, positions: jax.Array) -> jax.Array:
         """Returns whether the tokens at positions [t] or [B,t] are global, listed in `positions` or
         True in `marked`: bool [B or 1,t].
         """
-        listed = jnp.any(at[..., None] == np.array(self.positions, np.int32), axis=-1)
-        listed = listed if at.ndim == 2 else listed[None]
+        listed = jnp.any(positions[..., None] == np.array(self.positions, np.int32), axis=-1)
+        listed = listed if positions.ndim == 2 else listed[None]
         if self.marked is None:
             return listed
-        marks, exists = looked_up(self.marked, at, axis=1)
+        marks, exists = looked_up(self.marked, positions, axis=1)
         return listed | (marks & exists)
 
 

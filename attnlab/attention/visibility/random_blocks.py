@@ -56,11 +56,11 @@ class RandomBlocks(Rule):
         """Returns whether the block of query i sees the block of key j, by the random blocks drawn
         for each head; blocks beyond the length are as the last. See `Rule.allows`.
         """
-        drawn = self._drawn()
-        rows, columns = (jnp.clip(at // self.block, 0, drawn.shape[1] - 1) for at in (i, j))
+        mask = self._mask()
+        rows, columns = (jnp.clip(x // self.block, 0, mask.shape[1] - 1) for x in (i, j))
         if i.ndim == j.ndim == 1:
-            return jnp.take(jnp.take(jnp.asarray(drawn), rows, axis=1), columns, axis=2)[None]
-        picked = jnp.asarray(drawn)[:, rows[..., :, None], columns[..., None, :]]
+            return jnp.take(jnp.take(jnp.asarray(mask), rows, axis=1), columns, axis=2)[None]
+        picked = jnp.asarray(mask)[:, rows[..., :, None], columns[..., None, :]]
         return picked.swapaxes(0, 1)
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
@@ -75,13 +75,13 @@ class RandomBlocks(Rule):
         """Returns the part [heads,rows,columns] of the drawn blocks that queries i0 <= i < i1 and
         keys j0 <= j < j1 lie in.
         """
-        drawn = self._drawn()
+        mask = self._mask()
         first_row, last_row, first_column, last_column = (
-            min(max(at // self.block, 0), drawn.shape[1] - 1) for at in (i0, i1 - 1, j0, j1 - 1)
+            min(max(p // self.block, 0), mask.shape[1] - 1) for p in (i0, i1 - 1, j0, j1 - 1)
         )
-        return drawn[:, first_row : last_row + 1, first_column : last_column + 1]
+        return mask[:, first_row : last_row + 1, first_column : last_column + 1]
 
-    def _drawn(self) -> np.ndarray:
+    def _mask(self) -> np.ndarray:
         # Positions outside may be looked up in the first and last block: those are empty.
         return draw(-(-self.length // self.block), self.count, self.heads, self.seed)
 
@@ -92,22 +92,22 @@ def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
     first and last, among the inner columns that are not the row's own or next to it.
     """
     rng = np.random.default_rng(seed)
-    drawn = np.zeros((heads, blocks, blocks), bool)
+    mask = np.zeros((heads, blocks, blocks), bool)
     inner = np.arange(1, max(blocks - 1, 1))
     for head, row in itertools.product(range(heads), inner):
-        drawn[head, row, rng.permutation(inner[abs(inner - row) > 1])[:count]] = True
-    drawn.flags.writeable = False
-    return drawn
+        mask[head, row, rng.permutation(inner[abs(inner - row) > 1])[:count]] = True
+    mask.flags.writeable = False
+    return mask
 
 
 def bigbird(length: int, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0) -> Rule:
     """Builds BigBird's rule for sequences of `length`: neighbouring blocks, the first and the last
     block global, and `random` drawn blocks for each row of blocks and each of the `heads`.
     """
-    drawn = RandomBlocks(length, block, random, heads, seed)
+    random_blocks = RandomBlocks(length, block, random, heads, seed)
     last = (length - 1) // block * block
     return (
         Local(block, reach=1)
         | Global((*range(min(block, length)), *range(max(last, block), length)))
-        | drawn
+        | random_blocks
     )

@@ -121,8 +121,8 @@ class AllOf(Rule):
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
-        first, *others = (rule.allows(i, j) for rule in self.rules)
-        for other in others:
+        first, *masks = (rule.allows(i, j) for rule in self.rules)
+        for other in masks:
             first = first & other
         return first
 
@@ -177,8 +177,8 @@ class AnyOf(_OneOf):
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
-        first, *others = (rule.allows(i, j) for rule in self.rules)
-        for other in others:
+        first, *masks = (rule.allows(i, j) for rule in self.rules)
+        for other in masks:
             first = first | other
         return first
 
@@ -236,7 +236,7 @@ def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
 
 
 def at_least(least: int, where: str, value: int) -> None:
-    """Raise `UserError` if a static number is too small to mean anything."""
+    """Raises `UserError`, naming `where`, if a static number is below `least`."""
     if value < least:
         raise UserError(f"{where}={value} is too small; the least is {least}")
 

@@ -49,13 +49,13 @@ class Local(Rule):
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
-        least, most = self._apart(i0, i1, j0, j1)
-        return least <= self.reach and most >= -self.reach
+        low, high = self._block_distances(i0, i1, j0, j1)
+        return low <= self.reach and high >= -self.reach
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
-        least, most = self._apart(i0, i1, j0, j1)
-        return least >= -self.reach and most <= self.reach
+        low, high = self._block_distances(i0, i1, j0, j1)
+        return low >= -self.reach and high <= self.reach
 
     @property
     def is_causal(self) -> bool:
@@ -67,7 +67,7 @@ class Local(Rule):
         """See `Rule.window`."""
         return (self.reach + 1) * self.block
 
-    def _apart(self, i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
+    def _block_distances(self, i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
         """The least and the greatest i // block - j // block."""
         return i0 // self.block - (j1 - 1) // self.block, (i1 - 1) // self.block - j0 // self.block
 
@@ -107,20 +107,20 @@ class Summary(Rule):
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
-        return self._before(j1) > self._before(j0)
+        return self._columns_before(j1) > self._columns_before(j0)
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
-        return self._before(j1) - self._before(j0) == j1 - j0
+        return self._columns_before(j1) - self._columns_before(j0) == j1 - j0
 
     @property
     def _first(self) -> int:
         return self.stride - self.width * (self.turn + 1)
 
-    def _before(self, position: int) -> int:
+    def _columns_before(self, position: int) -> int:
         """How many summary columns lie at 0 <= j < position."""
-        blocks, rest = divmod(position, self.stride)
-        return blocks * self.width + min(max(rest - self._first, 0), self.width)
+        blocks, column = divmod(position, self.stride)
+        return blocks * self.width + min(max(column - self._first, 0), self.width)
 
 
 def sparse_strided(stride: int) -> Rule:

@@ -55,7 +55,7 @@ START = nn.initializers.normal(0.1)
 
 
 def slowed(x: jax.Array, factor: float) -> jax.Array:
-    """x itself, with gradients multiplied by a factor."""
+    """Returns x itself, with gradients multiplied by `factor`."""
     fixed = jax.lax.stop_gradient(x)
     return fixed + factor * (x - fixed)
 
@@ -131,14 +131,23 @@ class DecoderLayer(nn.Module):
         g: jax.Array,
         attended: Any,
         scale: jax.Array,
-        before: jax.Array,
+        past: jax.Array,
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
         """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if any,
         residual sums; returns the next h, the convolution's last inputs and the history of looks.
+
+        Args:
+          h: [B,T,d], of the layer below.
+          g: [B,T,f], the embedded words.
+          attended: the memory of the source; None without attention.
+          scale: sqrt(m) [B], m the words of the source.
+          past: [B,k-1,d], the convolution's inputs before h.
+          looks: the history of earlier looks.
+          first: position of the first word of h.
         """
-        u, window = self.convolution.causal(h, before)
+        u, window = self.convolution.causal(h, past)
         if attended is None:
             return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
@@ -288,11 +297,11 @@ class ConvS2S(Seq2Seq):
         positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows, looks = self.into_decoder(g), [], []
-        for layer, attended, before, history in zip(
+        for layer, attended, past, history in zip(
             self.decoder, memory.attended, state.windows, state.looks, strict=True
         ):
-            h, window, left = layer(h, g, attended, memory.scale, before, history, state.fed)
+            h, window, look = layer(h, g, attended, memory.scale, past, history, state.fed)
             windows.append(window)
-            looks.append(left)
+            looks.append(look)
         logits = self.out(self.drop(self.out_decoder(h)))
         return logits, Decoding(state.fed + tokens.shape[1], windows, looks)

@@ -190,20 +190,20 @@ class AttentionLanguageModel(LanguageModel):
         Query t has position L + t - 1, since it must not see its own output.
         """
         length, size = outputs.shape[1], self.window
-        more = -length % max(size, 1)  # `Window` refuses 0
-        at_once, in_blocks = length * (size + length), (length + more) * 2 * size  # scores of a row
+        spare = -length % max(size, 1)  # `Window` refuses 0
+        at_once, in_blocks = length * (size + length), (length + spare) * 2 * size  # scores
         aside = any(map(self.is_mutable_collection, (MAPS, LOSSES, SAMPLES)))
         if at_once <= in_blocks or aside or intervening():
-            memory, seen = self.look.remember(slots[:, :-1]), View(_sight(size, filled[:, :-1]))
-            return looked(self, self.look.read(outputs, memory, seen))
+            memory, view = self.look.remember(slots[:, :-1]), View(_sight(size, filled[:, :-1]))
+            return looked(self, self.look.read(outputs, memory, view))
         asks, slots, filled = (
-            jnp.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
+            jnp.pad(x, [(0, 0), (0, spare)] + [(0, 0)] * (x.ndim - 2))
             for x in (outputs, slots, filled)
         )
         memory = self.look.remember(_neighbours(slots, size))
-        seen = View(_sight(size, _neighbours(filled, size)), positions=size - 1)
-        contexts = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
-        return contexts.reshape(len(outputs), length + more, -1)[:, :length]
+        view = View(_sight(size, _neighbours(filled, size)), positions=size - 1)
+        contexts = self.look.read(asks.reshape(-1, size, self.state), memory, view).context
+        return contexts.reshape(len(outputs), length + spare, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """Computes the logits [B,T,V] of tokens [B,T] and the state after them."""

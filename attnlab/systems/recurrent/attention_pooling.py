@@ -81,11 +81,11 @@ class AttentionPooling(Classifier):
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """See `Classifier.__call__`."""
         read = self.reader([source] if target is None else [source, target])
-        vectors = [self._pooled(each) for each in read]
+        vectors = [self._pooled(text) for text in read]
         return self.verdict(vectors[0] if target is None else compared(*vectors))
 
     def _pooled(self, read: Read) -> jax.Array:
-        """The sentence vector [B,2H]."""
+        """Computes the vector [B,2H] of a text that was read, by attention with the learned query."""
         query = jnp.broadcast_to(self.query, (len(read.states), 1, 2 * self.width)).astype(
             read.states.dtype
         )

@@ -190,12 +190,12 @@ class GNMT(RecurrentWriter, Seq2Seq):
         """Feeds tokens [B] through all layers; returns the logits [B,V] of the next tokens and the
         next state. See `Seq2Seq.step`.
         """
-        before, states = state
-        lowest, (x, a) = self.transition(before, self.inputs(self.embedded(tokens)), memory)
+        lowest, states = state
+        lowest, (x, a) = self.transition(lowest, self.inputs(self.embedded(tokens)), memory)
         above = []
         for number, layer in enumerate(self.above, start=2):
-            given = self.drop(jnp.concatenate([x, a], axis=-1))
-            above.append(layer.step(states[number - 2], given))
+            inputs = self.drop(jnp.concatenate([x, a], axis=-1))
+            above.append(layer.step(states[number - 2], inputs))
             x = self._summed(number, x, above[-1].h)
         return self.out(x), (lowest, tuple(above))
 

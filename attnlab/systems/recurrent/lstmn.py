@@ -67,11 +67,11 @@ def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
             return weights[..., -steps:]
         return jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
 
-    within = {
+    cut_weights = {
         name: cut(heads.weights) for name, heads in maps.items() if heads.rows == heads.columns
     }
     return {
-        name: dataclasses.replace(heads, weights=within.get(name, heads.weights))
+        name: dataclasses.replace(heads, weights=cut_weights.get(name, heads.weights))
         for name, heads in maps.items()
     }
 
@@ -255,10 +255,9 @@ def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
 
 def final(states: jax.Array, valid: jax.Array) -> jax.Array:
     """The last real one [B,H] of the states [B,T,H]; zeros where there is none."""
-    at = jnp.maximum(valid.sum(axis=1) - 1, 0)
-    return jnp.where(
-        valid.any(axis=1)[:, None], jnp.take_along_axis(states, at[:, None, None], axis=1)[:, 0], 0
-    )
+    index = jnp.maximum(valid.sum(axis=1) - 1, 0)
+    last = jnp.take_along_axis(states, index[:, None, None], axis=1)[:, 0]
+    return jnp.where(valid.any(axis=1)[:, None], last, 0)
 
 
 class LSTMNClassifier(Classifier):

@@ -52,16 +52,16 @@ ACROSS = Need(role="cross", stepwise=True, history=True)
 NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, values=True)}
 
 
-def asked(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-    """Returns the needs of both systems' slots for these fields: of the intra-attention by span and
-    origin, of the inter-attention with separate values for deep fusion only.
+def needs_of(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+    """Returns the needs of both slots of a class `system` with these `chosen` fields: of the intra-
+    attention by span and origin, of the inter-attention with separate values for deep fusion only.
     """
     span, origin, fusion = (
         chosen.get(field, getattr(system, field)) for field in ("span", "origin", "fusion")
     )
-    within = intra(span, "none" if origin == "none" else "zeros")
+    need = intra(span, "none" if origin == "none" else "zeros")
     return {
-        "attention": within,
+        "attention": need,
         "inter_attention": dataclasses.replace(ACROSS, values=fusion == "deep"),
     }
 
@@ -126,7 +126,7 @@ class TwoReaders(nn.Module):
         one.
         """
         slots, _ = self.decoder(x, valid, first=self._first(source), other=source.attended)
-        return self._seen(slots.hidden, source, 0)[0]
+        return self._fuse(slots.hidden, source, 0)[0]
 
     def start(self, source: Encoded, length: int) -> Reader:
         """Returns the state of the second layer before the first of `length` steps, begun from the
@@ -145,13 +145,13 @@ class TwoReaders(nn.Module):
         following = self.decoder.step(
             reader, x, self.decoder.contributions(x), jnp.ones(len(x), bool), source.attended
         )
-        z, looks = self._seen(following.last.h[:, None], source, reader.fed, following.looks)
+        z, looks = self._fuse(following.last.h[:, None], source, reader.fed, following.looks)
         return z[:, 0], dataclasses.replace(following, looks=looks)
 
     def _first(self, source: Encoded) -> LSTMState | None:
         return source.last if self.origin == "encoder" else None
 
-    def _seen(
+    def _fuse(
         self, states: jax.Array, source: Encoded, fed: jax.Array | int, looks: Any = None
     ) -> tuple[jax.Array, Any]:
         """Computes z [B,t,H] of the target's states: the states themselves for deep fusion, else
@@ -162,8 +162,8 @@ class TwoReaders(nn.Module):
             return states, looks
         view = View(positions=fed)
         reading = self.search.read(states, source.attended, view, history=looks)
-        both = jnp.concatenate([states, looked(self, reading)], axis=-1)
-        return jnp.tanh(self.merge(both)), reading.history
+        pairs = jnp.concatenate([states, looked(self, reading)], axis=-1)
+        return jnp.tanh(self.merge(pairs)), reading.history
 
 
 class Fused(System):
@@ -193,7 +193,7 @@ class Fused(System):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`."""
-        return asked(cls, chosen)
+        return needs_of(cls, chosen)
 
     @nn.nowrap
     def two_readers(self, initial: Initial) -> TwoReaders:
@@ -321,5 +321,5 @@ class LSTMNTranslator(Fused, RecurrentWriter, Seq2Seq):
 
     def step(self, state: Reader, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, Reader]:
         """See `Seq2Seq.step`."""
-        seen, state = self.readers.step(memory, state, self.embed_target(tokens))
-        return self.out(seen), state
+        z, state = self.readers.step(memory, state, self.embed_target(tokens))
+        return self.out(z), state

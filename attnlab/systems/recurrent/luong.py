@@ -153,10 +153,16 @@ class Luong(StackedSides, kw_only=True):
     def _attentional(
         self, tops: jax.Array, attended: Any, fed: jax.Array | int, looks: Any
     ) -> tuple[jax.Array, Any]:
-        """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
-        words and `looks`; and what these looks leave.
+        """Computes the attentional vectors [B,t,H] of top states `tops` [B,t,H], and the history of
+        looks after them.
+
+        Args:
+          tops: of the words from number `fed` on.
+          attended: the attention's memory of the source.
+          fed: how many words were read before.
+          looks: the history of looks so far.
         """
         view = View(positions=fed)
         reading = self.search.read(tops, attended, view, history=looks)
-        both = jnp.concatenate([looked(self, reading), tops], axis=-1)
-        return jnp.tanh(self.combine(both)), reading.history
+        pairs = jnp.concatenate([looked(self, reading), tops], axis=-1)
+        return jnp.tanh(self.combine(pairs)), reading.history

@@ -94,8 +94,8 @@ class NgramRNN(LanguageModel):
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
-        first, *others = jnp.split(outputs, self.order - 1, axis=-1)
-        slots = [after(past, part) for past, part in zip(state.parts, others, strict=True)]
+        first, *later = jnp.split(outputs, self.order - 1, axis=-1)
+        slots = [after(past, part) for past, part in zip(state.parts, later, strict=True)]
         late = [part[:, : tokens.shape[1]] for part in slots]  # part i is i - 1 steps late
         star = jnp.tanh(self.merge(jnp.concatenate([first, *late], axis=-1)))
         windows = tuple(latest(part, counts, number) for number, part in enumerate(slots, start=1))

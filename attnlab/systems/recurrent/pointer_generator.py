@@ -172,7 +172,7 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         """
         table = self.embed_target if self.share == "embeddings" else self.embed_source
         annotations, ends = self.reader(self.drop(table(source)), self.real(source))  # [B,S,2H]
-        last = jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *ends)
+        last = jax.tree.map(lambda *sides: jnp.concatenate(sides, axis=-1), *ends)
         first = LSTMState(
             jax.nn.relu(self.first_cell(last.c)), jax.nn.relu(self.first_state(last.h))
         )
@@ -197,8 +197,8 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         """
         if self.coverage == "none":
             return memory.attended
-        beside = covered[..., None].astype(memory.annotations.dtype)
-        keys = jnp.concatenate([memory.annotations, beside], axis=-1)
+        column = covered[..., None].astype(memory.annotations.dtype)
+        keys = jnp.concatenate([memory.annotations, column], axis=-1)
         return self.search.remember_pairs(keys, memory.annotations, self.real(memory.source))
 
     def transition(
@@ -208,9 +208,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         "keys"); returns the next state and the `Step` (x, s, context, weights). See
         `RecurrentWriter.transition`; `word` [B,E] is what y_{t-1} gives to x_t.
         """
-        before, covered = state.state
+        cell_state, covered = state.state
         x = word + self.of_context(state.context)
-        following = self.cell(before, self.of_input(x))
+        following = self.cell(cell_state, self.of_input(x))
         attended, view = self._attended(memory, covered), View(positions=state.fed)
         reading = self.search.read(
             following.h[:, None], attended, view, weights=True, history=state.looks
@@ -218,11 +218,11 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]
         if self.coverage == "keys":
-            again = jnp.minimum(weights, covered).sum(axis=-1, keepdims=True)
-            reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": again})
+            overlap = jnp.minimum(weights, covered).sum(axis=-1, keepdims=True)
+            reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": overlap})
         context = looked(self, reading)[:, 0]
-        after = following, covered + weights
-        return Decoding(state.fed + 1, after, context, reading.history), Step(
+        updated = following, covered + weights
+        return Decoding(state.fed + 1, updated, context, reading.history), Step(
             x, following.h, context, weights
         )
 
@@ -252,14 +252,14 @@ def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
     generated = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
     of_copying = jax.nn.log_sigmoid(-gate)
     is_copied = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
-    both = jnp.logaddexp(generated, jnp.log(jnp.where(is_copied, copied, 1.0)) + of_copying)
+    mixed = jnp.logaddexp(generated, jnp.log(jnp.where(is_copied, copied, 1.0)) + of_copying)
     slope = jnp.exp(jnp.minimum(of_copying - generated, 80.0))
-    return jnp.where(is_copied, both, generated + copied * slope)
+    return jnp.where(is_copied, mixed, generated + copied * slope)
 
 
 def scattered(weights: jax.Array, source: jax.Array, vocabulary: int) -> jax.Array:
-    """Weights [B,T,S] of the words of a source [B,S], added up by word: [B,T,V]. Ids that no word
-    has weight on get exactly 0.
+    """Adds up weights [B,T,S] of the words of a source [B,S] by word: [B,T,V], V = `vocabulary`.
+    Ids that no word has weight on get exactly 0.
     """
     rows, steps, _ = weights.shape
     empty = jnp.zeros((rows, vocabulary, steps), weights.dtype)

@@ -74,40 +74,41 @@ class SentenceModel(nn.Module):
         """Computes a vector [B,q] of each sentence, columns [B,S,q] with `valid` [B,S], by
         convolutions until one column is left; zero for a sentence without words.
         """
-        left = valid.sum(axis=1)
-        most = columns.shape[1]
+        counts = valid.sum(axis=1)
+        longest = columns.shape[1]
         for window in self.windows:
-            columns, left = narrowed(columns, left, window, left >= len(window))
-            most -= (len(window) - 1) * (most >= len(window))
-        while most > self.widest:
-            columns, left = narrowed(columns, left, self.windows[-1], left > self.widest)
-            most -= self.widest - 1
+            columns, counts = convolve(columns, counts, window, counts >= len(window))
+            longest -= (len(window) - 1) * (longest >= len(window))
+        while longest > self.widest:
+            columns, counts = convolve(columns, counts, self.windows[-1], counts > self.widest)
+            longest -= self.widest - 1
         columns = jnp.pad(columns, ((0, 0), (0, max(0, self.widest - columns.shape[1])), (0, 0)))[
             :, : self.widest
         ]
         kernels = jnp.stack(
             [jnp.pad(top, ((0, self.widest - len(top)), (0, 0))) for top in self.tops]
         )  # [r-1,r,q]
-        chosen = kernels[jnp.clip(left - 2, 0, self.widest - 2)]
+        chosen = kernels[jnp.clip(counts - 2, 0, self.widest - 2)]
         joined = jax.nn.sigmoid((chosen * columns).sum(axis=1))
         return jnp.where(
-            (left > 1)[:, None], joined, jnp.where((left == 1)[:, None], columns[:, 0], 0)
+            (counts > 1)[:, None], joined, jnp.where((counts == 1)[:, None], columns[:, 0], 0)
         )
 
 
-def narrowed(
-    columns: jax.Array, left: jax.Array, window: jax.Array, active: jax.Array
+def convolve(
+    columns: jax.Array, counts: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Convolves columns [B,S,q] with `window`, then sigmoid, in the rows `active` [B]; returns the
-    columns and how many of them, from the first, now count in each row.
+    """Convolves columns [B,S,q] with `window` [w,q], then sigmoid, in the rows that are `active`
+    [B]; returns the columns and how many of them, from the first, now count in each row, `counts`
+    [B] before.
     """
     size, length = len(window), columns.shape[1]
     if size > length:
-        return columns, left
+        return columns, counts
     summed = sum(window[j] * columns[:, j : length - size + 1 + j] for j in range(size))
     convolved = jnp.pad(jax.nn.sigmoid(summed), ((0, 0), (0, size - 1), (0, 0)))
     return jnp.where(active[:, None, None], convolved, columns), jnp.where(
-        active, left - size + 1, left
+        active, counts - size + 1, counts
     )
 
 
@@ -159,7 +160,7 @@ class RCTM(RecurrentWriter, Seq2Seq):
         """Computes the logits [B,T,V] of given targets; only the product of state and recurrent
         matrix, h R, is computed step by step. See `Seq2Seq.decode`.
         """
-        given = (
+        inputs = (
             self.of_word(self.drop(self.embed_target(target_in))) + memory.bias[:, None]
         )  # [B,T,q]
 
@@ -169,7 +170,8 @@ class RCTM(RecurrentWriter, Seq2Seq):
             state = jax.nn.sigmoid(state @ past + contribution)
             return state, state
 
-        states = jax.lax.scan(step, self.start(memory, target_in.shape[1]), given.swapaxes(0, 1))[1]
+        start = self.start(memory, target_in.shape[1])
+        states = jax.lax.scan(step, start, inputs.swapaxes(0, 1))[1]
         return self.out(self.drop(states.swapaxes(0, 1)))
 
     def start(self, memory: Encoded, length: int) -> jax.Array:

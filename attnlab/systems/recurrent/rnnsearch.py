@@ -142,14 +142,14 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
             begun = jnp.reshape(state.fed > 0, (-1, 1))
-            after = self.unit(s, word + self.of_context(state.context))
-            s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), after, s)
+            updated = self.unit(s, word + self.of_context(state.context))
+            s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), updated, s)
         context, looks = self.look(s.h, memory, state)
         following = s
         if self.readout != "released":
             following = self.unit(s, word + self.of_context(context))
-        seen = following if self.readout == "current" else s
-        return Decoding(state.fed + 1, following, context, looks), (seen.h, context)
+        output = following if self.readout == "current" else s
+        return Decoding(state.fed + 1, following, context, looks), (output.h, context)
 
     def generate(
         self, words: jax.Array, steps: tuple[jax.Array, jax.Array], memory: Encoded

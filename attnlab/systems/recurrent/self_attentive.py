@@ -122,7 +122,7 @@ class SelfAttentive(Classifier):
         product of both matrices, each through a row-wise layer. See `Classifier.__call__`.
         """
         read = self.reader([source] if target is None else [source, target])
-        rows, *second = [self._matrix(each) for each in read]
+        rows, *second = [self._matrix(text) for text in read]
         if second:
             rows = self.gate_source(rows) * self.gate_target(*second)
         return self.verdict(rows.reshape(len(source), -1))

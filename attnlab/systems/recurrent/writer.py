@@ -58,6 +58,12 @@ class RecurrentWriter(Writer):
     ) -> Any:
         """Adds, in `setup`, the embedding of the target, the output layer and dropout; returns a
         factory that makes an embedding table of the same kind for a vocabulary of any size.
+
+        Args:
+          initial: starts the output layer.
+          embedding_init: starts the table.
+          embedding: E, its width.
+          dropout: rate of the dropout `drop`.
         """
         table = functools.partial(Embed, features=embedding, embedding_init=embedding_init)
         self.embed_target: Any = table(self.target_vocabulary)
@@ -66,14 +72,15 @@ class RecurrentWriter(Writer):
         return table
 
     def transition(self, state: Any, word: Any, memory: Any) -> tuple[Any, Any]:
-        """One step, with what a word gives to it [B,...], to the next state and to what `generate` is
-        given of the step, arrays [B,...].
+        """Computes one step from the state before it, with what a word gives to the step [B,...]
+        and the memory: returns the next state and what `generate` is given of the step, arrays
+        [B,...].
         """
         raise NotImplementedError
 
     def generate(self, words: jax.Array, steps: Any, memory: Any) -> jax.Array:
-        """Words [B,T,E] and what `transition` gave of each step, arrays [B,T,...], to logits
-        [B,T,V].
+        """Computes logits [B,T,V] from words [B,T,E] and what `transition` gave of each of the
+        `steps`, arrays [B,T,...].
         """
         raise NotImplementedError
 
@@ -84,28 +91,28 @@ class RecurrentWriter(Writer):
 
     def inputs(self, words: jax.Array) -> jax.Array:
         """Words [B,T,E] to what they give to steps, [B,T,...]."""
-        given: jax.Array = self.of_word(words)  # type: ignore[attr-defined]
-        return given
+        terms: jax.Array = self.of_word(words)  # type: ignore[attr-defined]
+        return terms
 
     def start(self, memory: Any, length: int) -> Any:
         """See `Writer.start`."""
         return self.begun(memory)
 
     def begun(self, memory: Any, state: Any = None, context: Any = None) -> Decoding:
-        """The state before the first word, with the first one of the memory unless another is
-        given.
+        """Returns the state before the first word, which begins with `state`, by default the first
+        one of the memory, and the `context`.
         """
         looks = self.search.initial_history(memory.attended)  # type: ignore[attr-defined]
         state = memory.first if state is None else state
         return Decoding(jnp.zeros((), jnp.int32), state, context, looks)
 
-    def look(self, query: jax.Array, memory: Any, before: Decoding) -> tuple[jax.Array, Any]:
-        """Looks at the memory with the query [B,...] of a step: the context [B,M], and what this look
-        leaves to the next.
+    def look(self, query: jax.Array, memory: Any, state: Decoding) -> tuple[jax.Array, Any]:
+        """Looks at the memory with the query [B,...] of a step, after the looks of `state`: returns
+        the context [B,M] and the history for the next look.
         """
-        view = View(positions=before.fed)
+        view = View(positions=state.fed)
         search: Any = self.search  # type: ignore[attr-defined]
-        reading = search.read(query[:, None], memory.attended, view, history=before.looks)
+        reading = search.read(query[:, None], memory.attended, view, history=state.looks)
         return looked(self, reading)[:, 0], reading.history
 
     def decode(self, memory: Any, target_in: jax.Array) -> jax.Array:
@@ -114,8 +121,8 @@ class RecurrentWriter(Writer):
         return self.generate(words, self.all_steps(state, self.inputs(words), memory), memory)
 
     def all_steps(self, state: Any, inputs: jax.Array, memory: Any) -> Any:
-        """Every `transition` from a first state, with inputs [B,T,...]: what each step gives, arrays
-        [B,T,...].
+        """Computes every `transition` from a first state, with inputs [B,T,...]: what each step
+        gives, arrays [B,T,...].
         """
         scan = over_time(lambda system, *step: system.transition(*step))
         return scan(self, state, inputs, memory)[1]

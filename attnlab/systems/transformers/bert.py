@@ -69,7 +69,9 @@ class Bert(Encoder):
     def both(
         self, tokens: jax.Array, types: jax.Array | None = None, at: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """What `__call__` and `follows` say, from one pass: the loss of pretraining adds the two."""
+        """Returns what `__call__` and `follows` give of these arguments, from one pass: the loss of
+        pretraining adds the two.
+        """
         states = self.states(tokens, types)
         return self.read_out(states, at), self._related(states)
 

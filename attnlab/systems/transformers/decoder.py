@@ -28,7 +28,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.systems.protocol import LanguageModel
-from attnlab.systems.transformers.stack import Ruled, begun, rule_of, within
+from attnlab.systems.transformers.stack import Ruled, begun, rule_of, segment_positions
 
 
 @flax.struct.dataclass
@@ -133,9 +133,18 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, list[Any]]:
         """Embeds tokens [B,T] from position `first` on and runs all layers, causally and under the
         visibility of each; returns x [B,T,d] and the layers' next states.
+
+        Args:
+          tokens: of the texts.
+          first: position of the first, a number or [B].
+          states: of the layers after the tokens before; None for whole texts.
+          real: [B,T] bool, which tokens are no padding; None for all.
+          segments: [B,T]: tokens with one number are one text; None for one a row.
         """
-        at = token_positions(first, tokens.shape[1]) if segments is None else within(segments)
-        x, norm_mask = self.drop(self.embedded(self.embed(tokens), at)), self.norm_mask(tokens)
+        positions = token_positions(first, tokens.shape[1])
+        positions = positions if segments is None else segment_positions(segments)
+        x = self.drop(self.embedded(self.embed(tokens), positions))
+        norm_mask = self.norm_mask(tokens)
 
         def view(number: int) -> View:
             rule = rule_of(self.visibility, number)

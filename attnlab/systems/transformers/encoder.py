@@ -34,7 +34,7 @@ from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm, apply_norm
 from attnlab.systems.protocol import Classifier, System, TokenClassifier
-from attnlab.systems.transformers.stack import Ruled, rule_of, within
+from attnlab.systems.transformers.stack import Ruled, rule_of, segment_positions
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
@@ -103,8 +103,8 @@ class EncoderOnly(Ruled, kw_only=True):
         Raises:
           UserError: rows longer than the positions reach.
         """
-        at = jnp.arange(tokens.shape[1]) if segments is None else within(segments)
-        x = self.embedded(self.embed(tokens), at)
+        positions = jnp.arange(tokens.shape[1]) if segments is None else segment_positions(segments)
+        x = self.embedded(self.embed(tokens), positions)
         if self.types:
             x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
         norm_mask = self.norm_mask(tokens)
@@ -162,7 +162,9 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
         return self.read_out(self.states(tokens, types, segments, trees), at)
 
     def read_out(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
-        """States [B,T,d] to what is told of every token, or of those `at` [B,P]."""
+        """Computes the outputs of states [B,T,d] by the head, [B,T,O], or of the tokens `at` [B,P]
+        alone, [B,P,O].
+        """
         states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
         if self.head == "linear":
             return self.out(self.drop(states))

@@ -35,7 +35,7 @@ from attnlab.layers.block import Block
 
 STREAMS = ("dropout", "sample")
 Step = Callable[[Any, int, jax.Array, Any], tuple[jax.Array, Any]]
-"""`step(block, number, x, given)`: x [B,T,d] through a layer to x, and what the layer leaves."""
+"""`step(block, number, x, extra)`: x [B,T,d] and what else a layer is given, to x and what it leaves."""
 
 
 class Sharing(functools.partial[Any]):
@@ -50,7 +50,7 @@ class Sharing(functools.partial[Any]):
     scheme: nn.Module
 
     @classmethod
-    def of(cls, factory: Callable[..., Any], scheme: nn.Module) -> Sharing:
+    def make(cls, factory: Callable[..., Any], scheme: nn.Module) -> Sharing:
         """That factory."""
         sharing = cls(factory, positions=lambda **_: scheme)
         sharing.factory, sharing.scheme = factory, scheme
@@ -64,18 +64,18 @@ class Layers:
     Attributes:
       stack: the blocks, bound.
       step: one layer.
-      given: what each is given; empty for nothing.
+      extras: what each layer is given besides, such as its state; empty for nothing.
       remat: whether the backward pass computes a layer again.
     """
 
     stack: Sequence[Block]
     step: Step
-    given: Sequence[Any]
+    extras: Sequence[Any]
     remat: bool
 
     def inputs(self, number: int) -> tuple[Any, list[Any]]:
         """Parameters of a layer, and the arrays among what it is given that may differ."""
-        leaves = jax.tree.leaves(self.given[number]) if self.given else []
+        leaves = jax.tree.leaves(self.extras[number]) if self.extras else []
         traced = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
         return in_parts(self.stack[number].variables.get("params", {})), traced
 
@@ -88,21 +88,21 @@ class Layers:
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """
-        whole = self.stack[number].variables.get("params", {})
+        like = self.stack[number].variables.get("params", {})
 
         def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
             """Gathers the parameters, puts the traced inputs back in their places and applies the
             layer to x.
             """
             params, traced = inputs
-            params, given = gathered_as(whole, params), None
-            if self.given:
-                leaves, tree = jax.tree.flatten(self.given[number])
-                rest = iter(traced)
-                leaves = [leaf if isinstance(leaf, np.ndarray) else next(rest) for leaf in leaves]
-                given = jax.tree.unflatten(tree, leaves)
+            params, extra = gathered_as(like, params), None
+            if self.extras:
+                leaves, tree = jax.tree.flatten(self.extras[number])
+                values = iter(traced)
+                leaves = [leaf if isinstance(leaf, np.ndarray) else next(values) for leaf in leaves]
+                extra = jax.tree.unflatten(tree, leaves)
             block, params = _alone(self.stack[number], params)
-            called = nn.apply(lambda block: self.step(block, number, x, given)[0], block)
+            called = nn.apply(lambda block: self.step(block, number, x, extra)[0], block)
             y: jax.Array = called({"params": params}, rngs=dict(keys))
             return y
 
@@ -110,7 +110,7 @@ class Layers:
 
     def static(self, number: int) -> list[Any]:
         """What `inputs` leaves out, as values that can be compared."""
-        leaves = jax.tree.leaves(self.given[number]) if self.given else []
+        leaves = jax.tree.leaves(self.extras[number]) if self.extras else []
         return [leaf.tolist() for leaf in leaves if isinstance(leaf, np.ndarray)]
 
 
@@ -122,11 +122,11 @@ def _alone(block: Block, params: Any) -> tuple[Block, Any]:
     mixers = tuple(
         (name, shared[name].factory if name in shared else mixer) for name, mixer in block.mixers
     )
-    whole = dict(params)
+    complete = dict(params)
     for name, sharing in shared.items():
         table = sharing.scheme.variables.get("params", {})
-        whole[name] = {**whole.get(name, {}), **({"positions": table} if table else {})}
-    return block.clone(parent=None, name=None, mixers=mixers), whole
+        complete[name] = {**complete.get(name, {}), **({"positions": table} if table else {})}
+    return block.clone(parent=None, name=None, mixers=mixers), complete
 
 
 def loops(module: nn.Module) -> bool:
@@ -138,7 +138,9 @@ def loops(module: nn.Module) -> bool:
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
-    """Returns, for every random stream that the module has, one key per layer, [n]."""
+    """Returns, for every random stream that the module has, one key for each of n = `layers`
+    layers, [n].
+    """
     return {
         name: jax.random.split(module.make_rng(name), layers)
         for name in STREAMS
@@ -158,11 +160,11 @@ def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: 
     )
     rounds = rounds if rounds > 1 and alike else 0
     if rounds:
-        every = [
+        places = [
             [layers.inputs(number) for number in range(place, rounds * period, period)]
             for place in range(period)
         ]
-        stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *of_place) for of_place in every]
+        stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *layer) for layer in places]
         by_round = {
             name: key[: rounds * period].reshape(rounds, period) for name, key in keys.items()
         }

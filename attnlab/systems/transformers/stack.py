@@ -128,9 +128,9 @@ class Stacked(System, kw_only=True):
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
-        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers,
-        with the feed-forward, norm and placement of the fields. See `by_layer` for mixers that
-        differ by layer.
+        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers, of
+        the class `kind`, with the feed-forward, norm and placement of the fields. See `by_layer`
+        for mixers that differ by layer.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         inside = _else(self.hidden_dropout, self.dropout)
@@ -167,8 +167,8 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def norm_mask_of_images(self, x: jax.Array, valid: jax.Array | None) -> jax.Array | None:
-        """Which tokens of x [B,T,d] are of images, for norms that ask; else None. `valid` [B]: which
-        rows are images, None for all.
+        """Returns which tokens of x [B,T,d] are of images, for norms that ask; else None. `valid`
+        [B]: which rows are images, None for all.
         """
         if not self.normed_over_batch:
             return None
@@ -190,10 +190,11 @@ class Stacked(System, kw_only=True):
         return matmul(x[..., : self.word_width], table.T)
 
     def embedded(
-        self, words: jax.Array, at: jax.Array, scheme: PositionScheme | None = None
+        self, words: jax.Array, positions: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
-        """Adds or appends positions [T] or [B,T] to embeddings [B,T,d-m], scaled if the fields say
-        so: x_0 [B,T,d]; raises `UserError` if T exceeds the positions.
+        """Adds or appends positions [T] or [B,T] to `words`, embeddings [B,T,d-m], scaled if the
+        fields say so, by the `scheme` (None: that of the field): x_0 [B,T,d]; raises `UserError` if
+        T exceeds the positions.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.
@@ -208,17 +209,17 @@ class Stacked(System, kw_only=True):
             )
         scaled = words * math.sqrt(self.word_width) if self.scaled_embedding else words
         if not self.position_width:
-            return scheme.embed(scaled, at)
+            return scheme.embed(scaled, positions)
         nothing = jnp.zeros((*words.shape[:2], self.position_width), words.dtype)
-        return jnp.concatenate([scaled, scheme.embed(nothing, at)], axis=-1)
+        return jnp.concatenate([scaled, scheme.embed(nothing, positions)], axis=-1)
 
     def through(
         self,
         stack: Sequence[Block],
         x: jax.Array,
         step: Step,
-        given: Sequence[Any] | None = None,
-        whole: bool = True,
+        extras: Sequence[Any] | None = None,
+        full_texts: bool = True,
     ) -> tuple[jax.Array, list[Any]]:
         """Runs x [B,T,d] through the blocks of a stack; returns x and what each layer leaves, such
         as its state (nothing where layers are looped over or recomputed).
@@ -227,27 +228,27 @@ class Stacked(System, kw_only=True):
           stack: the blocks.
           x: [B,T,d].
           step: one layer; see `Step`.
-          given: what each layer is given, such as its state; None for nothing.
-          whole: whether these are whole texts, so that nobody wants what layers leave; `scan` and
+          extras: what each layer is given, such as its state; None for nothing.
+          full_texts: whether these are whole texts, so that nobody wants what layers leave; `scan` and
             `remat` act on these alone.
         """
-        if whole and (self.scan or self.remat) and loops(self):
-            layers = Layers(stack, step, given or (), self.remat)
+        if full_texts and (self.scan or self.remat) and loops(self):
+            layers = Layers(stack, step, extras or (), self.remat)
             period = self._period(len(stack)) if self.scan else 0
             return looped(layers, x, keys_of(self, len(stack)), period), []
-        left = []
+        states = []
         for number, block in enumerate(stack):
-            x, state = step(block, number, x, None if given is None else given[number])
-            left.append(state)
-        return x, left
+            x, state = step(block, number, x, None if extras is None else extras[number])
+            states.append(state)
+        return x, states
 
     @nn.nowrap
     def _period(self, layers: int) -> int:
-        """After how many layers the parts of the layers repeat."""
+        """Returns after how many of `layers` layers their parts repeat."""
         parts = [getattr(self, field) for field in type(self).parts]
-        of = [tuple(chosen(part, layer)[1] for part in parts) for layer in range(layers)]
-        every = range(1, layers + 1)
-        return next(p for p in every if all(of[i] == of[i % p] for i in range(layers)))
+        kinds = [tuple(chosen(part, layer)[1] for part in parts) for layer in range(layers)]
+        periods = range(1, layers + 1)
+        return next(p for p in periods if all(kinds[i] == kinds[i % p] for i in range(layers)))
 
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
@@ -295,14 +296,14 @@ def mixed(
     """Runs x [B,T,d] through a block whose only mixer is `attention`; returns x and the mixer's
     next state; `valid` is that of `Block.__call__`.
     """
-    left = [state]
+    states = [state]
 
-    def itself(x: jax.Array) -> jax.Array:
-        y, after = block.attention.mix(x, view, state)
-        left.append(after)
+    def mix(x: jax.Array) -> jax.Array:
+        y, following = block.attention.mix(x, view, state)
+        states.append(following)
         return y
 
-    return block(x, itself, valid=valid), left[-1]
+    return block(x, mix, valid=valid), states[-1]
 
 
 def begun(mixer: Mixer, rule: Rule, rows: int, room: int, dtype: Any) -> Any:
@@ -314,11 +315,13 @@ def begun(mixer: Mixer, rule: Rule, rows: int, room: int, dtype: Any) -> Any:
     return mixer.begin(rows, room, dtype, window=rule.window)
 
 
-def within(segments: jax.Array) -> jax.Array:
-    """How far each token stands behind the first of its segment, [B,T] int32."""
-    at = jnp.arange(segments.shape[1], dtype=jnp.int32)
+def segment_positions(segments: jax.Array) -> jax.Array:
+    """Returns how far each token stands behind the first of its segment, [B,T] int32, from the
+    numbers of segments [B,T].
+    """
+    index = jnp.arange(segments.shape[1], dtype=jnp.int32)
     begins = segments != jnp.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
-    return at - jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
+    return index - jax.lax.cummax(jnp.where(begins, index, 0), axis=1)
 
 
 class Ruled(Stacked, kw_only=True):
@@ -367,8 +370,8 @@ class Ruled(Stacked, kw_only=True):
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
             return mixed(block, x, view(number), state, norm_mask)
 
-        x, after = self.through(self.layer, x, step, states, whole=states is None)
-        return apply_norm(self.top, x, norm_mask) if self.topped else x, after
+        x, following = self.through(self.layer, x, step, states, full_texts=states is None)
+        return apply_norm(self.top, x, norm_mask) if self.topped else x, following
 
 
 def rule_of(part: Part, layer: int = 0) -> Rule:

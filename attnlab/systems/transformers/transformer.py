@@ -90,7 +90,7 @@ class DecoderLayer(Block):
         that of `Block.__call__`.
         """
 
-        def itself(y: jax.Array) -> jax.Array:
+        def mix(y: jax.Array) -> jax.Array:
             nonlocal cache
             y, cache = self.self_attention.mix(y, view, cache)
             return y
@@ -103,7 +103,7 @@ class DecoderLayer(Block):
             looks = reading.history
             return looked(self, reading)
 
-        return self(y, itself, across, valid=valid), cache, looks
+        return self(y, mix, across, valid=valid), cache, looks
 
 
 @flax.struct.dataclass
@@ -247,7 +247,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
         )
 
-        def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
+        def step(layer: EncoderLayer, number: int, x: jax.Array, extra: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
@@ -256,7 +256,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """Computes logits [B,T,V] of given targets [B,T], causally unless `leaking`; `Writer.decode`."""
-        y = self._written(target_in, jnp.arange(target_in.shape[1]))
+        y = self._embed_target(target_in, jnp.arange(target_in.shape[1]))
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
@@ -281,8 +281,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             layer.reserve(self._view(number).rule, batch, length, dtype)
             for number, layer in enumerate(self.decoder)
         ]
-        both = zip(self.decoder, memory, strict=True)
-        looks = [layer.initial_history(source) for layer, source in both]
+        pairs = zip(self.decoder, memory, strict=True)
+        looks = [layer.initial_history(source) for layer, source in pairs]
         return Decoding(jnp.zeros((), jnp.int32), caches, looks)
 
     def step(
@@ -291,19 +291,19 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         """Feeds tokens [B] with the caches of `state`; returns the logits [B,V] of the next tokens
         and the next state. See `Writer.step`.
         """
-        y = self._written(tokens[:, None], token_positions(state.fed, 1))
+        y = self._embed_target(tokens[:, None], token_positions(state.fed, 1))
 
-        def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
-            source, cache, looks = given
+        def step(layer: DecoderLayer, number: int, y: jax.Array, extra: Any) -> Any:
+            source, cache, looks = extra
             view, where = self._view(number), state.fed
             y, cache, looks = layer.write(y, source, view, where, cache, looks, norm_mask)
             return y, (cache, looks)
 
         norm_mask = self.norm_mask(tokens[:, None])
 
-        given = list(zip(memory, state.caches, state.looks, strict=True))
-        y, left = self.through(self.decoder, y, step, given, whole=False)
-        caches, looks = ([layer[part] for layer in left] for part in (0, 1))
+        extra = list(zip(memory, state.caches, state.looks, strict=True))
+        y, outputs = self.through(self.decoder, y, step, extra, full_texts=False)
+        caches, looks = ([layer[part] for layer in outputs] for part in (0, 1))
         return self._logits(y, norm_mask)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
@@ -318,9 +318,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             ("target", "source") if name.endswith("cross_attention") else ("target_in", "target_in")
         )
 
-    def _written(self, tokens: jax.Array, at: jax.Array) -> jax.Array:
-        """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
-        y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
+    def _embed_target(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Embeds target tokens [B,T] at positions [T] or [B,T]: y_0 [B,T,d]."""
+        y = self.embedded(self.embed_target(tokens), positions, self.decoder_scheme)
         if self.normalised_embedding:
             y = apply_norm(self.embed_norm_decoder, y, self.norm_mask(tokens))
         return self.drop(y)
@@ -396,4 +396,4 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
         "positions", getattr(behind(factory), "positions", "none")
     )
     scheme = made(POSITIONS, part)()
-    return Sharing.of(factory, scheme), scheme
+    return Sharing.make(factory, scheme), scheme

@@ -57,8 +57,8 @@ class Viewer(VisualAnswerer, kw_only=True):
     @property
     def seen_over_batch(self) -> bool:
         """Whether the backbone leaves statistics of its batch."""
-        seen: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return seen.over_batch
+        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
+        return backbone.over_batch
 
     @property
     def over_batch(self) -> bool:
@@ -68,8 +68,8 @@ class Viewer(VisualAnswerer, kw_only=True):
     @property
     def looks(self) -> bool:
         """See `System.looks`."""
-        seen: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return super().looks or seen.looks
+        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
+        return super().looks or backbone.looks
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -79,34 +79,34 @@ class Viewer(VisualAnswerer, kw_only=True):
     @nn.nowrap
     def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
         """See `VisualAnswerer.grid`."""
-        seen: Backbone = made(BACKBONES, self.backbone)(parent=None)
+        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
         images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-        features, _ = jax.eval_shape(seen.init_with_output, jax.random.key(0), images)
+        features, _ = jax.eval_shape(backbone.init_with_output, jax.random.key(0), images)
         return int(features.shape[1]), int(features.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Computes the feature map of images [I,H,W,C'] as L vectors [I,L,D], row by row, with
         coordinates appended if `coordinates`; images without real questions [B,S] are padding.
         """
-        asked = self.real(questions).reshape(len(images), -1).any(axis=1)
-        features = self.see(images, asked)
+        valid = self.real(questions).reshape(len(images), -1).any(axis=1)
+        features = self.see(images, valid)
         rows, height, width, channels = features.shape
         flat = features.reshape(rows, height * width, channels)
         if not self.coordinates:
             return flat
-        coordinates = jnp.asarray(over(height, width), flat.dtype)
+        coordinates = jnp.asarray(grid_coordinates(height, width), flat.dtype)
         where = jnp.broadcast_to(coordinates, (rows, *coordinates.shape))
         return jnp.concatenate([flat, where], axis=-1)
 
 
-def of_each(seen: Tree, images: jax.Array, questions: jax.Array) -> Tree:
-    """Arrays [I,...] of I images as [B,...], one for each of B questions, see
-    `VisualAnswerer.__call__`; what has no axis is left alone.
+def per_question(tree: Tree, images: jax.Array, questions: jax.Array) -> Tree:
+    """Repeats arrays [I,...] of I images, a `tree` of them, as [B,...], one for each of B
+    questions, see `VisualAnswerer.__call__`; what has no axis is left alone.
     """
     times = len(questions) // len(images)
     if times == 1:
-        return seen
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0) if leaf.ndim else leaf, seen)
+        return tree
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0) if leaf.ndim else leaf, tree)
 
 
 class Answerer(Viewer, kw_only=True):
@@ -172,9 +172,9 @@ class CNNAndLSTM(Answerer, kw_only=True):
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """See `VisualAnswerer.__call__`."""
-        seen = self._pooled(self.places(images, questions))
-        seen = of_each(seen, images, questions)
-        return self.verdict(jnp.concatenate([seen, self.read(questions).last], axis=-1))
+        vectors = self._pooled(self.places(images, questions))
+        vectors = per_question(vectors, images, questions)
+        return self.verdict(jnp.concatenate([vectors, self.read(questions).last], axis=-1))
 
     def _pooled(self, places: jax.Array) -> jax.Array:
         """Places [B,L,D] to a vector of the image, [B,D] or [B,L D]."""
@@ -183,7 +183,7 @@ class CNNAndLSTM(Answerer, kw_only=True):
         return places.reshape(len(places), -1)
 
 
-def over(height: int, width: int) -> np.ndarray:
+def grid_coordinates(height: int, width: int) -> np.ndarray:
     """Column and row of every place, row by row, the first -1 and the last 1; 0 where there is only
     one: [L,2].
     """

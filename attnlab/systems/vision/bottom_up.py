@@ -33,7 +33,7 @@ from attnlab.config.registry import Part
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 from attnlab.systems.protocol import looked
-from attnlab.systems.vision.answering import Answerer, of_each
+from attnlab.systems.vision.answering import Answerer, per_question
 
 _LEAST = 1e-6  # the square of the least norm that is divided by
 
@@ -51,7 +51,7 @@ class Nonlinear(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [...,n] to [...,features]."""
+        """Computes gt(x), or relu(x W + b), [...,features] of x [...,n]."""
         y = Dense(self.features, name="of_value")(x)
         if self.activation == "relu":
             return jax.nn.relu(y)
@@ -93,13 +93,13 @@ class BottomUp(Answerer, kw_only=True):
             squares = jnp.square(widened(places)).sum(axis=-1, keepdims=True)
             places = (places * jax.lax.rsqrt(jnp.maximum(squares, _LEAST))).astype(places.dtype)
         keys = self._keys(places, asks)
-        places = of_each(places, images, questions)
+        places = per_question(places, images, questions)
         query = self.param("query", nn.initializers.normal(self.hidden**-0.5), (self.hidden,))
-        asked = jnp.broadcast_to(query, (len(keys), 1, self.hidden)).astype(keys.dtype)
+        queries = jnp.broadcast_to(query, (len(keys), 1, self.hidden)).astype(keys.dtype)
         look = self.attention(width=places.shape[-1], name="attention")
-        seen = looked(self, look.read(asked, look.remember_pairs(keys, places)))[:, 0]
-        both = self._layer("of_question")(asks) * self._layer("of_image")(seen)
-        return Dense(self.classes, name="out")(self.drop(self._layer("hidden_layer")(both)))
+        context = looked(self, look.read(queries, look.remember_pairs(keys, places)))[:, 0]
+        joint = self._layer("of_question")(asks) * self._layer("of_image")(context)
+        return Dense(self.classes, name="out")(self.drop(self._layer("hidden_layer")(joint)))
 
     @nn.nowrap
     def _keys(self, places: jax.Array, asks: jax.Array) -> jax.Array:
@@ -111,10 +111,10 @@ class BottomUp(Answerer, kw_only=True):
                 jax.nn.relu(Dense(self.hidden, name=f"joint_{name}")(x))
                 for name, x in (("place", places), ("question", asks[:, None]))
             ]
-            return of_each(units[0], places, asks) * units[1]
-        places = of_each(places, places, asks)
-        again = jnp.broadcast_to(asks[:, None], (*places.shape[:2], asks.shape[-1]))
-        return self._layer("joint_layer")(jnp.concatenate([places, again], axis=-1))
+            return per_question(units[0], places, asks) * units[1]
+        places = per_question(places, places, asks)
+        repeated = jnp.broadcast_to(asks[:, None], (*places.shape[:2], asks.shape[-1]))
+        return self._layer("joint_layer")(jnp.concatenate([places, repeated], axis=-1))
 
     @nn.nowrap
     def _layer(self, name: str) -> Nonlinear:

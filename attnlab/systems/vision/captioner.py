@@ -41,7 +41,7 @@ class Captioner(Writer, kw_only=True):
     image_positions: Part = "none"
 
     parts = {"backbone": BACKBONES, "image_positions": POSITIONS}
-    seen = "image"
+    source_side = "image"
     map_sides = ("target", "image")
 
     @property
@@ -119,12 +119,12 @@ def grid_of(system: Captioner, shape: tuple[int, int, int]) -> tuple[int, int]:
     alone; nothing is computed.
     """
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-    made, _ = jax.eval_shape(
+    features, _ = jax.eval_shape(
         lambda key, read: system.init_with_output(key, read, method="feature_map"),
         jax.random.key(0),
         images,
     )
-    return made.shape[1], made.shape[2]
+    return features.shape[1], features.shape[2]
 
 
 def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:

@@ -38,7 +38,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import Side, looked
-from attnlab.systems.vision.answering import Answerer, of_each
+from attnlab.systems.vision.answering import Answerer, per_question
 
 Factory = Callable[..., Attention]
 LEVELS = ("word", "phrase", "sentence")
@@ -70,15 +70,15 @@ class Together(nn.Module):
         affinity = jnp.tanh(jnp.einsum("bsd,bld->bsl", related, places))
         of_places = Dense(self.hidden, use_bias=False, name="of_places")(places)
         of_words = Dense(self.hidden, use_bias=False, name="of_words")(words)
-        seen = jnp.tanh(of_places + jnp.einsum("bsl,bsk->blk", affinity, of_words))
-        asked = jnp.tanh(of_words + jnp.einsum("bsl,blk->bsk", affinity, of_places))
+        image_keys = jnp.tanh(of_places + jnp.einsum("bsl,bsk->blk", affinity, of_words))
+        word_keys = jnp.tanh(of_words + jnp.einsum("bsl,blk->bsk", affinity, of_places))
         return (
-            self._looked("image", self.image_attention, seen, places, None),
-            self._looked("question", self.question_attention, asked, words, valid),
+            self._attend("image", self.image_attention, image_keys, places, None),
+            self._attend("question", self.question_attention, word_keys, words, valid),
         )
 
     @nn.nowrap
-    def _looked(
+    def _attend(
         self,
         side: str,
         factory: Factory,
@@ -184,12 +184,13 @@ class CoAttention(Answerer, kw_only=True):
         (word, phrase, sentence), joined from the lowest up. See `VisualAnswerer.__call__`.
         """
         places = self.drop(jnp.tanh(self.of_place(self.places(images, questions))))
-        places, valid = of_each(places, images, questions), self.real(questions)
+        places, valid = per_question(places, images, questions), self.real(questions)
         hidden: list[jax.Array] = []
         levels = self._levels(questions, valid)
         for level, together, join in zip(self.levels, self.together, self.joined, strict=True):
-            seen, asked = together(places, levels[level], valid)
-            hidden = [jnp.tanh(join(jnp.concatenate([self.drop(asked + seen), *hidden], axis=-1)))]
+            image, question = together(places, levels[level], valid)
+            hidden = [self.drop(question + image), *hidden]
+            hidden = [jnp.tanh(join(jnp.concatenate(hidden, axis=-1)))]
         return self.out(self.drop(hidden[0]))
 
     def _levels(self, questions: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:

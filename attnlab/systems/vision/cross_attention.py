@@ -44,7 +44,7 @@ from attnlab.layers.norms import apply_norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Side, looked
 from attnlab.systems.transformers.stack import Stacked
-from attnlab.systems.vision.answering import Viewer, of_each
+from attnlab.systems.vision.answering import Viewer, per_question
 
 
 class Reading(Block):
@@ -155,8 +155,9 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         def step(block: Reading, number: int, x: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
             return block.read(x, memory, view, norm_mask), None
 
-        seen = [of_each(layer.remember(places), images, questions) for layer in self.question]
-        x, _ = self.through(self.question, x, step, seen)
+        memories = [layer.remember(places) for layer in self.question]
+        memories = per_question(memories, images, questions)
+        x, _ = self.through(self.question, x, step, memories)
         x = apply_norm(self.top, x, norm_mask) if self.topped else x
         return self.out(self.drop(x[:, 0]))
 
@@ -173,14 +174,14 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
             )
         height, width, channels = images.shape[1:]
         places = on_grid(*self.grid((height, width, channels)))
-        at = places if isinstance(self.where, OnGrid) else np.arange(m.shape[1])
-        m = self.drop(self.where.embed(m, jnp.asarray(at)))
+        positions = places if isinstance(self.where, OnGrid) else np.arange(m.shape[1])
+        m = self.drop(self.where.embed(m, jnp.asarray(positions)))
         real = self.real(questions).reshape(len(images), -1).any(axis=1, keepdims=True)
         norm_mask = jnp.broadcast_to(real, m.shape[:2]) if self.normed_over_batch else None
 
-        def step(block: Block, number: int, m: jax.Array, given: Any) -> tuple[jax.Array, Any]:
-            turned = holds(of_layer(self.image_attention, number), OnGrid)
-            view = View(positions=places[None]) if turned else View()
+        def step(block: Block, number: int, m: jax.Array, extra: Any) -> tuple[jax.Array, Any]:
+            needs_grid = holds(of_layer(self.image_attention, number), OnGrid)
+            view = View(positions=places[None]) if needs_grid else View()
             return block(m, lambda m: block.self_attention.mix(m, view)[0], valid=norm_mask), None
 
         return self.through(self.image, m, step)[0] if self.image else m

@@ -96,8 +96,8 @@ class Detr(Stacked, Detector, kw_only=True):
         at_least(0, "detr", layers=self.layers, decoder_layers=self.decoder_layers)
         self.features: Backbone = made(BACKBONES, self.backbone)(name="backbone")
         self.project = Dense(self.width)
-        wanted = (self.queries, self.width)
-        self.objects = self.param("queries", nn.initializers.normal(1.0), wanted, float)
+        size = (self.queries, self.width)
+        self.objects = self.param("queries", nn.initializers.normal(1.0), size, float)
         mixers = (
             ("self_attention", self.decoder_attention),
             ("cross_attention", self.cross_attention),
@@ -123,14 +123,15 @@ class Detr(Stacked, Detector, kw_only=True):
         f = self.features(images, valid)
         rows, columns = f.shape[1:3]
         x = self.project(f.reshape(len(f), rows * columns, -1))
-        at = on_grid(rows, columns) if isinstance(self.scheme, OnGrid) else jnp.arange(x.shape[1])
+        order = jnp.arange(x.shape[1])
+        positions = on_grid(rows, columns) if isinstance(self.scheme, OnGrid) else order
         longest = self.scheme.longest
         if longest is not None and x.shape[1] > longest:
             raise UserError(
                 f"detr: a map of {rows} x {columns} places, but positions end at {longest}; set"
                 f" system.positions.length={x.shape[1]}, or take sinusoidal_2d"
             )
-        p = self.scheme.embed(jnp.zeros((1, *x.shape[1:]), x.dtype), jnp.asarray(at))
+        p = self.scheme.embed(jnp.zeros((1, *x.shape[1:]), x.dtype), jnp.asarray(positions))
         x = self._encoded(x, p, valid)
         o = jnp.asarray(self.objects).astype(x.dtype)[None]
         y = jnp.broadcast_to(jnp.zeros_like(o), (len(x), *o.shape[1:]))

@@ -13,7 +13,7 @@ sg stops gradients. A location is (row, column): -1 is the upper or left edge of
 lower or right one. Locations are drawn where the caller passes the random stream "sample"; else
 l_{t+1} = mu_t. Nothing but REINFORCE trains where to look: log p(l_{t+1}) of what was drawn, before
 it was clipped, and b_t go to the collection "samples" (see `tasks.decisions`). Locations [B,T,2] go
-to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `shown`
+to the collection "glimpses" while that is mutable; `squares` makes rectangles of them, and `coverage`
 what is drawn on the image.
 
 Source: V. Mnih, N. Heess, A. Graves, K. Kavukcuoglu, "Recurrent Models of Visual Attention", NIPS
@@ -59,17 +59,17 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
     """
     begin = centre[:, None] + jnp.asarray((np.arange(size) - size / 2) * side, centre.dtype)
     edge = jnp.arange(length, dtype=centre.dtype)
-    least = jnp.maximum(begin[..., None], edge)
-    most = jnp.minimum(begin[..., None] + side, edge + 1)
-    return jnp.maximum(most - least, 0.0) / side
+    start = jnp.maximum(begin[..., None], edge)
+    end = jnp.minimum(begin[..., None] + side, edge + 1)
+    return jnp.maximum(end - start, 0.0) / side
 
 
-def patches(images: jax.Array, at: jax.Array, size: int, scales: int) -> jax.Array:
-    """Cuts k square patches of n x n pixels, each twice as coarse as the one before, out of images
-    [B,H,W,C] around locations `at` [B,2]: [B,k,n,n,C].
+def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> jax.Array:
+    """Cuts k = `scales` square patches of n x n pixels, n = `size`, each twice as coarse as the one
+    before, out of images [B,H,W,C] around `locations` [B,2]: [B,k,n,n,C].
     """
     dtype, sizes = inner_dtype(images), images.shape[1:3]
-    centres = (at.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
+    centres = (locations.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
     rows, columns = (
         jnp.stack(
             [covered(centres[:, axis], size, 2**scale, sizes[axis]) for scale in range(scales)], 1
@@ -81,8 +81,9 @@ def patches(images: jax.Array, at: jax.Array, size: int, scales: int) -> jax.Arr
 
 
 def squares(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
-    """The patches around locations [...,2] as (top, left, bottom, right) in pixels of an image of
-    this size, [...,k,4]; they may reach beyond the image.
+    """Returns the patches around locations [...,2] as (top, left, bottom, right) in pixels of an
+    image of this height and width, [...,k,4], k = `scales`, the finest `size` wide; they may reach
+    beyond the image.
     """
     centre = (np.asarray(locations, np.float64) + 1) / 2 * (height, width)
     reach = size * 2.0 ** np.arange(scales) / 2
@@ -90,9 +91,10 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
     return np.concatenate(corners, axis=-1)
 
 
-def shown(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
-    """Returns, for each pixel of the image, the share of the k patches around each location [T,2]
-    that contain its middle, [T,H,W]: 1 inside the finest patch.
+def coverage(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
+    """Returns, for each pixel of an image of this height and width, the share of the k = `scales`
+    patches around each of the locations [T,2] that contain its middle, [T,H,W]: 1 inside the finest
+    patch, `size` wide.
     """
     edges = squares(locations, size, scales, height, width)[:, :, :, None, None]
     row, column = np.mgrid[:height, :width] + 0.5
@@ -153,7 +155,7 @@ class Glimpses(ImageClassifier):
     ) -> dict[str, tuple[Any, list[str]]]:
         """See `System.overlaid`: for each glimpse the share of its patches in which a pixel lies."""
         (locations,) = collected[GLIMPSES]["locations"]
-        shares = shown(np.asarray(locations[0]), self.size, self.scales, height, width)
+        shares = coverage(np.asarray(locations[0]), self.size, self.scales, height, width)
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
@@ -162,20 +164,20 @@ class Glimpses(ImageClassifier):
         `ImageClassifier.__call__`.
         """
         rows = len(images)
-        dtype = self._seen(
+        dtype = self._sense(
             images, jnp.zeros((rows, 2), images.dtype)
         ).dtype  # that of the parameters
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:
-            """Takes one glimpse: the next state and location; and the location of this one, log p
-            of the next and the baseline as outputs.
+            """Takes one glimpse from `carried`, the state and the location: returns the next of
+            both, and as outputs the location of this one, log p of the next and the baseline.
             """
-            state, at = carried
-            state = self.core.step(state, self._seen(images, at))
-            following, log_prob = self._decided(jax.lax.stop_gradient(state.h))
+            state, location = carried
+            state = self.core.step(state, self._sense(images, location))
+            following, log_prob = self._choose(jax.lax.stop_gradient(state.h))
             baseline = self.expected(jax.lax.stop_gradient(state.h))[:, 0]
-            return (state, following), (at, log_prob, baseline)
+            return (state, following), (location, log_prob, baseline)
 
         scan = nn.scan(
             glimpse,
@@ -192,21 +194,21 @@ class Glimpses(ImageClassifier):
             self.sow(GLIMPSES, "locations", locations)
         return self.out(state.h)
 
-    def _seen(self, images: jax.Array, at: jax.Array) -> jax.Array:
+    def _sense(self, images: jax.Array, locations: jax.Array) -> jax.Array:
         """The glimpse vector [B,width] of images at locations [B,2]."""
-        seen = patches(images, at, self.size, self.scales).reshape(len(images), -1)
-        what, where = nn.relu(self.what(seen)), nn.relu(self.where(at))
-        return nn.relu(self.of_what(what) + self.of_where(where))
+        pixels = patches(images, locations, self.size, self.scales).reshape(len(images), -1)
+        content, where = nn.relu(self.what(pixels)), nn.relu(self.where(locations))
+        return nn.relu(self.of_what(content) + self.of_where(where))
 
-    def _decided(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _choose(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Chooses the next location [B,2] from the state h [B,width], without a gradient (drawn if
         there is a "sample" stream, else the mean), and returns it with its log p [B].
         """
         mean = jnp.tanh(self.location(h))
-        drawn = mean
+        location = mean
         if self.has_rng("sample"):
             noise = jax.random.normal(self.make_rng("sample"), mean.shape, mean.dtype)
-            drawn = mean + self.deviation * noise
-        drawn = jax.lax.stop_gradient(drawn)
-        away = jnp.square((drawn - mean) / self.deviation).sum(axis=-1) / 2
-        return jnp.clip(drawn, -1, 1), -away - math.log(2 * math.pi * self.deviation**2)
+            location = mean + self.deviation * noise
+        location = jax.lax.stop_gradient(location)
+        away = jnp.square((location - mean) / self.deviation).sum(axis=-1) / 2
+        return jnp.clip(location, -1, 1), -away - math.log(2 * math.pi * self.deviation**2)

@@ -101,17 +101,17 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
         return Encoded(self.search.remember(a, real), first)
 
     def transition(
-        self, before: Decoding, word: jax.Array, memory: Encoded
+        self, state_before: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
         """Computes one step: the (gated) context z_t of the last h, then the LSTM cell; returns the
         next state, and h_t and z_t for the output. See `RecurrentWriter.transition`; `word` [B,4H]
         is E y_{t-1} W + b.
         """
-        h = before.state.h
-        z, looks = self.look(h, memory, before)
+        h = state_before.state.h
+        z, looks = self.look(h, memory, state_before)
         z = z if self.gate == "none" else jax.nn.sigmoid(self.selector(h)) * z
-        state = self.cell(before.state, word + self.of_context(z))
-        return Decoding(before.fed + 1, state, None, looks), (state.h, z)
+        state = self.cell(state_before.state, word + self.of_context(z))
+        return Decoding(state_before.fed + 1, state, None, looks), (state.h, z)
 
     def generate(
         self, words: jax.Array, steps: tuple[jax.Array, jax.Array], memory: Encoded

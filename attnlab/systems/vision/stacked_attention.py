@@ -27,7 +27,7 @@ from attnlab.attention.protocol import Attention
 from attnlab.errors import at_least
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import looked
-from attnlab.systems.vision.answering import Answerer, of_each
+from attnlab.systems.vision.answering import Answerer, per_question
 
 
 class StackedAttention(Answerer, kw_only=True):
@@ -67,6 +67,6 @@ class StackedAttention(Answerer, kw_only=True):
         places = jnp.tanh(self.of_place(self.places(images, questions)))
         asks = self.read(questions).last
         for look in self.look:
-            memory = of_each(look.remember(places), images, questions)
+            memory = per_question(look.remember(places), images, questions)
             asks = asks + looked(self, look.read(asks[:, None], memory))[:, 0]
         return self.out(self.drop(asks))

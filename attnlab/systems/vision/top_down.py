@@ -103,19 +103,19 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
         return self.begun(memory, (zeros, zeros))
 
     def transition(
-        self, before: Decoding, word: jax.Array, memory: Encoded
+        self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, jax.Array]:
         """Computes one step: LSTM_1, attention by its state, LSTM_2 on the context; returns the
         next state, and h2_t of LSTM_2 for the output. See `RecurrentWriter.transition`; `word`
         [B,4H] is what y_{t-1} adds to the gates of LSTM_1, with its bias.
         """
-        looking, writing = before.state
+        looking, writing = state.state
         contribution = word + memory.mean + self.of_writing(writing.h)
         looking = self.looking_cell(looking, contribution)
-        context, looks = self.look(looking.h, memory, before)
-        seen = self.of_context(context)
-        writing = self.writing_cell(writing, seen + self.of_looking(looking.h))
-        return Decoding(before.fed + 1, (looking, writing), None, looks), writing.h
+        context, looks = self.look(looking.h, memory, state)
+        gates = self.of_context(context)
+        writing = self.writing_cell(writing, gates + self.of_looking(looking.h))
+        return Decoding(state.fed + 1, (looking, writing), None, looks), writing.h
 
     def generate(self, words: jax.Array, steps: jax.Array, memory: Encoded) -> jax.Array:
         """See `RecurrentWriter.generate`, of states h2 [B,T,H]."""

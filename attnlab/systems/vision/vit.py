@@ -108,9 +108,9 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
             places = np.concatenate([np.zeros(1, np.int32), places])
         self._check_length(x.shape[1])
         in_order = np.arange(x.shape[1], dtype=np.int32)
-        at = places if isinstance(self.scheme, OnGrid) else in_order
+        positions = places if isinstance(self.scheme, OnGrid) else in_order
         norm_mask = self.norm_mask_of_images(x, valid)
-        x = self.drop(self.embedded(x, jnp.asarray(at)))
+        x = self.drop(self.embedded(x, jnp.asarray(positions)))
         view = functools.partial(self._view, places=places)
         return self.through_layers(x, view, norm_mask)[0], grid
 

@@ -72,9 +72,9 @@ def differential(
     joined = np.zeros((*query.shape[:2], values.shape[-1]))
     for b, h, i in np.ndindex(weights.shape[:3]):
         mine = slice(h * wide, (h + 1) * wide)
-        found = weights[b, h, i] @ values[b, :, mine]
+        result = weights[b, h, i] @ values[b, :, mine]
         joined[b, i, mine] = (
-            (1 - start) * found / np.sqrt((found**2).mean() + 1e-5) * params["gain"]
+            (1 - start) * result / np.sqrt((result**2).mean() + 1e-5) * params["gain"]
         )
     return affine(params["out"], joined), weights
 
@@ -156,12 +156,12 @@ def forgetting(
     first = source.shape[1] - query.shape[1]
 
     def decayed(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        found = scores(b, h, i, before)
+        result = scores(b, h, i, before)
         at = first + i
         return np.array(
             [
                 one + np.log(f[b, j + 1 : at + 1, h]).sum() - np.log(f[b, at + 1 : j + 1, h]).sum()
-                for j, one in enumerate(found)
+                for j, one in enumerate(result)
             ]
         )
 

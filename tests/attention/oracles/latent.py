@@ -31,13 +31,13 @@ def latent(
     first = keys - queries
 
     def scores(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        found = np.zeros(keys)
+        result = np.zeros(keys)
         for j in range(keys):
-            found[j] = q[b, i, h, :size] @ (c[b, j] @ params["up_key"][:, h])
+            result[j] = q[b, i, h, :size] @ (c[b, j] @ params["up_key"][:, h])
             if rotary:
                 turned = turn.key(0, source[b, j] @ params["w_turned"]["kernel"], j)
-                found[j] += turn.query(h, q[b, i, h, size:], first + i) @ turned
-        return found / np.sqrt(size + rotary)
+                result[j] += turn.query(h, q[b, i, h, size:], first + i) @ turned
+        return result / np.sqrt(size + rotary)
 
     weights = weights_of(params, config, heads, scores, query, mask)
     joined = np.zeros((batch, queries, heads * size))

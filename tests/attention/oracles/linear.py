@@ -62,8 +62,8 @@ def linear(
             weights[b, h, i, j] = of_query @ of_key
         if config.get("normalise", "sum") == "sum" and weights[b, h, i].any():
             weights[b, h, i] /= weights[b, h, i].sum()
-        found = weights[b, h, i] @ v[b, :, h]
+        result = weights[b, h, i] @ v[b, :, h]
         if config.get("normalise") == "norm":
-            found = found / np.sqrt((found**2).mean() + 1e-6) * params["norm"]["scale"]
-        context[b, i, h] = found
+            result = result / np.sqrt((result**2).mean() + 1e-6) * params["norm"]["scale"]
+        context[b, i, h] = result
     return affine(params["out"], context.reshape(*query.shape[:2], -1)), weights

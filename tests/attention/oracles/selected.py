@@ -36,12 +36,12 @@ def indexed(
     r = r * params["norm"]["scale"] + params["norm"]["bias"]
     width = r.shape[-1]
     share = affine(params["w_share"], query) / np.sqrt(heads) / np.sqrt(width)
-    found = np.zeros((*query.shape[:2], source.shape[1]))
-    for b, i, j in np.ndindex(found.shape):
+    result = np.zeros((*query.shape[:2], source.shape[1]))
+    for b, i, j in np.ndindex(result.shape):
         for h in range(heads):
             fit = p[b, i, h * width : (h + 1) * width] @ r[b, j]
-            found[b, i, j] += share[b, i, h] * max(fit, 0.0)
-    return found
+            result[b, i, j] += share[b, i, h] * max(fit, 0.0)
+    return result
 
 
 def path(
@@ -58,15 +58,15 @@ def path(
     def scores(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
         g = h // (heads // shared)
         mine = slice(g * width, (g + 1) * width)
-        found = np.zeros(source.shape[1])
+        result = np.zeros(source.shape[1])
         for j in range(source.shape[1]):
             passed = k[b, j, mine]
             for t in range(j + 1, first + i + 1):
                 if real[b, t]:
                     one = w[b, t, mine] / np.linalg.norm(w[b, t, mine])
                     passed = (np.eye(width) - beta[b, t, g] * np.outer(one, one)) @ passed
-            found[j] = q[b, i, h * width : (h + 1) * width] @ passed / np.sqrt(width)
-        return found
+            result[j] = q[b, i, h * width : (h + 1) * width] @ passed / np.sqrt(width)
+        return result
 
     weights = weights_of(params, config, heads, scores, query, mask)
     return affine(params["out"], heads_values(params, config, source, weights)), weights
@@ -155,8 +155,8 @@ def native_sparse(
 
 def _softmax(scores: list[Any]) -> np.ndarray:
     """Over those that are numbers; None weighs nothing."""
-    known = [one for one in scores if one is not None]
+    known = [score for score in scores if score is not None]
     if not known:
         return np.zeros(len(scores))
-    raised = np.array([0.0 if one is None else np.exp(one - max(known)) for one in scores])
+    raised = np.array([0.0 if score is None else np.exp(score - max(known)) for score in scores])
     return raised / raised.sum()

@@ -18,18 +18,18 @@ def synthesizer(
     width = params["out"]["kernel"].shape[0] // heads
 
     def score(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
-        found = np.zeros(keys)
+        result = np.zeros(keys)
         for j in range(keys):
             if config.get("form") != "random":
                 layer = params["w_hidden"]
                 a = layer["kernel"].shape[1] // heads
                 hidden = np.maximum(affine(layer, query[b, i])[h * a : (h + 1) * a], 0)
-                found[j] = hidden @ params["columns"][h, :, j] + params["column_bias"][h, j]
+                result[j] = hidden @ params["columns"][h, :, j] + params["column_bias"][h, j]
             elif config.get("rank"):
-                found[j] = params["of_queries"][h, first + i] @ params["of_keys"][h, j]
+                result[j] = params["of_queries"][h, first + i] @ params["of_keys"][h, j]
             else:
-                found[j] = params["scores"][h, first + i, j]
-        return found
+                result[j] = params["scores"][h, first + i, j]
+        return result
 
     weights = weights_of(params, config, heads, score, query, mask)
     values = affine(params["w_value"], source)

@@ -34,25 +34,25 @@ def _asked(
     """Logits of every question that has a word, else zeros; `one` is given the places of the image
     and the ids of the question.
     """
-    found = []
+    result = []
     for image, row in zip(images, questions, strict=True):
         places = _places(params, settings, image)
-        found.append(one(params, settings, places, row[row != 0]) if row.any() else None)
-    nothing = np.zeros_like(next(logits for logits in found if logits is not None))
-    return np.array([nothing if logits is None else logits for logits in found])
+        result.append(one(params, settings, places, row[row != 0]) if row.any() else None)
+    nothing = np.zeros_like(next(logits for logits in result if logits is not None))
+    return np.array([nothing if logits is None else logits for logits in result])
 
 
 def _places(params: Tree, settings: dict[str, Any], image: np.ndarray) -> list[Vector]:
     """Row by row, each with its column and its row from -1 to 1 if asked for."""
     features = cnn_features(params["backbone"], settings["backbone"], image)
     height, width, _ = features.shape
-    found = []
+    result = []
     for i in range(height):
         for j in range(width):
             where = [2 * j / (width - 1) - 1, 2 * i / (height - 1) - 1]
             more = where if settings.get("coordinates", True) else []
-            found.append(np.concatenate([features[i, j], more]))
-    return found
+            result.append(np.concatenate([features[i, j], more]))
+    return result
 
 
 def _read(params: Tree, words: list[Vector]) -> list[Vector]:
@@ -129,15 +129,15 @@ def co_attention(
     """Lu et al. 2016, equations 1 to 4 and 7, with columns of the paper as rows."""
 
     def phrases(words: list[Vector]) -> list[Vector]:
-        found = []
+        result = []
         for t in range(len(words)):
             of_sizes = []
             for size in (1, 2, 3):
                 window = [*words[t : t + size], *[np.zeros_like(words[0])] * size][:size]
                 layer = params["phrases"][f"of_{size}"]
                 of_sizes.append(np.tanh(affine(layer, np.concatenate(window))))
-            found.append(np.max(of_sizes, axis=0))
-        return found
+            result.append(np.max(of_sizes, axis=0))
+        return result
 
     def looked(own: Tree, v: np.ndarray, q: np.ndarray) -> tuple[Vector, Vector]:
         c = np.tanh(q @ own["affinity"]["kernel"] @ v.T)
@@ -179,8 +179,8 @@ def cross_attention(
             def look(y: np.ndarray) -> np.ndarray:
                 keys = y if source is None else source
                 mask = np.ones((1, len(y), len(keys)), bool)
-                found = MECHANISMS["multihead"](own[name], fields, y[None], keys[None], mask)
-                return np.asarray(found[0][0])
+                result = MECHANISMS["multihead"](own[name], fields, y[None], keys[None], mask)
+                return np.asarray(result[0][0])
 
             return look
 

@@ -37,9 +37,9 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
     key, own = (parts[0], parts[-1])
     taken = min(1, count - 1)  # what is taken of an earlier state is its second part, if it has one
     earlier = [np.split(one, count) for one in window]
-    found = np.zeros_like(own)
+    result = np.zeros_like(own)
     if earlier:
         scores = additive_scores(params["attention"]["score"], key, [one[0] for one in earlier])
-        found = mean_of(softmax(scores), [one[taken] for one in earlier])
+        result = mean_of(softmax(scores), [one[taken] for one in earlier])
     merge = params if kind == "single" else params["attention"]
-    return np.tanh(found @ merge["of_found"]["kernel"] + own @ merge["of_own"]["kernel"])
+    return np.tanh(result @ merge["of_found"]["kernel"] + own @ merge["of_own"]["kernel"])

@@ -54,14 +54,14 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
 
 def bilstm_tagger(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
     """Numbers of every token: a layer of W x + b over the states of n layers."""
-    found = np.zeros((*tokens.shape, len(params["out"]["bias"])))
-    for row, numbers in zip(tokens, found, strict=True):
+    result = np.zeros((*tokens.shape, len(params["out"]["bias"])))
+    for row, numbers in zip(tokens, result, strict=True):
         states, _ = read(params["reader"], row)
         for above in range(settings.get("layers", 1) - 1):
             states, _ = both_ways(params[f"above_{above}"], states)
         for place, state in enumerate(states):
             numbers[place] = affine(params["out"], state)
-    return found
+    return result
 
 
 def compared(p: Vector, h: Vector) -> Vector:

@@ -96,4 +96,4 @@ def captioning_transformer(
 
 
 def _real(regions: np.ndarray) -> list[Vector]:
-    return [one for one in regions if one.any()]
+    return [region for region in regions if region.any()]

@@ -46,16 +46,16 @@ def _annotations(reader: Tree, words: list[Vector]) -> list[Vector]:
     """[forward ; backward] of every word."""
     ways: list[list[Vector]] = []
     for layer, order in ((reader["forward"], words), (reader["backward"], words[::-1])):
-        found = [np.zeros(len(layer["cell"]["past"]))]
+        result = [np.zeros(len(layer["cell"]["past"]))]
         for x in order:
-            found.append(
+            result.append(
                 _gru(
                     layer["cell"]["past"],
-                    found[-1],
+                    result[-1],
                     affine(layer["of_input"], x),
                 )
             )
-        ways.append(found[1:])
+        ways.append(result[1:])
     return [np.concatenate(pair) for pair in zip(ways[0], ways[1][::-1], strict=True)]
 
 

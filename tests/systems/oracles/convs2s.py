@@ -36,11 +36,11 @@ def convs2s(
                     continue
                 asked = (_linear(layer["asks"], u) + word) * Q
                 weights = softmax(np.array([asked @ key for key in keys]))
-                found = np.zeros_like(values[0])
+                result = np.zeros_like(values[0])
                 for weight, value in zip(weights, values, strict=True):
-                    found += weight * value
+                    result += weight * value
                 m = len(keys)
-                u = (_linear(layer["takes"], found * m * math.sqrt(1 / m)) + u) * Q
+                u = (_linear(layer["takes"], result * m * math.sqrt(1 / m)) + u) * Q
                 states.append((u + h) * Q)
         for t, h in enumerate(states):
             logits[b, t] = _linear(params["out"], _linear(params["out_decoder"], h))

@@ -17,7 +17,7 @@ def detr(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits [L,B,N,C+1] and boxes [L,B,N,4] of every layer of the decoder."""
     backbone = settings["backbone"]
-    found = []
+    result = []
     for f in MAPS[backbone["name"]](params["backbone"], backbone, images):
         half = settings["width"] // 2
         places = [(i, j) for i in range(f.shape[0]) for j in range(f.shape[1])]
@@ -36,9 +36,9 @@ def detr(
             box = np.maximum(affine(params["of_box_1"], box), 0)
             box = sigmoid(affine(params["of_box_2"], box))
             layers.append((affine(params["of_class"], states), box))
-        found.append(layers)
+        result.append(layers)
     logits, boxes = (
-        np.array([[layer[of] for layer in one] for one in found]).swapaxes(0, 1) for of in (0, 1)
+        np.array([[layer[of] for layer in one] for one in result]).swapaxes(0, 1) for of in (0, 1)
     )
     return logits, boxes
 

@@ -16,8 +16,8 @@ def encoder(
     """Numbers of every token; `types` says which of the texts of its row a token belongs to."""
     types = np.zeros_like(tokens) if types is None else types
     table = params["embed"]["embedding"]
-    found = np.zeros((*tokens.shape, len(params["out"]["bias"])))
-    for row, kinds, numbers in zip(tokens, types, found, strict=True):
+    result = np.zeros((*tokens.shape, len(params["out"]["bias"])))
+    for row, kinds, numbers in zip(tokens, types, result, strict=True):
         read = row[row != 0]
         if not len(read):
             continue
@@ -29,17 +29,17 @@ def encoder(
             gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
             normed = normalised(params["out"]["normalisation"], settings, gelu, "layer_norm")
             numbers[: len(read)] = normed @ table.T + params["out"]["bias"]
-    return found
+    return result
 
 
 def encoder_classifier(
     params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
 ) -> np.ndarray:
     """Logits of texts or pairs: one row of id 1, the first text, the second."""
-    found = []
+    result = []
     for number in range(len(source)):
         texts = [source[number]] + ([] if target is None else [target[number]])
-        texts = [one[one != 0] for one in texts]
+        texts = [text[text != 0] for text in texts]
         row = np.concatenate([[1], *texts])
         kinds = np.repeat([0, 1], [1 + len(texts[0]), len(row) - 1 - len(texts[0])])
         states = _states(params, settings, row, kinds)
@@ -52,8 +52,8 @@ def encoder_classifier(
                 vector = states[0]
             case "pooler":
                 vector = np.tanh(affine(params["pooler"], states[0]))
-        found.append(affine(params["out"], vector))
-    return np.stack(found)
+        result.append(affine(params["out"], vector))
+    return np.stack(result)
 
 
 _BERT: dict[str, Any] = {"norm": "post", "head": "tied", "pooling": "pooler"}

@@ -28,7 +28,7 @@ def glimpses(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.n
 def sensed(image: np.ndarray, at: np.ndarray, size: int, side: int) -> np.ndarray:
     """A patch: each of its pixels the area under it, pixel by pixel, over its own area."""
     height, width, channels = image.shape
-    found = np.zeros((size, size, channels))
+    result = np.zeros((size, size, channels))
     for i in range(size):
         for j in range(size):
             top = (at[0] + 1) / 2 * height + (i - size / 2) * side
@@ -38,8 +38,8 @@ def sensed(image: np.ndarray, at: np.ndarray, size: int, side: int) -> np.ndarra
                     high = min(top + side, row + 1) - max(top, row)
                     broad = min(left + side, column + 1) - max(left, column)
                     if high > 0 and broad > 0:
-                        found[i, j] += high * broad * image[row, column] / side**2
-    return found
+                        result[i, j] += high * broad * image[row, column] / side**2
+    return result
 
 
 def perceptron(params: Tree, settings: dict[str, Any], images: np.ndarray) -> np.ndarray:

@@ -31,11 +31,11 @@ def outputs(params: Tree, text: np.ndarray) -> list[Vector]:
     """What the top layer puts out after each word."""
     layers = [params["reader"][f"layer_{number}"] for number in range(len(params["reader"]))]
     states = [lstm_start(layer) for layer in layers]
-    found = []
+    result = []
     for word in text:
         x = params["embed"]["embedding"][word]
         for number, layer in enumerate(layers):
             states[number] = lstm(layer, states[number], inputs(layer, x))
             x = states[number][1]
-        found.append(x)
-    return found
+        result.append(x)
+    return result

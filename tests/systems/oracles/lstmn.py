@@ -36,8 +36,8 @@ def lstmn_classifier(
     width = len(params["reader_0"]["cell"]["past"])
     read = [[h for h, _ in _stack(params, settings, text)] for text in texts(source)]
     last = settings.get("pooling") == "last"
-    found = [_mean(states[-1:] if last else states, width) for states in read]
-    return np.array([_verdict(params["verdict"], one) for one in found])
+    result = [_mean(states[-1:] if last else states, width) for states in read]
+    return np.array([_verdict(params["verdict"], one) for one in result])
 
 
 def lstmn_pair(
@@ -69,11 +69,11 @@ def lstmn_seq2seq(
 
 def _stack(params: Tree, settings: dict[str, Any], text: np.ndarray) -> list[State]:
     """What the top layer of `reader_0`, `reader_1`, ... holds after each word."""
-    xs, found, number = [params["embed"]["embedding"][word] for word in text], [], 0
+    xs, result, number = [params["embed"]["embedding"][word] for word in text], [], 0
     while f"reader_{number}" in params:
-        found = _read(params[f"reader_{number}"], settings, xs)
-        xs, number = [h for h, _ in found], number + 1
-    return found
+        result = _read(params[f"reader_{number}"], settings, xs)
+        xs, number = [h for h, _ in result], number + 1
+    return result
 
 
 def _both(

@@ -57,12 +57,12 @@ def _read(
     if settings.get("directions", 1) == 2:
         last, outputs = both_stacks(layers, list(params["embed_source"]["embedding"][words]))
         return outputs, last
-    states, found = [lstm_start(layer) for layer in layers], {}
+    states, result = [lstm_start(layer) for layer in layers], {}
     for place in reversed(range(len(words))) if backwards else range(len(words)):
-        states, found[place] = through(
+        states, result[place] = through(
             layers, states, params["embed_source"]["embedding"][words[place]]
         )
-    return [found[place] for place in range(len(words))], states
+    return [result[place] for place in range(len(words))], states
 
 
 def _context(

@@ -17,8 +17,8 @@ Vector = np.ndarray
 
 def affine(layer: Tree, x: np.ndarray) -> np.ndarray:
     """x [...,n] W + c, without c where there is none."""
-    found: np.ndarray = x @ layer["kernel"] + layer.get("bias", 0.0)
-    return found
+    result: np.ndarray = x @ layer["kernel"] + layer.get("bias", 0.0)
+    return result
 
 
 def sigmoid(x: Vector) -> Vector:
@@ -107,13 +107,13 @@ def both_ways(
 
 def in_layer(settings: dict[str, Any], layer: int) -> dict[str, Any]:
     """The settings of a layer: of each part that is "by_layer", the one that its pattern names."""
-    found = {}
+    result = {}
     for key, value in settings.items():
         while isinstance(value, dict) and value.get("name") == "by_layer":
             pattern = value.get("pattern", ("one", "other"))
             value = value[pattern[layer % len(pattern)]]
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def placed(
@@ -231,5 +231,5 @@ def _looked(
     name: str, params: Tree, fields: Any, mask: np.ndarray, causal: bool, y: np.ndarray
 ) -> np.ndarray:
     """y [T,d] through a mechanism that looks at it."""
-    found: np.ndarray = MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]
-    return found
+    out: np.ndarray = MECHANISMS[name](params, fields, y[None], y[None], mask[None], causal)[0][0]
+    return out

@@ -31,17 +31,17 @@ def sentence(params: Tree, settings: dict[str, Any], words: list[Vector]) -> Vec
     are left, then one for all.
     """
     widest = max(2, math.ceil(math.sqrt(2 * settings["longest"])))
-    found = np.zeros(len(words[0]))
-    for channel in range(len(found)):
+    result = np.zeros(len(words[0]))
+    for channel in range(len(result)):
         row = [word[channel] for word in words]
         for size in range(2, widest + 1):
             row = _convolved(row, params[f"window_{size}"][:, channel]) if len(row) >= size else row
         while len(row) > widest:
             row = _convolved(row, params[f"window_{widest}"][:, channel])
-        found[channel] = (
+        result[channel] = (
             row[0] if len(row) == 1 else _convolved(row, params[f"top_{len(row)}"][:, channel])[0]
         )
-    return found
+    return result
 
 
 def _convolved(row: list[float], window: Vector) -> list[float]:

@@ -32,15 +32,15 @@ def self_attentive(
 
 def penalties(params: Tree, source: np.ndarray) -> np.ndarray:
     """|| A A^T - I ||_F^2 of every text, [B]."""
-    found = []
+    result = []
     for row in source:
         weights = _matrix(params, row)[0]
         total = 0.0
         for i, one in enumerate(weights):
             for j, other in enumerate(weights):
                 total += (float(one @ other) - (i == j)) ** 2
-        found.append(total)
-    return np.array(found)
+        result.append(total)
+    return np.array(result)
 
 
 def _matrix(params: Tree, row: np.ndarray) -> tuple[list[Vector], list[Vector]]:
@@ -53,4 +53,4 @@ def _matrix(params: Tree, row: np.ndarray) -> tuple[list[Vector], list[Vector]]:
         [np.tanh(state @ params["attention"]["w_hidden"]["kernel"]) @ hops for state in states]
     )  # [S,r]
     weights = [softmax(scores[:, hop]) for hop in range(hops.shape[1])]
-    return weights, [mean_of(one, states) for one in weights]
+    return weights, [mean_of(weight, states) for weight in weights]

@@ -184,10 +184,10 @@ def _gated(params: Tree, name: str, settings: dict[str, Any], x: np.ndarray) -> 
 def _padded(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     """Every s-th pixel of x, and channels of zeros up to those of `like`."""
     stride = 1 if x.shape[0] == like.shape[0] else 2
-    found = np.zeros_like(like)
+    result = np.zeros_like(like)
     for i, j in np.ndindex(like.shape[:2]):
-        found[i, j, : x.shape[2]] = x[stride * i, stride * j]
-    return found
+        result[i, j, : x.shape[2]] = x[stride * i, stride * j]
+    return result
 
 
 def _convolved(layer: Tree, x: np.ndarray, stride: int = 1) -> np.ndarray:
@@ -197,11 +197,11 @@ def _convolved(layer: Tree, x: np.ndarray, stride: int = 1) -> np.ndarray:
     edge = size // 2
     padded = np.pad(x, ((edge, edge), (edge, edge), (0, 0)))
     rows, columns = ((one - 1) // stride + 1 for one in x.shape[:2])
-    found = np.zeros((rows, columns, kernel.shape[3]))
+    result = np.zeros((rows, columns, kernel.shape[3]))
     for i, j in np.ndindex(rows, columns):
         window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
-        found[i, j] = np.tensordot(window, kernel, axes=3)
-    return found
+        result[i, j] = np.tensordot(window, kernel, axes=3)
+    return result
 
 
 def _normed(norm: Tree, x: np.ndarray) -> np.ndarray:
@@ -215,11 +215,11 @@ def _windows(x: np.ndarray, size: int, stride: int, edge: int, of: Any) -> np.nd
     padded = np.pad(x, around, constant_values=-np.inf) if edge else x
     rows = (padded.shape[0] - size) // stride + 1
     columns = (padded.shape[1] - size) // stride + 1
-    found = np.zeros((rows, columns, x.shape[2]))
+    result = np.zeros((rows, columns, x.shape[2]))
     for i, j in np.ndindex(rows, columns):
         window = padded[stride * i : stride * i + size, stride * j : stride * j + size]
-        found[i, j] = of(window, axis=(0, 1))
-    return found
+        result[i, j] = of(window, axis=(0, 1))
+    return result
 
 
 def _read_out(params: Tree, x: np.ndarray) -> np.ndarray:

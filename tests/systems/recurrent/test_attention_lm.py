@@ -33,9 +33,9 @@ def test_the_windows_beginning_is_no_state_of_the_text_before() -> None:
         begun(SINGLE),
         state,
     )
-    found, _ = call(fresh, tokens, method="read")
-    np.testing.assert_allclose(found[0], call(tokens)[0], atol=2e-6)
-    assert np.abs(found[1] - call(tokens)[1])[:3].max() > 1e-3
+    actual, _ = call(fresh, tokens, method="read")
+    np.testing.assert_allclose(actual[0], call(tokens)[0], atol=2e-6)
+    assert np.abs(actual[1] - call(tokens)[1])[:3].max() > 1e-3
 
 
 def test_carrying_the_state_alone_cuts_windows_where_pieces_begin() -> None:
@@ -48,10 +48,10 @@ def test_carrying_the_state_alone_cuts_windows_where_pieces_begin() -> None:
     start = begun(spec, 1)
     np.testing.assert_allclose(cut(start, tokens)[0], carried(start, tokens)[0], atol=2e-6)
     state = cut(start, tokens[:, :3])[1]
-    found, whole = cut(state, tokens[:, 3:])[0], carried(start, tokens)[0][:, 3:]
+    actual, whole = cut(state, tokens[:, 3:])[0], carried(start, tokens)[0][:, 3:]
     # both words whose window would have reached back
-    assert np.abs(found - whole)[:, :2].max(axis=2).min() > 1e-4
-    np.testing.assert_allclose(found[:, 2:], whole[:, 2:], atol=2e-6)
+    assert np.abs(actual - whole)[:, :2].max(axis=2).min() > 1e-4
+    np.testing.assert_allclose(actual[:, 2:], whole[:, 2:], atol=2e-6)
     step = jax.jit(functools.partial(make(spec).apply, {"params": params}, method="step"))
     # writing goes on with the window
     np.testing.assert_allclose(step(state, tokens[:, 3])[0], whole[:, 0], atol=2e-6)

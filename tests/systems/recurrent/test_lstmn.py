@@ -74,22 +74,22 @@ def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str, layers: int) -> Non
     state = system.apply({"params": params}, 3, 0, method="start")
 
     def both(params: Any, watched: bool) -> Any:
-        found = system.apply(
+        actual = system.apply(
             {"params": params}, state, tokens, method="read", mutable=[MAPS] if watched else False
         )
-        logits, after = found[0] if watched else found
+        logits, after = actual[0] if watched else actual
         return (np.asarray(tokens != PAD)[..., None] * logits**2).sum(), (logits[:2, :13], after)
 
     traced = [
         jax.jit(jax.value_and_grad(functools.partial(both, watched=w), has_aux=True)).trace(params)
         for w in (False, True)
     ]
-    found, expected = (one.lower().compile()(params) for one in traced)
+    actual, expected = (one.lower().compile()(params) for one in traced)
     pieces = ["length=3" in str(one.jaxpr) for one in traced]
-    assert pieces == [True, False] and found[0][1][0].dtype == dtype
+    assert pieces == [True, False] and actual[0][1][0].dtype == dtype
     bound = 1e-5 if dtype == "float32" else 0.1
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=bound, atol=bound),
-        found,
+        actual,
         expected,
     )

@@ -63,9 +63,9 @@ def narrow(params: Any) -> Any:
 
 
 def test_coverage_its_loss_and_the_weights_are_the_papers() -> None:
-    log_probs, found, losses = seen()
+    log_probs, actual, losses = seen()
     _, weights, again = expected()
-    np.testing.assert_allclose(found, weights, atol=1e-6)
+    np.testing.assert_allclose(actual, weights, atol=1e-6)
     np.testing.assert_allclose(losses, again, atol=1e-6)
     assert (again[:, 0] == 0.0).all() and (again[:, 1:] > 0.05).all()
     assert (again <= 1.0 + 1e-9).all()
@@ -79,11 +79,11 @@ def test_of_several_heads_the_mean_is_copied() -> None:
     shut = {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, -60.0)}}
     apply = jax.jit(lambda params: system.apply({"params": params}, source, target, mutable=[MAPS]))
     log_probs, collected = apply(narrow(shut))
-    (found,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
-    assert found.weights.shape[1] == 2
-    assert float(jnp.abs(found.weights[:, 0] - found.weights[:, 1]).max()) > 1e-3
+    (actual,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
+    assert actual.weights.shape[1] == 2
+    assert float(jnp.abs(actual.weights[:, 0] - actual.weights[:, 1]).max()) > 1e-3
     np.testing.assert_allclose(
-        np.exp(log_probs), scattered(found.weights.mean(axis=1), source, VOCABULARY), atol=1e-6
+        np.exp(log_probs), scattered(actual.weights.mean(axis=1), source, VOCABULARY), atol=1e-6
     )
 
 
@@ -108,10 +108,10 @@ def test_words_that_no_weight_copies_have_the_slope_that_would_copy_them() -> No
             g * np.exp(scores, dtype=np.float64) / np.exp(scores, dtype=np.float64).sum()
             + (1 - g) * copied
         )
-        found, slopes = jax.value_and_grad(
+        actual, slopes = jax.value_and_grad(
             lambda copied, gate=gate: mixture(scores, jnp.full(1, gate), copied)[:3].sum()
         )(copied)
-        np.testing.assert_allclose(found, np.log(expected[:3]).sum(), rtol=1e-6)
+        np.testing.assert_allclose(actual, np.log(expected[:3]).sum(), rtol=1e-6)
         np.testing.assert_allclose(slopes, [*((1 - g) / expected[:3]), 0.0], rtol=1e-5)
     every = jax.grad(lambda *given: mixture(*given).sum(), argnums=(0, 1, 2))(
         scores, jnp.zeros(1), copied

@@ -42,10 +42,10 @@ def test_every_length_is_read_whole_in_its_order_and_padding_not_at_all(length: 
     x = words(length)
     padded = np.concatenate([x, 1e3 * words(12 - length, 1)], axis=1)
     valid = np.arange(12)[None] < length
-    found = sentence_model()(padded, valid)
-    np.testing.assert_allclose(found, sentence_model()(x, np.ones((1, length), bool)), atol=1e-6)
+    actual = sentence_model()(padded, valid)
+    np.testing.assert_allclose(actual, sentence_model()(x, np.ones((1, length), bool)), atol=1e-6)
     reverse = np.concatenate([x[:, ::-1], padded[:, length:]], axis=1)
-    assert np.abs(sentence_model()(reverse, valid) - found).max() > 1e-4
+    assert np.abs(sentence_model()(reverse, valid) - actual).max() > 1e-4
     slope = np.abs(jax.jacrev(lambda padded: sentence_model()(padded, valid)[0])(padded))[:, 0]
     assert (slope[:, length:] == 0.0).all()
     assert (slope.max(axis=(0, 2))[:length] > 1e-7).all()

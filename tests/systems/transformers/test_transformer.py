@@ -56,8 +56,8 @@ def test_a_leaking_decoder_writes_as_a_causal_one_with_its_parameters() -> None:
     assert plain.notes() == []
     source, target = batch()
     memory = leaking(source, method="encode")
-    state, found = leaking(memory, 5, method="start"), []
+    state, actual = leaking(memory, 5, method="start"), []
     for t in range(5):
         logits, state = leaking(state, memory, target[:, t], method="step")
-        found.append(logits)
-    np.testing.assert_allclose(np.stack(found, 1), causal(source, target), atol=2e-6)
+        actual.append(logits)
+    np.testing.assert_allclose(np.stack(actual, 1), causal(source, target), atol=2e-6)
