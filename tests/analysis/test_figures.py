@@ -22,18 +22,15 @@ def draw(path: Any, kind: str, tokens: Sequence[str] = "abc", width: float | Non
     """Draws a picture of this kind with these tokens, or names of layers."""
     weights, title = np.full((2, len(tokens), len(tokens)), 1 / len(tokens)), " ".join(tokens)
     records = [{"map": token, "head": 0, "entropy": 1.0} for token in tokens]
-    if kind == "map":
-        maps.save_map(path, weights, tokens, tokens, title, width)
-    if kind == "arcs":
-        maps.save_arcs(path, weights, tokens, title, width)
-    if kind == "grid":
-        maps.save_head_grid(path, dict.fromkeys(tokens, weights), title, width)
-    if kind == "layers":
-        curves.save_by_layer(path, records, "entropy", title, width or 6.4)
-    if kind == "curve":
-        curves.save_curve(path, {tokens[0]: [(0, 1), (1, 0)]}, title)
-    if kind == "overlay":
-        overlays.save_overlay(path, np.zeros((4, 4, 1), np.uint8), weights, tokens[:2], title)
+    calls: dict[str, tuple[Callable[..., None], Any]] = {
+        "map": (maps.save_map, (weights, tokens, tokens, title, width)),
+        "arcs": (maps.save_arcs, (weights, tokens, title, width)),
+        "grid": (maps.save_head_grid, (dict.fromkeys(tokens, weights), title, width)),
+        "layers": (curves.save_by_layer, (records, "entropy", title, width or 6.4)),
+        "curve": (curves.save_curve, ({tokens[0]: [(0, 1), (1, 0)]}, title)),
+        "overlay": (overlays.save_overlay, (np.zeros((4, 4, 1), "u1"), weights, tokens[:2], title)),
+    }
+    calls[kind][0](path, *calls[kind][1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,10 +67,11 @@ LONG = ["Donaudampfschifffahrtsgesellschaft", *(5 * word for word in WORDS.split
 def test_no_text_lies_over_another_or_leaves_the_picture(
     kind: str, tokens: list[str], width: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figure, texts = figure_of(monkeypatch, draw, kind, tokens, width), list[Any]()
-    monkeypatch.setattr(Text, "draw", lambda text, _: texts.append(text))
-    figure.draw_without_rendering()
-    boxes = [text.get_window_extent().padded(-0.5) for text in texts if text.get_text()]
+    figure, drawn = figure_of(monkeypatch, draw, kind, tokens, width), set[Text]()
+    monkeypatch.setattr(Text, "draw", lambda text, _: drawn.add(text))
+    figure.canvas.draw()
+    texts = [text for text in drawn if text.get_visible() and text.get_text()]
+    boxes = [text.get_window_extent().padded(-0.5) for text in texts]
     assert len(boxes) > (len(tokens) if width is None and kind != "layers" else 5)
     assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     low, high = (np.array([getattr(box, end) for box in boxes]) for end in ("min", "max"))
