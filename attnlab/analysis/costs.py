@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from attnlab.analysis.maps import figure_of
+from attnlab.analysis.figures import figure_of
 from attnlab.records.csv_text import as_csv
 from attnlab.records.files import write_atomic
 

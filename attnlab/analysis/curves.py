@@ -1,35 +1,45 @@
-"""Curves as pictures: losses over steps, accuracies over distances."""
+"""Numbers as pictures: curves of losses over steps or accuracies over distances, heads by layer."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attnlab.analysis.labels import label
-from attnlab.analysis.maps import figure_of, save_figure
+from attnlab.analysis.figures import (
+    File,
+    add_panel,
+    add_title,
+    figure_of,
+    save_figure,
+    set_labels,
+    text_style,
+)
+from attnlab.analysis.heads import Record
+from attnlab.analysis.labels import extent, label
 
 
 def save_curve(
-    path: str | os.PathLike[str],
+    path: File,
     series: Mapping[str, Sequence[tuple[float, float]]],
     title: str = "",
     x_label: str = "step",
     y_label: str = "loss",
     bars: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     doubling: bool = False,
+    width: float = 6.4,
 ) -> None:
-    """Draws curves as a PNG file `path`: `series` maps a name to its (x, y) points, in order. A
+    """Draws curves as a picture `path` (.png, .svg or .pdf): `series` maps a name to its (x, y) points, in order. A
     series without points is only in the legend.
 
     Args:
       bars: name to the lower and the upper end of a bar at each of its points.
       doubling: whether each doubling of x is equally wide, with the points' own x as ticks.
+      width: of the picture in inches.
     """
-    figure = figure_of(6.4, 4.0)
-    axes = figure.subplots()
-    figure.subplots_adjust(0.11, 0.12, 0.97, 0.92)
+    figure = figure_of(width, 0.8 + 0.5 * width, paper=width < 6)
+    add_title(figure, title)
+    axes = add_panel(figure, 0.65, 0.35, width - 0.8, 0.5 * width)
     for name, points in series.items():
         x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
         (line,) = axes.plot(
@@ -48,11 +58,54 @@ def save_curve(
         ticks = sorted({point[0] for points in series.values() for point in points})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xlabel(label(x_label, longest=60), parse_math=False)
-    axes.set_ylabel(label(y_label, longest=60), parse_math=False)
-    axes.set_title(label(title, longest=200), parse_math=False, fontsize=10)
+    axes.set_xlabel(label(x_label, longest=60), **text_style(9, x_label))
+    axes.set_ylabel(label(y_label, longest=60), **text_style(9, y_label))
+    axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
     if series:
         for text in axes.legend(fontsize=8, frameon=False).get_texts():
-            text.set_parse_math(False)
+            text.set(**text_style(8, text.get_text()))
+    save_figure(figure, path)
+
+
+def save_by_layer(
+    path: File, records: Sequence[Record], column: str, title: str = "", width: float = 6.4
+) -> None:
+    """Draws a number of heads by layer: a dot for each record, with its interval where it has one,
+    and a short line at the mean of a layer.
+
+    Args:
+      path: ends in .png, .svg or .pdf.
+      records: of `HeadStatistics.records`, with a layer in the column "map", or costs
+        (`Cost._asdict()`) with one in "place" and an "interval". NaN is left out.
+      column: the number, such as "entropy" or "cost".
+      title: stands above.
+      width: of the picture in inches.
+
+    Raises:
+      ValueError: no record has a number in this column.
+      UserError: the path ends in something else.
+    """
+    records = [record for record in records if np.isfinite(record[column])]
+    if not records:
+        raise ValueError(f"no record has a number in the column {column!r}")
+    by = "map" if "map" in records[0] else "place"
+    layers = list(dict.fromkeys(record[by] for record in records))
+    names = [label(name, room=0.3 * width) for name in layers]
+    figure = figure_of(width, 0.45 + 0.45 * width + extent(*names)[0], paper=width < 6)
+    add_title(figure, title)
+    panel = add_panel(figure, 0.6, 0.35, width - 0.7, 0.45 * width)
+    for place, layer in enumerate(layers):
+        heads = [record for record in records if record[by] == layer]
+        x = place + np.linspace(-0.25, 0.25, len(heads) + 2)[1:-1]
+        y = np.array([record[column] for record in heads])
+        ends = np.array([head.get("interval", 2 * [head[column]]) for head in heads]).T
+        panel.vlines(x, *ends, alpha=0.5)
+        panel.hlines(y.mean(), place - 0.35, place + 0.35, colors="0.4", linewidths=1)
+        panel.scatter(x, y, 9, "C0", zorder=3)
+    panel.set_xlim(-0.5, len(layers) - 0.5)
+    panel.tick_params(labelsize=7)
+    set_labels(panel.xaxis, names, (width - 0.7) / len(layers))
+    panel.set_ylabel(label(column), **text_style(8, column))
+    panel.grid(alpha=0.3, axis="y")
     save_figure(figure, path)

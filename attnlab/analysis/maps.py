@@ -10,51 +10,60 @@ written whole or not at all.
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
-import os
-import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlab.analysis.labels import FONT_SIZE, fonts, inches, label
-from attnlab.records.files import write_atomic
+from attnlab.analysis import figures
+from attnlab.analysis.alignment import Gold
+from attnlab.analysis.figures import File, add_panel, add_title, figure_of, save_figure, set_labels
+from attnlab.analysis.labels import extent, label
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CELL = 0.17  # inches per token, so that labels do not touch
 _FAINT = 0.05  # arcs with less weight are not drawn
-_DPI = 110
+_LABEL = 0.22  # the part of a given width that a label may take
+_BAR = 0.8  # inches for the colour bar
 _DUST = 1e-6  # a weight less than this below 0 is 0, rounded
 
 
 def save_map(
-    path: str | os.PathLike[str],
+    path: File,
     weights: np.ndarray,
     columns: Sequence[str],
     rows: Sequence[str],
     title: str = "",
+    width: float | None = None,
+    gold: Gold | None = None,
 ) -> None:
-    """Draws attention weights as a PNG, one panel per head in a grid.
+    """Draws attention weights as a picture (.png, .svg or .pdf), one panel per head in a grid.
 
     Colours go from 0 to 1, or from -1 (red) to 1 (blue) if a weight is below 0. Values beyond the
     range get the colour of its end, and the colour bar gets a tip. NaN is red, or black if red is a
     colour of the range.
 
     Args:
+      path: ends in .png, .svg or .pdf.
       weights: [H,Tq,Tk] or [Tq,Tk].
       columns: the labels of the Tk columns.
       rows: the labels of the Tq rows.
+      title: stands above.
+      width: of the picture in inches, such as 3.3 for a column of a paper: labels are cut, and
+        where they would touch every n-th is written. None for as wide as all labels need.
+      gold: links (column, row) to draw over the weights: a square for a sure one, a circle for a
+        merely possible one.
 
     Raises:
-      ValueError: the shape does not fit the labels, or there is nothing to draw.
+      ValueError: the shape does not fit the labels, a link leads to no label, or there is nothing
+        to draw.
+      UserError: the path ends in something else.
     """
-    _write(path, lambda file: file.write(map_png(weights, columns, rows, title)))
+    save_figure(_map_figure(weights, columns, rows, title, width, gold), path)
 
 
 def as_shares(name: str, weights: np.ndarray, kind: str) -> tuple[np.ndarray, str]:
@@ -71,76 +80,178 @@ def map_png(
     weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], title: str = ""
 ) -> bytes:
     """Draws attention weights as `save_map` does and returns the PNG."""
-    maps = _checked(weights, columns, rows)
-    sources, targets = ([label(name) for name in labels] for labels in (columns, rows))
-    grid = _Grid.of(maps.shape, sources, targets)
-    figure = _titled(title, grid.width, grid.height)
+    return figures.figure_bytes(_map_figure(weights, columns, rows, title))
+
+
+def _map_figure(
+    weights: np.ndarray,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    title: str,
+    width: float | None = None,
+    gold: Gold | None = None,
+) -> Figure:
+    """Draws what `save_map` says and returns the figure. The layout is computed here, since
+    matplotlib's layout engines need 10 s for eight heads of 60 tokens.
+    """
+    maps, room = _checked(weights, columns, rows), (width or math.inf) * _LABEL
+    sources, targets = ([label(name, room=room) for name in names] for names in (columns, rows))
+    (left, tall), (top, flat) = extent(*targets), extent(*sources)
+    left, top = left + 0.15, top + (0.45 if len(maps) > 1 else 0.15)
+    cell = max(_CELL, 1.2 / max(len(targets), len(sources)), tall, flat)
+    across, cell = _layout(maps.shape, left, top, cell, width)
+    size = cell * len(sources), cell * len(targets)
+    right, down = left + size[0], top + size[1]
+    high = 0.5 + math.ceil(len(maps) / across) * down + (0.3 if gold else 0)
+    figure = figure_of(width or max(3.5, across * right + _BAR), high, paper=width is not None)
+    add_title(figure, title)
     for head in range(len(maps)):
-        panel = figure.add_axes(grid.panel(head))
-        image = _draw(panel, maps[head], sources, targets, signed=_signed(maps))
+        row, column = divmod(head, across)
+        panel = add_panel(figure, column * right + left, 0.35 + row * down + top, *size)
+        image = _draw(panel, maps[head], signed=_signed(maps))
+        set_labels(panel.xaxis, sources, cell)
+        set_labels(panel.yaxis, targets, cell)
         if len(maps) > 1:
-            panel.set_title(
-                f"head {head}", fontsize=8, pad=0, y=1 + (grid.top - 0.28) / grid.panel_height
-            )
-    bar = figure.colorbar(image, cax=figure.add_axes(grid.bar()), extend=_tips(maps))
+            panel.set_title(f"head {head}", fontsize=8, pad=0, y=1 + (top - 0.28) / size[1])
+        if gold:
+            _draw_links(panel, gold, cell)
+    bar_panel = add_panel(figure, across * right + 0.2, 0.35 + top, 0.12, min(2.5, size[1]))
+    bar = figure.colorbar(image, cax=bar_panel, extend=_tips(maps))
     bar.ax.tick_params(labelsize=7)
     bar.set_label("weight, below 0 red" if _signed(maps) else "weight", fontsize=7)
-    return _png(figure)
-
-
-def _titled(title: str, width: float, height: float) -> Any:
-    """Returns a new figure of this size in inches with a title at its top."""
-    figure = figure_of(width, height)
-    title = label(title, longest=int(width / 0.085))
-    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", **text_style(10))
+    if gold:
+        figure.legend(handles=panel.collections[::2], loc="lower center", ncols=2, fontsize=7)
     return figure
 
 
-def save_arcs(
-    path: str | os.PathLike[str], weights: np.ndarray, tokens: Sequence[str], title: str = ""
+def _layout(
+    shape: tuple[int, ...], left: float, top: float, cell: float, width: float | None
+) -> tuple[int, float]:
+    """Computes how many of H panels of Tq x Tk cells (`shape` [H,Tq,Tk]) stand side by side, in a
+    grid about as wide as high or in the given width, and how many inches a cell has.
+
+    Args:
+      shape: [H,Tq,Tk].
+      left, top: inches for the labels beside and above each panel.
+      cell: inches that a cell needs for its labels.
+      width: of the picture; None if it may be as wide as it needs.
+    """
+    heads, rows, columns = shape
+    if width is None:
+        part = (cell * rows + top) / (cell * columns + left)
+        return min(heads, max(1, round(math.sqrt(heads * part)))), cell
+    across = min(heads, max(1, int((width - _BAR) / (left + 1.0))))
+    most = ((width - _BAR) / across - left) / columns
+    return across, min(max(cell, 0.3), most, 8 / rows)
+
+
+def _draw_links(panel: Any, gold: Gold, cell: float) -> None:
+    """Draws gold links into a panel whose cells are `cell` inches wide, white in a black rim, so
+    that they stand out from every colour.
+    """
+    rows, columns = panel.images[0].get_size()
+    if beyond := [(i, j) for i, j in gold.possible if i >= columns or j >= rows]:
+        raise ValueError(f"link {min(beyond)} in a map of {columns} columns and {rows} rows")
+    rest = gold.possible - gold.sure
+    for marker, name, links in (("s", "sure", gold.sure), ("o", "possible", rest)):
+        x, y = np.array(sorted(links), float).reshape(-1, 2).T
+        for colour, stroke in (("black", 2.2), ("white", 1.0)):
+            style: dict[str, Any] = {
+                "facecolors": "none",
+                "edgecolors": colour,
+                "linewidths": stroke,
+            }
+            panel.scatter(x, y, (50 * cell) ** 2, marker=marker, label=name, **style)
+
+
+def save_head_grid(
+    path: File, maps: Mapping[str, np.ndarray], title: str = "", width: float | None = None
 ) -> None:
-    """Draws self-attention weights of 0.05 and more as arcs between the tokens of a text, as a PNG
-    file, the heads one below the other.
+    """Draws all heads of all layers as small maps without tokens, a row for each map by name and a
+    column for each head.
+
+    The colours of each small map go from 0 to its own largest weight, or from minus to plus its
+    largest if one is below 0: pictures of shapes, not of sizes.
+
+    Args:
+      path: ends in .png, .svg or .pdf.
+      maps: [H,Tq,Tk] by name, at least one; numbers of heads and of tokens may differ.
+      title: stands above.
+      width: of the picture in inches; None for 0.6 inches a head.
+
+    Raises:
+      UserError: the path ends in something else.
+    """
+    names = [label(name, room=(width or math.inf) / 3) for name in maps]
+    left, across = 0.15 + extent(*names)[0], max(map(len, maps.values()))
+    side = 0.6 if width is None else (width - left - 0.05) / across
+    wide = max(width or 3.5, left + side * across + 0.05)
+    figure = figure_of(wide, 0.6 + side * len(maps), paper=width is not None)
+    add_title(figure, title)
+    panel = add_panel(figure, left, 0.55, side * across, side * len(maps))
+    for row, heads in enumerate(maps.values()):
+        for head, weights in enumerate(np.asarray(heads, np.float64)):
+            scaled = weights / (np.nanmax(np.abs(weights), initial=0.0) or 1.0)
+            image = _draw(panel, scaled, signed=_signed(scaled))
+            image.set_extent((head - 0.46, head + 0.46, row + 0.46, row - 0.46))
+    panel.set(xlim=(-0.5, across - 0.5), ylim=(len(maps) - 0.5, -0.5), frame_on=False)
+    set_labels(panel.xaxis, [str(head) for head in range(across)], side, turned=False)
+    set_labels(panel.yaxis, names, side)
+    save_figure(figure, path)
+
+
+def save_arcs(
+    path: File,
+    weights: np.ndarray,
+    tokens: Sequence[str],
+    title: str = "",
+    width: float | None = None,
+) -> None:
+    """Draws self-attention weights of 0.05 and more as arcs between the tokens of a text (.png,
+    .svg or .pdf), the heads one below the other.
 
     An arc above the line leads to an earlier token, one below it to a later token. A larger weight
     gives a stronger colour. Weights of a token on itself, and weights below 0.05, are left out.
 
     Args:
+      path: ends in .png, .svg or .pdf.
       weights: [H,T,T] or [T,T].
-      tokens: T tokens.
+      tokens: T tokens, from left to right in every script.
+      title, width: as those of `save_map`.
 
     Raises:
       ValueError: the shape does not fit the tokens, or there is nothing to draw.
+      UserError: the path ends in something else.
     """
-    maps, labels = _checked(weights, tokens, tokens), [label(token) for token in tokens]
+    room = (width or math.inf) * _LABEL
+    maps, labels = _checked(weights, tokens, tokens), [label(name, room=room) for name in tokens]
     heads = [arcs(head) for head in maps]
     lowest = -1 if any(later > here for head in heads for here, later, _ in head) else 0
-    room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
-    width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
-    figure = _titled(title, width, height := 0.35 + down * len(maps))
+    longest, tallest = extent(*labels)
+    cell = min(0.3, (width - 0.6) / len(labels)) if width else max(_CELL, tallest)
+    line, rise = cell * len(labels), (1 - lowest) * min(0.5 * cell * len(labels), 1.8)
+    wide, down = width or max(3.5, line + 0.6), rise + 0.2 + longest
+    figure = figure_of(wide, 0.35 + down * len(maps), paper=width is not None)
+    add_title(figure, title)
     for number, head in enumerate(heads):
-        bottom = height - 0.35 - down * (number + 1) + room
-        size = (_CELL * len(labels) / width, rise * (1 - lowest) / height)
-        panel = figure.add_axes((0.3 / width, bottom / height, *size))
-        _draw_arcs(panel, head, labels, lowest)
+        panel = add_panel(figure, (wide - line) / 2, 0.35 + down * number, line, rise)
+        set_labels(panel.xaxis, labels, cell)
+        _draw_arcs(panel, head, len(labels), lowest)
         panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
     save_figure(figure, path)
 
 
-def _draw_arcs(
-    panel: Any, looks: list[tuple[int, int, float]], labels: list[str], lowest: int
-) -> None:
-    """Draws the arcs of one head (`looks`: from, to, weight, see `arcs`) and the tokens as labels
-    into a panel, whose y axis starts at `lowest`.
+def _draw_arcs(panel: Any, looks: list[tuple[int, int, float]], length: int, lowest: int) -> None:
+    """Draws the arcs of one head (`looks`: from, to, weight, see `arcs`) over `length` tokens into
+    a panel, whose y axis starts at `lowest`.
     """
     from matplotlib.collections import LineCollection
 
     turn = np.linspace(0, np.pi, 33)
-    lines = [_arc(begin, end, turn, len(labels)) for begin, end, _ in looks]
+    lines = [_arc(begin, end, turn, length) for begin, end, _ in looks]
     colours = [(0.15, 0.3, 0.6, weight) for *_, weight in looks]
     panel.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
-    panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
-    panel.set_xticks(range(len(labels)), labels, rotation=90, **text_style(FONT_SIZE))
+    panel.set(xlim=(-0.5, length - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
     panel.spines[["top", "left", "right"]].set_visible(False)
 
 
@@ -167,7 +278,7 @@ def _arc(begin: int, end: int, turn: np.ndarray, length: int) -> np.ndarray:
 
 
 def save_arrays(
-    path: str | os.PathLike[str],
+    path: File,
     weights: Mapping[str, np.ndarray],
     labels: Mapping[str, Sequence[str]],
 ) -> None:
@@ -185,7 +296,8 @@ def save_arrays(
         raise ValueError(f"a map cannot be called {clash[0]!r}")
     arrays: dict[str, Any] = {name: np.asarray(array) for name, array in weights.items()}
     arrays |= {name: np.array(list(texts), dtype=np.str_) for name, texts in labels.items()}
-    _write(path, lambda file: np.savez_compressed(file, **arrays))
+    np.savez_compressed(buffer := io.BytesIO(), **arrays)
+    figures.write_file(path, buffer.getvalue())
 
 
 def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> np.ndarray:
@@ -203,88 +315,24 @@ def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -
     return maps
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grid:
-    """The layout, in inches. It is computed here, since matplotlib's layout engines need 10 s for
-    eight heads of 60 tokens.
-    """
-
-    across: int
-    down: int
-    left: float
-    top: float
-    panel_width: float
-    panel_height: float
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], sources: Sequence[str], targets: Sequence[str]) -> _Grid:
-        """Computes the layout of H panels of Tq x Tk cells (`shape` [H,Tq,Tk]) as a grid about as
-        wide as high, with space for the longest labels.
-        """
-        heads, rows, columns = shape
-        cell = max(_CELL, 1.2 / max(rows, columns))
-        left, top = (0.15 + max(map(inches, labels)) for labels in (targets, sources))
-        top += 0.3 if heads > 1 else 0.0
-        width, height = cell * columns, cell * rows
-        across = min(heads, max(1, round(math.sqrt(heads * (height + top) / (width + left)))))
-        return cls(across, math.ceil(heads / across), left, top, width, height)
-
-    @property
-    def width(self) -> float:
-        """The width of the whole picture with the colour bar."""
-        return max(3.5, self.across * (self.left + self.panel_width) + 1.05)
-
-    @property
-    def height(self) -> float:
-        """The height of the whole picture with the title."""
-        return 0.35 + self.down * (self.top + self.panel_height) + 0.15
-
-    def panel(self, head: int) -> tuple[float, float, float, float]:
-        """Returns left, bottom, width and height of a head's panel, as fractions of the picture."""
-        row, column = divmod(head, self.across)
-        x = column * (self.left + self.panel_width) + self.left
-        y = self.height - 0.35 - (row + 1) * (self.top + self.panel_height)
-        size = (self.panel_width / self.width, self.panel_height / self.height)
-        return x / self.width, y / self.height, *size
-
-    def bar(self) -> tuple[float, float, float, float]:
-        """Returns left, bottom, width and height of the colour bar, beside the first row of panels,
-        as fractions of the picture.
-        """
-        _, bottom, _, height = self.panel(0)
-        long = min(2.5 / self.height, height)
-        left = (self.across * (self.left + self.panel_width) + 0.2) / self.width
-        return left, bottom + height - long, 0.12 / self.width, long
-
-
 def _signed(maps: np.ndarray) -> bool:
     """Whether a weight is below 0, by more than rounding."""
     return bool(np.nanmin(maps, initial=0.0) < -_DUST)
 
 
-def _draw(
-    panel: Axes,
-    weights: np.ndarray,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    *,
-    signed: bool,
-) -> Any:
-    """Draws the weights of one head as colours with labels of columns and rows, and returns the
-    matplotlib image; colours are from -1 to 1 if `signed`, else from 0.
+def _draw(panel: Any, weights: np.ndarray, *, signed: bool) -> Any:
+    """Draws the weights of one head as colours and returns the matplotlib image; colours are from
+    -1 to 1 if `signed`, else from 0.
     """
     import matplotlib
 
     name, bad, low = ("RdBu", "black", -1.0) if signed else ("viridis", "red", 0.0)
     colours = matplotlib.colormaps[name].with_extremes(bad=bad)
-    image = panel.imshow(
+    panel.xaxis.tick_top()
+    panel.tick_params(length=2, pad=1.5)
+    return panel.imshow(
         weights, cmap=colours, vmin=low, vmax=1.0, aspect="auto", interpolation="nearest"
     )
-    panel.xaxis.tick_top()
-    for axis, labels, turn in ((panel.xaxis, sources, 90), (panel.yaxis, targets, 0)):
-        axis.set_ticks(range(len(labels)), labels, rotation=turn, **text_style(FONT_SIZE))
-    panel.tick_params(length=2, pad=1.5)
-    return image
 
 
 def _tips(maps: np.ndarray) -> str:
@@ -294,51 +342,3 @@ def _tips(maps: np.ndarray) -> str:
     low = np.nanmin(maps, initial=0.0) < -1 - _DUST
     high = np.nanmax(maps, initial=0.0) > 1 + _DUST
     return "both" if low and high else "min" if low else "max" if high else "neither"
-
-
-def text_style(size: float) -> dict[str, Any]:
-    """How matplotlib draws a text of data: every character, and no formulas."""
-    return {"fontsize": size, "fontfamily": list(fonts()), "parse_math": False}
-
-
-def figure_of(width: float, height: float) -> Figure:
-    """Returns an empty matplotlib figure of this size in inches, without pyplot and its global
-    state.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=_DPI)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Draws the figure into a PNG file."""
-    _write(path, lambda file: file.write(_png(figure)))
-
-
-def _png(figure: Figure) -> bytes:
-    """Returns the figure as a PNG with a palette of 256 colours, a third as large as one without;
-    equal pictures give equal bytes.
-    """
-    from PIL import Image
-
-    drawn, buffer = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", metadata={"Software": None})
-    picture = Image.open(drawn).convert("RGB")
-    picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        buffer, format="png", optimize=True
-    )
-    return buffer.getvalue()
-
-
-def _write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], Any]) -> None:
-    """Calls `fill` with a buffer and writes its bytes to `path` atomically; makes the folder if
-    absent.
-    """
-    target = pathlib.Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()
-    fill(buffer)
-    write_atomic(target, buffer.getvalue())

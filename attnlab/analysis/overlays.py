@@ -9,13 +9,12 @@ R rows that look, h and w of the grid of weights.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
+from attnlab.analysis.figures import File, add_panel, add_title, figure_of, save_figure, text_style
 from attnlab.analysis.labels import label
-from attnlab.analysis.maps import figure_of, save_figure, text_style
 
 PANELS = 24  # rows that are drawn; further ones are only in the arrays
 _ACROSS = 6
@@ -24,14 +23,14 @@ _ROOM = 0.3  # inches above a panel, for its name
 
 
 def save_overlay(
-    path: str | os.PathLike[str],
+    path: File,
     image: np.ndarray,
     weights: np.ndarray,
     rows: Sequence[str],
     title: str = "",
 ) -> None:
     """Draws an image and, beside it, the image in grey under the weights of each row (at most
-    `PANELS`), as a PNG file; ValueError if shapes do not fit.
+    `PANELS`), as a picture (.png, .svg or .pdf); ValueError if shapes do not fit.
 
     Args:
       image: [H,W,C] uint8, C 1 or 3.
@@ -49,18 +48,14 @@ def save_overlay(
     drawn = min(len(rows), PANELS)
     across = min(drawn + 1, _ACROSS)
     down = math.ceil((drawn + 1) / across)
-    width, height = 0.1 + across * (_SIDE + 0.1), 0.3 + down * (_SIDE + _ROOM)
-    figure = figure_of(width, height)
-    figure.text(
-        0.5, 1 - 0.06 / height, label(title, longest=60), ha="center", va="top", **text_style(10)
-    )
+    figure = figure_of(0.1 + across * (_SIDE + 0.1), 0.3 + down * (_SIDE + _ROOM))
+    add_title(figure, title)
     grey = image.mean(axis=-1) / 255
     extent = (0.0, float(image.shape[1]), float(image.shape[0]), 0.0)
     for number in range(drawn + 1):
         row, column = divmod(number, across)
-        left = (0.1 + column * (_SIDE + 0.1)) / width
-        bottom = 1 - (0.3 + (row + 1) * (_SIDE + _ROOM)) / height
-        panel = figure.add_axes((left, bottom, _SIDE / width, _SIDE / height))
+        left, top = 0.1 + column * (_SIDE + 0.1), 0.3 + row * (_SIDE + _ROOM) + _ROOM
+        panel = add_panel(figure, left, top, _SIDE, _SIDE)
         panel.set_axis_off()
         if number == 0:
             panel.imshow(image.squeeze(-1) if image.shape[-1] == 1 else image, cmap="gray")
@@ -70,5 +65,5 @@ def save_overlay(
         panel.imshow(grey, cmap="gray", vmin=0, vmax=1, extent=extent)
         panel.imshow(values, cmap="inferno", vmin=0, vmax=most or 1.0, alpha=0.6, extent=extent)
         name = label(rows[number - 1], longest=14)
-        panel.set_title(f"{name}  {most:.2f}", fontsize=8, pad=2, parse_math=False)
+        panel.set_title(f"{name}  {most:.2f}", pad=2, **text_style(8, name))
     save_figure(figure, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlab.analysis.labels import inches, label
+from attnlab.analysis.labels import label
 
 
 def test_labels_are_readable() -> None:
@@ -10,8 +10,3 @@ def test_labels_are_readable() -> None:
     assert label("a\nb") == "a\\nb" and label(" ") == "\N{OPEN BOX}"
     assert label("\U000f0000") == "\\U000f0000"
     assert label("x" * 40) == "x" * 23 + "…"
-
-
-def test_wide_signs_and_capitals_take_more_room() -> None:
-    assert inches("iii") < inches("III") < inches("你你你") == inches("mmm")
-    assert inches("") == 0.0 and inches("ab") == 2 * inches("a")
