@@ -27,7 +27,6 @@ from attnlab.attention.visibility.rule import Everything
 from attnlab.config.registry import Parts
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
-from attnlab.layers.sensitivity import sensitivity
 
 # the variable collection for maps; they are recorded exactly while it is mutable
 MAPS = "maps"
@@ -181,6 +180,8 @@ class Mixer(nn.Module):
         """
         if not self.is_collecting() or self.capabilities.maps != "sensitivity":
             return
+        from attnlab.layers.sensitivity import sensitivity
+
         alone, params = self.clone(parent=None), self.variables.get("params", {})
 
         def mixed(x: jax.Array) -> jax.Array:

@@ -67,7 +67,7 @@ class Stand:
         sides = {"source": [source, "</s>"], "target": written}
         return None, {**sides, "target_in": ["<s>", *written[:-1]]}
 
-    def maps(self, params: Any, example: TextExample) -> Maps:
+    def maps(self, params: Any, example: TextExample, chosen: Any) -> Maps:
         _, sides = self.model_inputs(example)
         cross = AttentionMap(np.full((2, 3, 2), 0.5), sides["target"], sides["source"])
         within = AttentionMap(np.eye(3)[None], sides["target_in"], sides["target_in"])
@@ -135,7 +135,7 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
         def map_examples(self, split: str, number: int) -> list[TextExample]:
             return [TextExample("s")]
 
-        def maps(self, params: Any, example: TextExample) -> Maps:
+        def maps(self, params: Any, example: TextExample, chosen: Any) -> Maps:
             assert example.target is None
             labels = [example.source, "</s>"]
             return {"look": AttentionMap(np.eye(2)[None], labels, labels)}
@@ -153,7 +153,7 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
 
 def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
     class Long(Stand):
-        def maps(self, params: Any, example: TextExample) -> Maps:
+        def maps(self, params: Any, example: TextExample, chosen: Any) -> Maps:
             labels = ["a"] * (LEGIBLE + 1)
             return {"look": AttentionMap(np.eye(len(labels))[None], labels, labels)}
 
@@ -177,7 +177,7 @@ def test_a_picture_that_fails_costs_no_score(
         )
         outputs = "translations.txt"
 
-        def maps(self, params: Any, example: TextExample) -> Maps:
+        def maps(self, params: Any, example: TextExample, chosen: Any) -> Maps:
             # one of an earlier evaluation
             assert json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
             raise ValueError("no such\nmap")
