@@ -36,60 +36,61 @@ class Agreement(Sized):
         two splits.
         """
         draw = random.Random(f"agreement {self.seed} {split}")
-        drawn = self.apart(split, lambda: of(grammar.drawn(draw, self.depth)), _text, _text)
-        return list(drawn)
+        rows = self.apart(split, lambda: with_tags(grammar.sample(draw, self.depth)), _text, _text)
+        return list(rows)
 
 
 def _text(sentence: Sentence) -> str:
     return " ".join(sentence.words)
 
 
-def of(sentence: grammar.Sentence) -> Sentence:
+def with_tags(sentence: grammar.Sentence) -> Sentence:
     """Returns the source words of a grammar sentence, each with its tag (kind and "one" or "many")
     and its head, a position or `ROOT`.
     """
     words = grammar.source_words(sentence)
     origins = [origin for _, origin in words]
-    places = {origin: place for place, origin in enumerate(origins)}
-    many = {"s": sentence.subject.plural, "p": sentence.subject.plural}
-    _numbers(sentence.subject, "s", many)
+    positions = {origin: position for position, origin in enumerate(origins)}
+    plural = {"s": sentence.subject.plural, "p": sentence.subject.plural}
+    _mark_plurals(sentence.subject, "s", plural)
     if sentence.clause.object is not None:
-        many["p.o"] = sentence.clause.object.plural
-        _numbers(sentence.clause.object, "p.o", many)
+        plural["p.o"] = sentence.clause.object.plural
+        _mark_plurals(sentence.clause.object, "p.o", plural)
     tags, heads = [], []
     for origin in origins:
-        at, _, part = origin.rpartition(".")
+        phrase, _, part = origin.rpartition(".")
         kind = _KINDS.get(part.rstrip("0123456789"))
-        number = "many" if many.get(at) else "one"
+        number = "many" if plural.get(phrase) else "one"
         tags.append({"adverb": "ADV", "that": "PRON"}.get(part, f"{kind}-{number}"))
-        heads.append(places.get(_head(at, part), ROOT))
+        heads.append(positions.get(_head(phrase, part), ROOT))
     return Sentence(tuple(word for word, _ in words), tuple(tags), tuple(heads))
 
 
-def _head(at: str, part: str) -> str:
+def _head(phrase: str, part: str) -> str:
     """Returns the origin of a word's head in the dependency tree, from the word's own origin
-    `at`.`part` (as `grammar.source_words` names origins); "" for the root.
+    `phrase`.`part` (as `grammar.source_words` names origins); "" for the root.
     """
     if part == "adverb":
         return "p.verb"
     if part == "that":
-        return f"{at}.r.verb"
+        return f"{phrase}.r.verb"
     if part == "will":
-        return f"{at}.verb"
+        return f"{phrase}.verb"
     if part == "verb":  # of a relative clause: the noun that it is about
-        return f"{at.removesuffix('.r')}.noun" if at != "p" else ""
+        return f"{phrase.removesuffix('.r')}.noun" if phrase != "p" else ""
     if part == "noun":
-        return "p.verb" if at == "s" else f"{at.removesuffix('.o')}.verb"
-    return f"{at}.noun"
+        return "p.verb" if phrase == "s" else f"{phrase.removesuffix('.o')}.verb"
+    return f"{phrase}.noun"
 
 
-def _numbers(phrase: grammar.Phrase, at: str, many: dict[str, bool]) -> None:
-    """Writes into `many` whether each relative clause in a phrase and each object in one is plural,
-    keyed by origin, recursively.
+def _mark_plurals(phrase: grammar.Phrase, origin: str, plural: dict[str, bool]) -> None:
+    """Writes into `plural`, by origin, whether the subject of each relative clause in a noun phrase
+    and each object in one is plural, recursively; the origins begin with `origin`, that of the
+    phrase.
     """
     if phrase.relative is None:
         return
-    many[f"{at}.r"] = phrase.plural
+    plural[f"{origin}.r"] = phrase.plural
     if phrase.relative.object is not None:
-        many[f"{at}.r.o"] = phrase.relative.object.plural
-        _numbers(phrase.relative.object, f"{at}.r.o", many)
+        plural[f"{origin}.r.o"] = phrase.relative.object.plural
+        _mark_plurals(phrase.relative.object, f"{origin}.r.o", plural)

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class AskedTexts(Dataset[Row]):
-    """The data of a run of a diagnostic task; `beside` has the scores of baselines that read nothing or
+    """The data of a run of a diagnostic task; `extra` has the scores of baselines that read nothing or
     little, by name.
     """
 
@@ -50,20 +50,20 @@ class AskedTexts(Dataset[Row]):
         """The number of answers that are asked for."""
         return len(_answers(self.rows[split]))
 
-    def checked(self, given: Sequence[Row], split: str) -> Sequence[Row]:
+    def checked(self, rows: Sequence[Row], split: str) -> Sequence[Row]:
         """Returns the rows of a split unchanged; raises `UserError` unless each row has as many
         answers ("" for none) as words, and the split at least one answer. See `Dataset.checked`.
         """
         where = f"config.data={self.name}"
-        for row in given:
+        for row in rows:
             if len(row.words) != len(row.answers):
                 raise UserError(
                     f"{where}: a text of the {split} split has {len(row.words)} words and"
                     f" {len(row.answers)} answers; give one for each word, '' where nothing is asked"
                 )
-        if not any(any(row.answers) for row in given):
+        if not any(any(row.answers) for row in rows):
             raise UserError(f"{where}: the {split} split asks for no answer")
-        return given
+        return rows
 
     def texts_of(self, train: Sequence[Row]) -> Iterable[str]:
         """See `Dataset.texts_of`: words and answers together."""
@@ -73,21 +73,21 @@ class AskedTexts(Dataset[Row]):
         """See `Dataset.prior_of`: how often each answer is right."""
         return Counter(_answers(train))
 
-    def encoded(self, given: Sequence[Row], split: str) -> Split:
+    def encoded(self, rows: Sequence[Row], split: str) -> Split:
         """Encodes the rows of a split as columns, with its fingerprint and the accuracy of the
         baselines. See `Dataset.encoded`.
         """
-        more: Callable[..., Mapping[str, float]] = getattr(self.source, "guesses", lambda rows: {})
-        baselines = {**guesses(self.prior, _answers(given)), **more(given)}
-        columns = encode(self.vocabulary, given)
-        return Split(given, columns, fingerprint_of_rows(given), baselines)
+        extra: Callable[..., Mapping[str, float]] = getattr(self.source, "guesses", lambda rows: {})
+        baselines = {**guesses(self.prior, _answers(rows)), **extra(rows)}
+        columns = encode(self.vocabulary, rows)
+        return Split(rows, columns, fingerprint_of_rows(rows), baselines)
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of texts, words and questions, and
         the accuracy of each baseline.
         """
         words = sum(len(row.words) for row in self.rows[split])
-        baselines = ", ".join(f"{name} {score:.3f}" for name, score in self.beside[split].items())
+        baselines = ", ".join(f"{name} {score:.3f}" for name, score in self.extra[split].items())
         return (
             f"{self.size(split):,} texts, {words:,} words, {self.questions(split):,} questions;"
             f" accuracy of guesses: {baselines}"
@@ -123,13 +123,13 @@ def _answers(rows: Sequence[Row]) -> list[str]:
     return [answer for row in rows for answer in row.answers if answer]
 
 
-def guesses(answers: Counter[str], asked: Sequence[str]) -> dict[str, float]:
-    """Returns the accuracy on the answers `asked` of two baselines: "chance", a uniform guess among
+def guesses(answers: Counter[str], expected: Sequence[str]) -> dict[str, float]:
+    """Returns the accuracy on the answers `expected` of two baselines: "chance", a uniform guess among
     all `answers` of the training split, and "majority", its most frequent answer.
     """
     return {
-        CHANCE: sum(answer in answers for answer in asked) / len(answers) / len(asked),
-        MAJORITY: asked.count(most_frequent(answers)) / len(asked),
+        CHANCE: sum(answer in answers for answer in expected) / len(answers) / len(expected),
+        MAJORITY: expected.count(most_frequent(answers)) / len(expected),
     }
 
 

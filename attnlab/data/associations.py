@@ -69,11 +69,11 @@ class Associations(Sized):
         """Returns for each word whether the earlier words determine it: True for a value whose key
         has occurred before, else False.
         """
-        seen: set[str] = set()
+        earlier_keys: set[str] = set()
         mask = []
         for key in text.split()[::2]:
-            mask += [False, key in seen]
-            seen.add(key)
+            mask += [False, key in earlier_keys]
+            earlier_keys.add(key)
         return mask
 
     def _text(self, draw: random.Random, length: int) -> str:

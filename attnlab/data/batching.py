@@ -108,11 +108,11 @@ class TrainBatches:
         self._buckets, self.left_out = _fill_buckets(
             examples.lengths, _widths(buckets, max_length), size, unit, granule
         )
-        rest = (
+        left_out_note = (
             f"{self.left_out:,} {things} longer than batch.max_length={max_length} tokens are left"
             " out, none is cut"
         )
-        self.note = rest if self.left_out else ""
+        self.note = left_out_note if self.left_out else ""
         # Batch number k of an epoch belongs to the bucket j with first[j] <= k < first[j + 1].
         self._first = np.cumsum(
             [0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets]
@@ -132,10 +132,10 @@ class TrainBatches:
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
         number = numbers[position]
-        at = int(np.searchsorted(self._first, number, side="right")) - 1
-        bucket = self._buckets[at]
-        begin = int(number - self._first[at]) * bucket.rows
-        rows = orders[at][begin : begin + bucket.rows]
+        bucket_index = int(np.searchsorted(self._first, number, side="right")) - 1
+        bucket = self._buckets[bucket_index]
+        begin = int(number - self._first[bucket_index]) * bucket.rows
+        rows = orders[bucket_index][begin : begin + bucket.rows]
         rows = np.pad(rows, (0, bucket.rows - len(rows)), constant_values=-1)
         index, count = self._process
         share = bucket.rows // count
@@ -213,16 +213,22 @@ def check_divisible(size: int, granule: int) -> None:
 def _fill_buckets(
     lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
 ) -> tuple[list[_Bucket], int]:
-    """Returns the buckets that have examples (each example is in the narrowest that holds it), with
-    rows per batch, and the number of examples longer than all; `UserError` if none fits or `size`
-    is below 1.
+    """Puts each example, given its length, into the narrowest bucket that holds it, and returns the
+    buckets that have any and the number of examples longer than all; `UserError` if none fits or
+    `size` is below 1.
+
+    Args:
+      lengths: [N], tokens of each example.
+      widths: of the buckets, ascending.
+      size, unit: see `TrainBatches`.
+      granule: what the rows of a batch must be divisible by.
     """
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")
-    bucket_of = np.searchsorted(widths, lengths)
+    bucket_numbers = np.searchsorted(widths, lengths)
     buckets = []
     for j, width in enumerate(map(int, widths)):
-        members = np.flatnonzero(bucket_of == j).astype(np.int32)
+        members = np.flatnonzero(bucket_numbers == j).astype(np.int32)
         rows = size if unit == "sentences" else max(granule, size // width // granule * granule)
         if len(members):
             buckets.append(_Bucket(width, rows, members))
@@ -234,4 +240,4 @@ def _fill_buckets(
             f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)}"
             f" pairs, {shortest}"
         )
-    return buckets, int((bucket_of == len(widths)).sum())
+    return buckets, int((bucket_numbers == len(widths)).sum())

@@ -40,7 +40,7 @@ class ProcessBatches:
 
     Args:
       ids: what is read.
-      size, length, process_index, process_count, multiple, beside, special: see `streams.Lanes`.
+      size, length, process_index, process_count, multiple, extra, special: see `streams.Lanes`.
 
     Attributes:
       batches_per_epoch, shapes, counts, note: see `streams.Lanes`.
@@ -60,7 +60,7 @@ class ProcessBatches:
         process_index: int = 0,
         process_count: int = 1,
         multiple: int = 1,
-        beside: Mapping[str, np.ndarray] | None = None,
+        extra: Mapping[str, np.ndarray] | None = None,
         special: Special = OURS,
     ) -> None:
         """Stores the ids and settings and which rows of the global batch this process reads; raises
@@ -69,7 +69,7 @@ class ProcessBatches:
         check_divisible(size, math.lcm(multiple, process_count))
         share = size // process_count
         self._ids, self._size, self._length, self._special = ids, size, length, special
-        self._beside = dict(beside or {})
+        self._extra = dict(extra or {})
         self._rows = np.arange(process_index * share, (process_index + 1) * share)
 
     def _set_epoch(self, steps: int) -> None:
@@ -92,7 +92,7 @@ class Blocks(ProcessBatches):
       size: b, over all processes and devices.
       length: T.
       seed: of the order, which is another one in every epoch; None for that of the texts.
-      process_index, process_count, multiple, beside, special: see `streams.Lanes`.
+      process_index, process_count, multiple, extra, special: see `streams.Lanes`.
 
     Attributes:
       batches_per_epoch, shapes, counts, note: see `streams.Lanes`.
@@ -129,16 +129,16 @@ class Blocks(ProcessBatches):
             block[real] = permuted(block[real], self._count, (self._seed, epoch))
         begin = np.where(real, block * self._length, len(self._ids))
         read = windows(self._ids, begin - 1, self._length + 1)
-        before, target = read[:, :-1], read[:, 1:]
-        starts = before == self._special.eos
+        previous, target = read[:, :-1], read[:, 1:]
+        starts = previous == self._special.eos
         starts[:, 0] |= begin == 0
-        source = np.where(starts, np.int32(self._special.bos), before)
+        source = np.where(starts, np.int32(self._special.bos), previous)
         segments = np.cumsum(starts, axis=1, dtype=np.int32)
         segments -= segments[:, :1]
-        left = len(self._ids) - begin  # ids from the beginning of a row on
-        short = left < self._length
+        remaining = len(self._ids) - begin  # ids from the beginning of a row on
+        short = remaining < self._length
         if short.any():
-            padding = np.arange(self._length) >= left[:, None]
+            padding = np.arange(self._length) >= remaining[:, None]
             source[padding] = self._special.pad
             target = np.where(padding, np.int32(self._special.pad), target)
             segments[padding] = -1
@@ -147,7 +147,7 @@ class Blocks(ProcessBatches):
             "target": np.ascontiguousarray(target),
             "segments": segments,
             "fresh": np.ones(len(block), np.int32),
-            **{name: windows(column, begin, self._length) for name, column in self._beside.items()},
+            **{name: windows(column, begin, self._length) for name, column in self._extra.items()},
         }
 
 
@@ -205,14 +205,14 @@ def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
     if hasattr(ids, "windows"):
         rows: np.ndarray = ids.windows(begin, width)
         return rows
-    place = begin[:, None] + np.arange(width)
-    inside = (place >= 0) & (place < len(ids))
-    return np.where(inside, ids[np.where(inside, place, 0)], 0).astype(np.int32)
+    positions = begin[:, None] + np.arange(width)
+    inside = (positions >= 0) & (positions < len(ids))
+    return np.where(inside, ids[np.where(inside, positions, 0)], 0).astype(np.int32)
 
 
-def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray:
-    """Returns the places of the numbers `index`, all below `count`, in a pseudorandom permutation
-    of 0 to `count` - 1 that `seed` determines, without building it.
+def permuted(numbers: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray:
+    """Returns the positions of `numbers`, all below `count`, in a pseudorandom permutation of 0 to
+    `count` - 1 that `seed` determines, without building it.
 
     A Feistel network over the next power of 4, applied again to what falls outside (J. Black, P.
     Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, section 5).
@@ -221,20 +221,18 @@ def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray
     mask, shift = np.uint64(2**half - 1), np.uint64(half)
     keys = np.random.default_rng(seed).integers(2**63, size=_ROUNDS, dtype=np.uint64)
 
-    def once(x: np.ndarray) -> np.ndarray:
-        """Applies the Feistel network once to x, a bijection of the numbers below 4**half. 4**half
-        - 1.
-        """
+    def apply_network(x: np.ndarray) -> np.ndarray:
+        """Applies the Feistel network once to the numbers x, a bijection of those below 4**half."""
         left, right = x >> shift, x & mask
         for key in keys:
             left, right = right, left ^ (_mixed(right + key) & mask)
         joined: np.ndarray = (left << shift) | right
         return joined
 
-    places = once(index.astype(np.uint64))
-    while (outside := places >= count).any():
-        places[outside] = once(places[outside])
-    return places.astype(np.int64)
+    positions = apply_network(numbers.astype(np.uint64))
+    while (outside := positions >= count).any():
+        positions[outside] = apply_network(positions[outside])
+    return positions.astype(np.int64)
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def prompts(
         )
     texts = [line for line in lines if line.strip()]
     if kind == "special":
-        every = [vocabulary.named(text) for text in texts]
+        rows = [vocabulary.named(text) for text in texts]
     elif not vocabulary.chat:
         raise UserError(
             "--chat: the folder of this model had no chat template, in tokenizer_config.json or"
@@ -67,13 +67,13 @@ def prompts(
         ]
         mark = f"\ue000{secrets.token_hex(8)}\ue001"
         chats = json.loads(vocabulary.marked(json.dumps(chats), mark))
-        every = [vocabulary.spelt(text, mark) for text in rendered(**vocabulary.chat, chats=chats)]
-    for text, ids in zip(texts, every, strict=True):
+        rows = [vocabulary.spelt(text, mark) for text in rendered(**vocabulary.chat, chats=chats)]
+    for text, ids in zip(texts, rows, strict=True):
         if vocabulary.special.pad in ids or not ids:
             raise UserError(f"{text!r} has no token, or padding among its tokens")
     encoded = (
         Prompt(text, ids, text if kind == "special" else "")
-        for text, ids in zip(texts, every, strict=True)
+        for text, ids in zip(texts, rows, strict=True)
     )
     return [next(encoded) if line.strip() else line for line in lines]
 
@@ -81,20 +81,21 @@ def prompts(
 def rendered(
     template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> list[str]:
-    """Returns the text that a chat template renders for each conversation, with `tokens` as its
-    variables, in a child process with limited time and memory; raises `UserError` if that fails.
+    """Renders a chat template on each of several conversations (lists of messages), with `tokens`
+    as its variables, and returns the texts; runs it in a child process with limited time and
+    memory, and raises `UserError` if that fails.
     """
     if find_spec("jinja2") is None:
         raise UserError("--chat needs jinja2: pip install 'attnlab[chat]'")
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, template, tokens, chats), daemon=True)
+    parent, child = context.Pipe()
+    process = context.Process(target=_serve, args=(child, template, tokens, chats), daemon=True)
     process.start()
-    theirs.close()
+    child.close()
     try:
-        in_time = ours.poll(_START) and ours.recv() is None and ours.poll(SECONDS)
+        in_time = parent.poll(_START) and parent.recv() is None and parent.poll(SECONDS)
         result: list[str] | str = (
-            ours.recv() if in_time else f"it took more than {SECONDS:g} s and was stopped"
+            parent.recv() if in_time else f"it took more than {SECONDS:g} s and was stopped"
         )
     except EOFError:
         result = f"it was killed, for want of {MEMORY:,} bytes of memory perhaps"
@@ -107,8 +108,9 @@ def rendered(
 
 
 def _messages(line: str, number: int) -> list[Message]:
-    """Parses a line of JSON as a list of messages and returns them without null fields; raises
-    `UserError` unless it is a list, not empty, of objects with a "role".
+    """Parses a line of JSON, the message of this number, as a list of messages and returns them
+    without null fields; raises `UserError` unless it is a list, not empty, of objects with a
+    "role".
     """
     turns = parse_json(line, f"message {number}")
     if (
@@ -121,24 +123,25 @@ def _messages(line: str, number: int) -> list[Message]:
     return [{key: value for key, value in turn.items() if value is not None} for turn in turns]
 
 
-def _work(
+def _serve(
     pipe: Connection, template: str, tokens: Mapping[str, str], chats: Sequence[Sequence[Message]]
 ) -> None:
-    """Runs in the child process: limits its memory, sends None as a start signal, and then sends
-    the list of rendered conversations, or the error as a text.
+    """Runs in the child process: limits its memory, sends None into the pipe as a start signal, and
+    then the list of the conversations `chats` rendered by the template, or the error as a text.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that waits for this one
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     pipe.send(None)
     try:
-        pipe.send([_text(template, tokens, chat) for chat in chats])
+        pipe.send([_render(template, tokens, chat) for chat in chats])
     except Exception as error:
         pipe.send(" ".join(f"{type(error).__name__}: {error}".split())[:200])
 
 
-def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message]) -> str:
-    """Renders a chat template on one conversation in a sandbox, with the prompt for the next answer
-    at the end; raises `ValueError` above `CHARACTERS` characters.
+def _render(template: str, tokens: Mapping[str, str], messages: Sequence[Message]) -> str:
+    """Renders a chat template, with `tokens` as its variables, on the messages of one conversation
+    in a sandbox, with the prompt for the next answer at the end; raises `ValueError` above
+    `CHARACTERS` characters.
     """
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension
@@ -166,9 +169,9 @@ def _text(template: str, tokens: Mapping[str, str], messages: Sequence[Message])
     environment.filters["tojson"] = as_json
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    given = {"tools": None, "documents": None, "add_generation_prompt": True, **tokens}
+    variables = {"tools": None, "documents": None, "add_generation_prompt": True, **tokens}
     text = ""
-    for piece in environment.from_string(template).generate(messages=messages, **given):
+    for piece in environment.from_string(template).generate(messages=messages, **variables):
         text += piece
         if len(text) > CHARACTERS:
             raise ValueError(f"more than {CHARACTERS:,} characters")

@@ -56,7 +56,7 @@ class Packed(Sequence[np.ndarray]):
 
     def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]], pad: int = 0) -> None:
         """Copies all sequences end to end into one flat array of ids, and records where each
-        begins.
+        begins; `pad` fills up batches.
         """
         flat, ends = array("i"), array("q", [0])
         for sequence in sequences:
@@ -98,11 +98,13 @@ class Packed(Sequence[np.ndarray]):
         return lengths
 
     @classmethod
-    def of(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> Packed:
-        """Makes a `Packed` from a flat array of ids and its offsets without copying them."""
-        made = Packed((), pad)
-        made.ids, made.offsets = ids, offsets
-        return made
+    def from_flat(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> Packed:
+        """Makes a `Packed` from the ids of all sequences end to end and the `offsets` at which each
+        begins [N+1], without copying them; `pad` fills up batches.
+        """
+        packed = Packed((), pad)
+        packed.ids, packed.offsets = ids, offsets
+        return packed
 
     def windows(self, width: int) -> Packed:
         """Returns the same numbers as sequences of at most `width`, each longer one cut into
@@ -111,17 +113,17 @@ class Packed(Sequence[np.ndarray]):
         counts = -(-self.lengths // width)
         number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         begins = np.repeat(self.offsets[:-1], counts) + width * number
-        return Packed.of(self.ids, np.append(begins, self.offsets[-1]), self.pad)
+        return Packed.from_flat(self.ids, np.append(begins, self.offsets[-1]), self.pad)
 
     def cut(self, width: int) -> Packed:
         """Returns all sequences, those longer than `width` shortened to `width`: their first
         `width` - 1 numbers and their last one, the end token.
         """
         lengths = self.lengths
-        place = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
-        mask = (place < width - 1) | (place == np.repeat(lengths, lengths) - 1)
+        positions = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
+        mask = (positions < width - 1) | (positions == np.repeat(lengths, lengths) - 1)
         ends = np.cumsum(np.minimum(lengths, width))
-        return Packed.of(self.ids[mask], np.append([0], ends), self.pad)
+        return Packed.from_flat(self.ids[mask], np.append([0], ends), self.pad)
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """Returns the sequences with numbers `rows` [b] as an array [b,width] int32, padded on the
@@ -155,11 +157,11 @@ class Fixed:
         """Returns the arrays with numbers `rows` [b] as [b,...], with zeros for a row of -1,
         whatever the `width` of the batch.
         """
-        block: np.ndarray = self.values[self._at(rows)]
+        block: np.ndarray = self.values[self._positions(rows)]
         block[rows < 0] = 0
         return block
 
-    def _at(self, rows: np.ndarray) -> np.ndarray:
+    def _positions(self, rows: np.ndarray) -> np.ndarray:
         """The places of rows among the arrays."""
         return rows
 
@@ -179,7 +181,7 @@ class Shared(Fixed):
     def __len__(self) -> int:
         return len(self.index)
 
-    def _at(self, rows: np.ndarray) -> np.ndarray:
+    def _positions(self, rows: np.ndarray) -> np.ndarray:
         """Returns for each row the position of its array, several rows sharing one. See `Fixed`."""
         places: np.ndarray = self.index[rows]
         return places
@@ -273,8 +275,8 @@ class Examples:
         [N]; ones where no column has a length.
         """
         widths = [column.lengths for column in self.columns.values() if column.lengths is not None]
-        longer: np.ndarray = np.max(widths, axis=0) if widths else np.ones(len(self), np.int64)
-        return longer
+        longest: np.ndarray = np.max(widths, axis=0) if widths else np.ones(len(self), np.int64)
+        return longest
 
     def cut(self, width: int) -> Examples:
         """Returns the examples with all sequences shortened to at most `width`; see
@@ -334,8 +336,8 @@ class Declared:
         if self.axes is None:
             return True
         return len(self.axes) == array.ndim - 1 and all(
-            isinstance(wanted, str) or wanted == size
-            for wanted, size in zip(self.axes, array.shape[1:], strict=True)
+            isinstance(declared, str) or declared == size
+            for declared, size in zip(self.axes, array.shape[1:], strict=True)
         )
 
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ class Conllu(SplitFiles):
             and the line.
         """
         path = self.path(split)
-        return [self._sentence(path, lines) for lines in _sentences(path, _of_conllu(path))]
+        return [self._sentence(path, lines) for lines in _group_sentences(path, _conllu_rows(path))]
 
     def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
         """Makes a `Sentence` of words, tags and, with `trees`, heads from the lines of one
@@ -66,11 +66,11 @@ class Conllu(SplitFiles):
         tags = tuple(columns[_COLUMN[self.tags]] for _, columns in lines)
         if not self.trees:
             return Sentence(words, tags)
-        places = {columns[0]: place for place, (_, columns) in enumerate(lines)}
+        positions = {columns[0]: position for position, (_, columns) in enumerate(lines)}
         heads = []
-        for place, (number, columns) in enumerate(lines):
-            head = ROOT if columns[6] == "0" else places.get(columns[6])
-            if head is None or head == place:
+        for position, (number, columns) in enumerate(lines):
+            head = ROOT if columns[6] == "0" else positions.get(columns[6])
+            if head is None or head == position:
                 raise UserError(
                     f"{path}, line {number}: the head of {columns[1]!r} is {columns[6]!r}, expected"
                     " the ID of another word of the sentence, or 0 for a root"
@@ -118,7 +118,7 @@ class Columns(SplitFiles):
                 tuple(self._cell(path, line, self.word) for line in lines),
                 tuple(self._cell(path, line, self.tag) for line in lines),
             )
-            for lines in _sentences(path, self._rows(path))
+            for lines in _group_sentences(path, self._rows(path))
         ]
 
     def _rows(self, path: Path) -> list[Row]:
@@ -128,8 +128,8 @@ class Columns(SplitFiles):
         rows = tables.split_lines(read_lines(path, "\r"), self.separator, "config.data.separator")
         rows = [row for row in rows if not (row.cells and row.cells[0].startswith("-DOCSTART-"))]
         if self.separator != "any":
-            place = self.tag - 1 if self.tag > 0 else self.tag
-            rows = tables.without_comments(rows, place, str(path))
+            position = self.tag - 1 if self.tag > 0 else self.tag
+            rows = tables.without_comments(rows, position, str(path))
             tables.check_widths(rows, str(path))
         return rows
 
@@ -149,7 +149,7 @@ class Columns(SplitFiles):
         return cell
 
 
-def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
+def _group_sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
     """Groups the rows of a file into sentences at blank lines; raises `UserError` if there is no
     sentence.
     """
@@ -160,7 +160,7 @@ def _sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
     return sentences
 
 
-def _of_conllu(path: Path) -> list[Row]:
+def _conllu_rows(path: Path) -> list[Row]:
     """Reads a CoNLL-U file as rows of ten cells, and blank lines, without comments, multiword
     tokens and empty nodes; raises `UserError` for a line without ten columns.
     """
@@ -179,16 +179,16 @@ def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
     """Raises `UserError` if the heads of a sentence contain a cycle, so that a word does not lead
     to a root.
     """
-    safe: set[int] = set()
+    rooted: set[int] = set()
     for word in range(len(heads)):
-        way: list[int] = []
-        while word != ROOT and word not in safe and word not in way:
-            way.append(word)
+        visited: list[int] = []
+        while word != ROOT and word not in rooted and word not in visited:
+            visited.append(word)
             word = heads[word]
-        if word in way:
+        if word in visited:
             number, columns = lines[word]
             raise UserError(
                 f"{path}, line {number}: {columns[1]!r} is below itself; the heads of a sentence"
                 " must be a tree"
             )
-        safe.update(way)
+        rooted.update(visited)

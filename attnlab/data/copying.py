@@ -76,15 +76,15 @@ class Copying(Sized):
         letters in the configured order.
         """
         draw = random.Random(f"copying {self.seed} {split}")
-        least, most = self.shortest, self.longest
+        shortest, longest = self.shortest, self.longest
         if split == "test" and self.tested:
-            least, most = self.longest + 1, self.tested
+            shortest, longest = self.longest + 1, self.tested
 
-        def drawn() -> list[str]:
-            length = least + below(draw, most - least + 1)
+        def draw_words() -> list[str]:
+            length = shortest + below(draw, longest - shortest + 1)
             return [string.ascii_lowercase[below(draw, self.symbols)] for _ in range(length)]
 
-        texts = self.apart(split, drawn, " ".join)
+        texts = self.apart(split, draw_words, " ".join)
         return [(" ".join(words), " ".join(self._ordered(words))) for words in texts]
 
     def alignment(self, pair: Pair) -> Alignment:
@@ -94,10 +94,10 @@ class Copying(Sized):
         source, target = (text.split() for text in pair)
         if target != self._ordered(source):
             raise ValueError(f"{pair[1]!r} does not repeat {pair[0]!r} (order {self.order!r})")
-        places = sorted(range(len(source)), key=source.__getitem__)
+        positions = sorted(range(len(source)), key=source.__getitem__)
         if self.order != "sorted":
-            places = self._ordered(list(range(len(source))))
-        return frozenset(zip(places, range(len(source)), strict=True))
+            positions = self._ordered(list(range(len(source))))
+        return frozenset(zip(positions, range(len(source)), strict=True))
 
     def _ordered(self, items: list[Any]) -> list[Any]:
         """Returns the items in the configured order: the same, reversed or sorted."""

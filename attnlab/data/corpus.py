@@ -26,28 +26,29 @@ class Corpus(Dataset[Pair]):
         """See `Dataset.texts_of`: those of both sides."""
         return itertools.chain.from_iterable(train)
 
-    def learn(self, given: Mapping[str, Sequence[Pair]]) -> Learned:
+    def learn(self, by_split: Mapping[str, Sequence[Pair]]) -> Learned:
         """Trains one shared vocabulary on both sides of the training pairs, or one on each side, as
         the settings say. See `Dataset.learn`.
         """
         if self.settings.shared:
-            return super().learn(given)
-        source = Vocabulary.train((source for source, _ in given["train"]), **self.settings.of_one)
-        target = Vocabulary.train(
-            (target for _, target in given["train"]), **self.settings.of_target
+            return super().learn(by_split)
+        settings = self.settings.arguments, self.settings.target_arguments
+        source, target = (
+            Vocabulary.train((pair[side] for pair in by_split["train"]), **arguments)
+            for side, arguments in enumerate(settings)
         )
         return Learned(source=source, target=target)
 
-    def encoded(self, given: Sequence[Pair], split: str) -> Split:
+    def encoded(self, rows: Sequence[Pair], split: str) -> Split:
         """See `Dataset.encoded`."""
-        return Split(given, encode(self.learned.both, given), fingerprint_of_texts(given))
+        return Split(rows, encode(self.learned.vocabularies, rows), fingerprint_of_texts(rows))
 
     def counts(self, split: str) -> dict[str, int]:
         """Returns the number of pairs of a split, and per side its tokens (EOS included), its
         unknown tokens and the length of its longest text.
         """
         counts = {"pairs": len(self.examples[split])}
-        for side, vocabulary in zip(SIDES, self.learned.both, strict=True):
+        for side, vocabulary in zip(SIDES, self.learned.vocabularies, strict=True):
             packed = self.examples[split].packed(side)
             counts |= {
                 f"{side}_tokens": len(packed.ids),
@@ -69,9 +70,9 @@ class Corpus(Dataset[Pair]):
 
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
-    """Encodes pairs of texts as the columns "source" and "target", each text as ids with the
-    vocabulary's opening ids in front and EOS at the end. For sentences without a translation, give
-    "" as their target.
+    """Encodes pairs of texts, given the vocabularies of both sides, as the columns "source" and
+    "target", each text as ids with the vocabulary's opening ids in front and EOS at the end. For
+    sentences without a translation, give "" as their target.
     """
     source, target = (
         vocabulary.packed((pair[side] for pair in pairs), vocabulary.special.front)

@@ -54,20 +54,20 @@ class Spans:
         noise, spans = self.noise(length)
         return length - noise + spans + 1, noise + spans + 1
 
-    def raw(self, source: int) -> int:
+    def raw(self, source_length: int) -> int:
         """Returns the largest number of tokens of a text whose corrupted source has at most
-        `source` tokens; raises `UserError` if there is none.
+        `source_length` tokens; raises `UserError` if there is none.
 
         Raises:
           UserError: there is none, since even that of two tokens is longer.
         """
-        if self.lengths(2)[0] > source:
+        if self.lengths(2)[0] > source_length:
             raise UserError(
-                f"config.batch.max_length={source}: a source has at least 3 tokens, one that is"
+                f"config.batch.max_length={source_length}: a source has at least 3 tokens, one that is"
                 " kept, a sentinel and an end"
             )
         length = 2
-        while self.lengths(length + 1)[0] <= source:
+        while self.lengths(length + 1)[0] <= source_length:
             length += 1
         return length
 
@@ -75,37 +75,37 @@ class Spans:
         """Raises `UserError` if the vocabulary has fewer sentinels than a text of `length` tokens
         has spans of noise.
         """
-        _, wanted = self.noise(length)
-        if len(self.special.reserved) < wanted:
+        _, needed = self.noise(length)
+        if len(self.special.reserved) < needed:
             raise UserError(
                 f"the vocabulary has {len(self.special.reserved)} sentinels, and a text of"
-                f" {length} tokens has {wanted} spans; set config.vocabulary.reserved={wanted}, or"
+                f" {length} tokens has {needed} spans; set config.vocabulary.reserved={needed}, or"
                 " take a tokenizer that has them (T5's), or a shorter batch.max_length"
             )
 
     def marks(self, length: int, rng: np.random.Generator) -> np.ndarray:
         """Draws which tokens of a text of n = `length` tokens are noise, [n] bool."""
         noise, spans = self.noise(length)
-        clean = _divided(length - noise, spans, rng)
-        both = np.stack([clean, _divided(noise, spans, rng)], axis=1).reshape(-1)
-        return np.repeat(np.arange(2 * spans) % 2 == 1, both)
+        clean = _draw_parts(length - noise, spans, rng)
+        lengths = np.stack([clean, _draw_parts(noise, spans, rng)], axis=1).reshape(-1)
+        return np.repeat(np.arange(2 * spans) % 2 == 1, lengths)
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupts a text [n] of at least 2 tokens at random and returns its source and its target,
-        int32.
+        """Corrupts a text, the ids [n] of at least 2 tokens, at random and returns its source and
+        its target, int32.
         """
         noise = self.marks(len(ids), rng)
         return self._replaced(ids, noise), self._replaced(ids, ~noise)
 
-    def _replaced(self, ids: np.ndarray, gone: np.ndarray) -> np.ndarray:
-        """Returns the ids with each run where `gone` is True replaced by one sentinel, numbered
+    def _replaced(self, ids: np.ndarray, removed: np.ndarray) -> np.ndarray:
+        """Returns the ids with each run where `removed` is True replaced by one sentinel, numbered
         from 0, and EOS at the end, int32.
         """
-        first = gone & ~np.concatenate([[False], gone[:-1]])
+        first = removed & ~np.concatenate([[False], removed[:-1]])
         number = np.cumsum(first) - 1
         sentinels = np.array(self.special.reserved[::-1], np.int32)
-        marked = np.where(first, sentinels[np.maximum(number, 0)], ids)
-        return np.append(marked[first | ~gone], self.special.eos).astype(np.int32)
+        shortened = np.where(first, sentinels[np.maximum(number, 0)], ids)
+        return np.append(shortened[first | ~removed], self.special.eos).astype(np.int32)
 
     def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
         """Corrupts each row of a stream [b,n] and returns the batch "source" and "target", each
@@ -115,13 +115,13 @@ class Spans:
         what the noise of each row depends on.
         """
         widths, special = self.lengths(raw), self.special
-        both = [np.full((len(texts), width), special.pad, np.int32) for width in widths]
+        padded = [np.full((len(texts), width), special.pad, np.int32) for width in widths]
         for row, (text, key) in enumerate(zip(texts, keys, strict=True)):
             ids = text[(text != special.eos) & (text != special.pad)]
             if len(ids) > 1:
-                for column, side in zip(both, self(ids, np.random.default_rng(key)), strict=True):
+                for column, side in zip(padded, self(ids, np.random.default_rng(key)), strict=True):
                     column[row, : len(side)] = side
-        return dict(zip(("source", "target"), both, strict=True))
+        return dict(zip(("source", "target"), padded, strict=True))
 
 
 class Corrupted(Batches):
@@ -157,7 +157,7 @@ class Corrupted(Batches):
         return self._spans.columns(texts, keys, self._raw)
 
 
-def _divided(count: int, parts: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_parts(count: int, parts: int, rng: np.random.Generator) -> np.ndarray:
     """Draws the lengths of `parts` parts, none empty, that add up to `count`, [parts]; all
     divisions are equally likely.
     """

@@ -28,7 +28,7 @@ from attnlab.progress import patience
 Row = TypeVar("Row")
 _RENAMED = {
     **dict.fromkeys(("pairs", "texts", "captions", "judged"), "rows"),
-    **dict.fromkeys(("guesses", "shown", "unreachable"), "beside"),
+    **dict.fromkeys(("guesses", "shown", "unreachable", "beside"), "extra"),
     "classes": "learned.classes",
     "source_vocabulary": "learned.source",
     "target_vocabulary": "learned.target",
@@ -42,13 +42,13 @@ class Split(NamedTuple):
       rows: as read.
       examples: the same as columns.
       fingerprint: a hash of what was read, for the manifest.
-      beside: what else the kind of data knows of a split.
+      extra: what else the kind of data knows of a split.
     """
 
     rows: Sequence[Any]
     examples: Examples
     fingerprint: str
-    beside: Any = None
+    extra: Any = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Dataset(Generic[Row]):
       kept: the word for the files of `save`.
       parts: what these are, see `Learned.load`.
       guessing: whether guesses are learned from the rows of training, which are then always read.
-      rows, examples, fingerprints, beside: by split, see `Split`.
+      rows, examples, fingerprints, extra: by split, see `Split`.
       learned: of the training split.
       source: of the rows.
       name: of the source in the config.
@@ -81,7 +81,7 @@ class Dataset(Generic[Row]):
     examples: Mapping[str, Examples]
     learned: Learned = field(default_factory=Learned)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     source: Any = None
     name: str = ""
     settings: VocabularySettings = field(default_factory=VocabularySettings)
@@ -97,16 +97,16 @@ class Dataset(Generic[Row]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """Returns the data of a source that loads its splits itself; None (as here) for any other
-        source.
+        """Returns the data of these splits if the source loads them itself, given the vocabulary
+        settings and the run's folder; None (as here) for any other source.
         """
         return None
 
-    def checked(self, given: Any, split: str) -> Any:
+    def checked(self, content: Any, split: str) -> Any:
         """What the source gave of a split; raise `UserError` where it is not as agreed."""
-        return given
+        return content
 
-    def check_all(self, given: Mapping[str, Any]) -> None:
+    def check_all(self, by_split: Mapping[str, Any]) -> None:
         """Raise `UserError` for splits that do not fit each other."""
 
     @property
@@ -114,12 +114,12 @@ class Dataset(Generic[Row]):
         """Whether the training split is needed to `learn`."""
         return True
 
-    def learn(self, given: Mapping[str, Any]) -> Learned:
+    def learn(self, by_split: Mapping[str, Any]) -> Learned:
         """Trains the vocabulary on the training texts, unless one is inherited, and returns what is
         learned.
         """
-        train = self.texts_of(given["train"])
-        vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.of_one)
+        train = self.texts_of(by_split["train"])
+        vocabulary = self.learned.target or Vocabulary.train(train, **self.settings.arguments)
         return Learned.of_vocabulary(vocabulary)
 
     def texts_of(self, train: Any) -> Iterable[str]:
@@ -129,7 +129,7 @@ class Dataset(Generic[Row]):
     def prior_of(self, train: Any) -> Any:
         """The `prior` that the training split tells."""
 
-    def encoded(self, given: Any, split: str) -> Split:
+    def encoded(self, content: Any, split: str) -> Split:
         """A split, once `learned` is known; `UserError` where it does not fit that."""
         raise NotImplementedError
 
@@ -161,7 +161,7 @@ class Dataset(Generic[Row]):
         vocabulary: Mapping[str, Any] | Node | None = None,
         workdir: str | Path | None = None,
         splits: Sequence[str] = ("train", "valid"),
-        begun: Path | None = None,
+        initial_run: Path | None = None,
         **options: Any,
     ) -> Self:
         """Reads the given splits of the configured source and encodes them, with the vocabulary
@@ -177,49 +177,50 @@ class Dataset(Generic[Row]):
           workdir: of the run.
           splits: which to read; also read, but not returned, is "train" where something has to be
             learned.
-          begun: a run whose vocabulary is taken instead of a learned one.
+          initial_run: a run whose vocabulary is taken instead of a learned one.
           options: further fields of the kind of data.
 
         Raises:
           UserError: bad config, unreadable data, or what was saved is damaged or of other settings.
         """
         source, settings = cls.of_config(data), VocabularySettings.read(vocabulary or {})
-        if (ready := cls.loaded_by(source, settings, workdir, splits)) is not None:
-            return ready
+        if (self_loaded := cls.loaded_by(source, settings, workdir, splits)) is not None:
+            return self_loaded
         empty = cls({}, {}, source=source, name=data["name"], settings=settings, **options)
         learned, inherited = None, None
         if workdir is not None and cls.saved(Path(workdir)):
             learned = Learned.load(Path(workdir), cls.parts, settings)
         elif "vocabularies" in cls.parts and settings.shared:
-            inherited = inherited_vocabulary(begun, settings)
+            inherited = inherited_vocabulary(initial_run, settings)
         if inherited is not None:
             empty = dataclasses.replace(empty, learned=Learned.of_vocabulary(inherited))
             learned = empty.learned if cls.parts == ("vocabularies",) else None
         read = getattr(empty.source, cls.method)
-        given = {
+        by_split = {
             split: empty.checked(read(split), split)
             for split in SPLITS
             if split in splits
             or (split == "train" and (cls.guessing or (learned is None and empty.learns)))
         }
-        empty.check_all(given)
+        empty.check_all(by_split)
         if learned is None:
-            learned = empty.learn(given)
-        prior = empty.prior_of(given["train"]) if cls.guessing else None
+            learned = empty.learn(by_split)
+        prior = empty.prior_of(by_split["train"]) if cls.guessing else None
         loaded = dataclasses.replace(empty, learned=learned, prior=prior)
-        return loaded.with_splits({split: loaded.encoded(given[split], split) for split in splits})
+        parts = {split: loaded.encoded(by_split[split], split) for split in splits}
+        return loaded.with_splits(parts)
 
     def with_splits(self, parts: Mapping[str, Split]) -> Self:
         """Returns a copy of the data with these splits added, or replaced where they exist."""
         changed: dict[str, Any] = {
-            name: {**getattr(self, name), **{split: part[at] for split, part in parts.items()}}
-            for at, name in enumerate(("rows", "examples", "fingerprints", "beside"))
+            name: {**getattr(self, name), **{split: part[index] for split, part in parts.items()}}
+            for index, name in enumerate(("rows", "examples", "fingerprints", "extra"))
         }
         return dataclasses.replace(self, **changed)
 
     def stored(self, split: str) -> Split:
-        """Returns the rows, examples, fingerprint and `beside` of a loaded split."""
-        parts = self.rows, self.examples, self.fingerprints, self.beside
+        """Returns the rows, examples, fingerprint and `extra` of a loaded split."""
+        parts = self.rows, self.examples, self.fingerprints, self.extra
         return Split(*(part.get(split) for part in parts))  # type: ignore[arg-type]
 
     # --- for tasks ---
@@ -258,11 +259,11 @@ class Dataset(Generic[Row]):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{now}")
 
 
-def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], first: str = "") -> str:
-    """Returns the SHA-256 (hex) of rows in their order, after the text `first`, which may say how
+def fingerprint_of_rows(rows: Iterable[tuple[Any, ...]], prefix: str = "") -> str:
+    """Returns the SHA-256 (hex) of rows in their order, after the text `prefix`, which may say how
     they are read.
     """
-    digest = hashlib.sha256(first.encode())
+    digest = hashlib.sha256(prefix.encode())
     for row in rows:
         digest.update(repr(tuple(row)).encode())
     return digest.hexdigest()

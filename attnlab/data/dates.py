@@ -102,8 +102,8 @@ class Dates(Sized):
 
 
 def _pair(day: int, style: float, case: float) -> Pair:
-    """Returns the (written date, ISO date) of the day with this ordinal; two numbers in [0, 1)
-    select the style and whether it is lower case.
+    """Returns (written date, ISO date) of the day with the ordinal `day`; the numbers `style` and
+    `case` in [0, 1) select the style, and lower case below 0.5.
     """
     date = datetime.date.fromordinal(day)
     styles = FORMATS if date.year in CENTURY else FORMATS[:-1]

@@ -42,14 +42,14 @@ class Chunk(NamedTuple):
       content: bytes that are whole lines, as a rule, or whole documents.
       line: the number of its first line, from 1.
       last: nothing of the file follows.
-      done: bytes of all files that are read by then.
+      bytes_read: bytes of all files that are read by then.
     """
 
     file: int
     content: bytes | list[str]
     line: int
     last: bool
-    done: int
+    bytes_read: int
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Corpus:
     @property
     def sizes(self) -> list[int]:
         """The bytes of each file."""
-        return [sum(file.stat().st_size for file in _inside(path)) for path in self.files]
+        return [sum(file.stat().st_size for file in _files_in(path)) for path in self.files]
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns the settings (unit, field, split) and each file's name, size in bytes and
@@ -80,85 +80,85 @@ class Corpus:
         files = []
         for path, size in zip(self.files, self.sizes, strict=True):
             digest = hashlib.sha256()
-            for part in _inside(path):
+            for part in _files_in(path):
                 with open(part, "rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
             files.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
         # earlier versions read the lines of tables
-        by = {"table": True} if any(form_of(path) in ("csv", "tsv") for path in self.files) else {}
-        return {"unit": self.unit, "field": self.field, "split": self.split, "files": files, **by}
+        old = {"table": True} if any(form_of(path) in ("csv", "tsv") for path in self.files) else {}
+        return {"unit": self.unit, "field": self.field, "split": self.split, "files": files, **old}
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yields the chunks of all files in order, each with `done`, the bytes read so far of all
+        """Yields the chunks of all files in order, each with `bytes_read`, the bytes read so far of all
         files together.
 
         Raises:
           BadSource: a file that is empty or damaged, or has no such field.
           UserError: a file that cannot be read, or a package that is missing.
         """
-        before = 0
+        earlier_bytes = 0
         for number, size in enumerate(self.sizes):
-            for chunk in self.of_file(number):
-                yield chunk._replace(done=before + min(chunk.done, size))
-            before += size
+            for chunk in self.file_chunks(number):
+                yield chunk._replace(bytes_read=earlier_bytes + min(chunk.bytes_read, size))
+            earlier_bytes += size
 
-    def of_file(self, number: int) -> Iterator[Chunk]:
+    def file_chunks(self, number: int) -> Iterator[Chunk]:
         """Returns an iterator over the chunks of file `number`, read by its form (prepared set,
-        records, or lines); `done` counts bytes of this file only.
+        records, or lines); `bytes_read` counts bytes of this file only.
         """
         path = self.files[number]
         if form(path) == "tfds":
-            return self._recorded(number, _of_tfds(path, self.split, self.field))
+            return self._record_chunks(number, _tfds_texts(path, self.split, self.field))
         if form(path) == "records":
-            return self._recorded(number, _of_records(path, self.field))
-        return self._read(number, path)
+            return self._record_chunks(number, _record_texts(path, self.field))
+        return self._text_chunks(number, path)
 
-    def _recorded(self, number: int, texts: Iterable[str]) -> Iterator[Chunk]:
-        """Groups the texts of records into chunks of about `CHUNK` characters and yields them;
-        raises `BadSource` if there is no record.
+    def _record_chunks(self, number: int, texts: Iterable[str]) -> Iterator[Chunk]:
+        """Groups the texts of the records of file `number` into chunks of about `CHUNK` characters
+        and yields them; raises `BadSource` if there is no record.
         """
-        size, passed = self.sizes[number], 0
-        held: list[str] = []
+        size, total = self.sizes[number], 0
+        pending: list[str] = []
         any_record, characters = False, 0
         for text in texts:
             any_record = True
-            held.append(text)
+            pending.append(text)
             characters += len(text)
             if characters >= CHUNK:
-                passed += characters
-                yield Chunk(number, held, 1, False, min(passed, size))
-                held, characters = [], 0
+                total += characters
+                yield Chunk(number, pending, 1, False, min(total, size))
+                pending, characters = [], 0
         if not any_record:
             raise BadSource(f"{self.files[number]} has no records")
-        yield Chunk(number, held, 1, True, size)
+        yield Chunk(number, pending, 1, True, size)
 
-    def _read(self, number: int, path: Path) -> Iterator[Chunk]:
+    def _text_chunks(self, number: int, path: Path) -> Iterator[Chunk]:
         """Yields the bytes of a text or JSON file, unpacked, as chunks cut at line ends where
         possible; raises `BadSource` if the file is empty.
         """
         line, records = 1, form(path) == "json"
         with unpacked(path, BadSource) as (stream, position):
-            held: bytes | None = None
+            pending: bytes | None = None
             for block in _blocks(stream, path, records):
-                if held is not None:
-                    yield Chunk(number, held, line, False, position())
-                    line += held.count(b"\n")
-                held = block
-            if not held:
+                if pending is not None:
+                    yield Chunk(number, pending, line, False, position())
+                    line += pending.count(b"\n")
+                pending = block
+            if not pending:
                 raise BadSource(f"{path} is empty")
-            yield Chunk(number, held, line, True, position())
+            yield Chunk(number, pending, line, True, position())
 
 
-def find(named: Sequence[str]) -> tuple[Path, ...]:
-    """Returns the files that the paths and glob patterns in `named` match, in their order, those of
+def find(patterns: Sequence[str]) -> tuple[Path, ...]:
+    """Returns the files that the paths and glob patterns in `patterns` match, in their order, those of
     a pattern sorted; raises `UserError` if one matches nothing or a file is named twice.
 
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.
     """
     paths: list[Path] = []
-    for name in named:
-        path = expanded(name)
+    for pattern in patterns:
+        path = expanded(pattern)
         if (path / "state.json").is_file():  # what `datasets` of Hugging Face has saved
             paths += saved_by_datasets(path)
             continue
@@ -167,7 +167,7 @@ def find(named: Sequence[str]) -> tuple[Path, ...]:
             continue
         matching = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
         if not matching:
-            raise UserError(f"--from={name}: there is no such file; {alike(path)}")
+            raise UserError(f"--from={pattern}: there is no such file; {alike(path)}")
         paths += [match for match in matching if match.is_file()]
     for number, path in enumerate(paths):
         if path in paths[:number]:
@@ -191,8 +191,8 @@ def form(path: Path) -> Literal["plain", "json", "records", "tfds"]:
 
 
 def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
-    """Decodes a chunk into its documents, each as (text, whether the document ends here), and
-    returns with them the number of records skipped because their text is blank or null.
+    """Decodes a chunk of a corpus into its documents, each as (text, whether the document ends
+    here), and returns with them the number of records skipped because their text is blank or null.
 
     A line of plain text has no carriage return at its ends; a blank one is a document of nothing
     but its end, as with the source `text`.
@@ -207,7 +207,7 @@ def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
     content = chunk.content.removeprefix(_BOM) if chunk.line == 1 else chunk.content
     text = decoded(content, path, chunk.line, BadSource)
     if form(path) == "json":
-        return _of_json(text, path, chunk.line, corpus.field)
+        return _parsed(text, path, chunk.line, corpus.field)
     if corpus.unit == "file":
         return [(text, chunk.last)], 0
     lines = text.split("\n")
@@ -225,21 +225,21 @@ def sample(corpus: Corpus, size: int) -> Iterator[str]:
     chunks spread evenly over it; all texts if there are fewer.
     """
     total = sum(corpus.sizes)
-    for number, bytes_of in enumerate(corpus.sizes):
-        left = size if bytes_of == total else max(1, size * bytes_of // max(1, total))
-        stride = max(1, bytes_of // left)
-        for place, chunk in enumerate(corpus.of_file(number)):
-            if place % stride:
+    for number, file_size in enumerate(corpus.sizes):
+        remaining = size if file_size == total else max(1, size * file_size // max(1, total))
+        stride = max(1, file_size // remaining)
+        for index, chunk in enumerate(corpus.file_chunks(number)):
+            if index % stride:
                 continue
             for text, _ in pieces(corpus, chunk)[0]:
                 yield text
             texts = chunk.content if isinstance(chunk.content, list) else [chunk.content]
-            left -= sum(map(len, texts))
-            if left <= 0:
+            remaining -= sum(map(len, texts))
+            if remaining <= 0:
                 break
 
 
-def _inside(path: Path) -> list[Path]:
+def _files_in(path: Path) -> list[Path]:
     """A file, or the files of a folder."""
     return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
 
@@ -248,22 +248,22 @@ def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
     """Yields a stream in blocks of about `CHUNK` bytes that end at line ends; splits a longer line,
     but if lines are `records` reads on, and raises `BadSource` above 256 MiB.
     """
-    rest = b""
-    while read := stream.read(CHUNK):
-        rest += read
-        end = _end(rest, records)
+    pending = b""
+    while block := stream.read(CHUNK):
+        pending += block
+        end = _cut_position(pending, records)
         if end:
-            yield rest[:end]
-            rest = rest[end:]
-        elif len(rest) > _LONGEST:
+            yield pending[:end]
+            pending = pending[end:]
+        elif len(pending) > _LONGEST:
             raise BadSource(f"{path}: a record of more than {_LONGEST // 2**20} MiB; is it JSONL?")
-    if rest:
-        yield rest
+    if pending:
+        yield pending
 
 
-def _end(block: bytes, records: bool) -> int:
-    """Returns the number of bytes to cut off a block as a piece: up to its last line end, or else,
-    unless lines are records, its last blank or whole character; 0 if there is none.
+def _cut_position(block: bytes, records: bool) -> int:
+    """Returns at how many bytes to cut a block of text: behind its last line end, or else, unless
+    its lines are `records`, behind its last blank or whole character; 0 if there is none.
     """
     end = block.rfind(b"\n") + 1
     if end or records:
@@ -277,7 +277,7 @@ def _end(block: bytes, records: bool) -> int:
     return end - 1 if end and block[end - 1] >= 0xC0 else len(block)
 
 
-def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
+def _parsed(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
     """Returns the text in `field` of each line of JSON, as (text, True), and the number of lines
     skipped as null or blank; raises `BadSource` with the line, counted from `first`.
     """
@@ -299,7 +299,7 @@ def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[
     return documents, skipped
 
 
-def _of_records(path: Path, field: str) -> Iterator[str]:
+def _record_texts(path: Path, field: str) -> Iterator[str]:
     """Yields the texts in a column of a file of records, "" for none; raises `BadSource` if its
     content is wrong.
     """
@@ -314,7 +314,7 @@ def _of_records(path: Path, field: str) -> Iterator[str]:
         raise BadSource(str(error)) from error
 
 
-def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:
+def _tfds_texts(path: Path, split: str, field: str) -> Iterator[str]:
     """Yields the texts in the feature `field` of a split of a prepared set; raises `BadSource`,
     whose message names command flags instead of config fields.
     """

@@ -71,13 +71,13 @@ class Encoder:
         if len(ids):
             real = np.ones(len(flat), bool)
             real[ends[ended] - 1] = False
-            flat[real] = together = np.concatenate(ids)
-            self._check(together, chunk)
+            flat[real] = joined = np.concatenate(ids)
+            self._check(joined, chunk)
         return Encoded(flat, ends, ended, self._characters(texts, ended), skipped)
 
     def _check(self, ids: np.ndarray, chunk: Chunk) -> None:
-        """Raises `BadSource` if the ids of ordinary text contain the EOS id, as readers separate
-        texts by it.
+        """Raises `BadSource`, which names the file of the chunk, if the ids of its ordinary text
+        contain the EOS id, as readers separate texts by it.
         """
         if (ids == self._vocabulary.special.eos).any():
             raise BadSource(
@@ -86,19 +86,24 @@ class Encoder:
             )
 
     def _characters(self, texts: list[str], ended: np.ndarray) -> np.ndarray:
-        """Returns the number of normalized characters of each text, plus one for its end or for the
-        blank that it is cut behind, unless blanks are characters.
+        """Returns the number of normalized characters of each text, plus one for its end (where
+        `ended`) or for the blank that it is cut behind, unless blanks are characters.
         """
         lengths = np.array([len(self._vocabulary.normalize(text)) for text in texts], np.int64)
         with_blanks = self._vocabulary.settings["kind"] in ("char", TOKENIZER)
         return lengths + (ended if with_blanks else 1)
 
 
-def each(
+def encode_chunks(
     corpus: Corpus, vocabulary: Path, chunks: Iterator[Chunk], processes: int
 ) -> Generator[tuple[Chunk, Encoded]]:
-    """Yields each chunk with its ids by the vocabulary saved at a path, in the order of the chunks,
-    encoded in this process or in `processes` > 1 child processes.
+    """Encodes chunks of a corpus and yields each with its ids, in their order.
+
+    Args:
+      corpus: from which the chunks are.
+      vocabulary: path of the saved vocabulary.
+      chunks: what is encoded, in order.
+      processes: 1 for this process, more for as many child processes.
 
     Raises:
       UserError: see `Encoder`; a process was killed.
@@ -108,23 +113,23 @@ def each(
         for chunk in chunks:
             yield chunk, encode(chunk)
         return
-    started = [_Worker(corpus, vocabulary) for _ in range(processes)]
+    workers = [_Worker(corpus, vocabulary) for _ in range(processes)]
     try:
         waiting: collections.deque[tuple[Chunk, _Worker]] = collections.deque()
-        turns = itertools.cycle(started)
+        next_workers = itertools.cycle(workers)
         for chunk in chunks:
-            worker = next(turns)
-            worker.take(chunk)
+            worker = next(next_workers)
+            worker.send(chunk)
             waiting.append((chunk, worker))
             if len(waiting) == _AHEAD * processes:
                 first, worker = waiting.popleft()
-                yield first, worker.give()
+                yield first, worker.receive()
         while waiting:
             first, worker = waiting.popleft()
-            yield first, worker.give()
+            yield first, worker.receive()
     finally:
-        for worker in started:
-            worker.end()
+        for worker in workers:
+            worker.stop()
 
 
 class _Worker:
@@ -133,35 +138,35 @@ class _Worker:
     def __init__(self, corpus: Corpus, vocabulary: Path) -> None:
         """Starts a child process that encodes the chunks it receives through a pipe."""
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
+        self._pipe, child = context.Pipe()
         self._process = context.Process(
-            target=_work, args=(theirs, corpus, vocabulary), daemon=True
+            target=_serve, args=(child, corpus, vocabulary), daemon=True
         )
         self._process.start()
-        theirs.close()
+        child.close()
 
-    def take(self, chunk: Chunk) -> None:
+    def send(self, chunk: Chunk) -> None:
         """Sends the child process a chunk; raises `UserError` if the process was killed."""
         try:
             self._pipe.send(chunk)
         except OSError as error:
-            raise self._lost() from error
+            raise self._killed_error() from error
 
-    def give(self) -> Encoded:
+    def receive(self) -> Encoded:
         """Receives and returns the ids of the oldest chunk sent and not yet returned; raises the
         error that it caused in the child process, or `UserError` if the process was killed.
         """
         try:
             result: Encoded | str | Exception = self._pipe.recv()
         except (EOFError, OSError) as error:
-            raise self._lost() from error
+            raise self._killed_error() from error
         if isinstance(result, str):
             raise BadSource(result)
         if isinstance(result, Exception):
             raise result
         return result
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Closes the pipe, upon which the child process ends, and kills it if it runs 5 s later."""
         self._pipe.close()
         self._process.join(timeout=5)
@@ -169,7 +174,7 @@ class _Worker:
             self._process.kill()
             self._process.join()
 
-    def _lost(self) -> UserError:
+    def _killed_error(self) -> UserError:
         """Waits up to 5 s for the killed process to end and returns (does not raise) a `UserError`
         with its exit code.
         """
@@ -180,13 +185,13 @@ class _Worker:
         )
 
 
-def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
-    """Runs in the child process: loads the vocabulary, encodes each chunk from the pipe and sends
-    back its ids or the error, until the pipe closes.
+def _serve(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
+    """Runs in the child process: loads the vocabulary from its path, encodes each chunk of the
+    corpus that comes through the pipe and sends back its ids or the error, until the pipe closes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that feeds this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # this process is one of as many as are wanted
-    arrived: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+    received: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
 
     def receive() -> None:
         """Moves chunks from the pipe into a queue in a thread of its own, so that neither end
@@ -194,7 +199,7 @@ def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
         """
         try:
             while True:
-                arrived.put(pipe.recv())
+                received.put(pipe.recv())
         except (EOFError, OSError):
             os._exit(0)
 
@@ -203,7 +208,7 @@ def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
     while True:
         result: Encoded | str | Exception
         try:
-            result = encode(arrived.get())
+            result = encode(received.get())
         except BadSource as error:
             result = str(error)
         except Exception as error:

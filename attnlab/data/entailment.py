@@ -96,15 +96,15 @@ def _premise(facts: list[Clause]) -> str:
 
 
 def _hypothesis(facts: list[Clause], label: str, draw: random.Random) -> Clause:
-    """Draws a clause about a person of the premise that the facts imply, contradict or leave open,
-    as the label says.
+    """Draws a clause about a person of the premise whose clauses are `facts`: one that they imply,
+    contradict or leave open, as the label says.
     """
     person, action, denied, _ = draw.choice(facts)
     word = draw.randrange(2)
     if label != "neutral":
         return Clause(person, action, denied == (label == "entailment"), word)
     mentioned = [fact.action for fact in facts if fact.action != action]
-    others = [other for other in range(len(ACTIONS)) if other != action and other not in mentioned]
+    absent = [other for other in range(len(ACTIONS)) if other != action and other not in mentioned]
     return Clause(
-        person, draw.choice(mentioned if draw.random() < 0.5 else others), draw.random() < 0.5, word
+        person, draw.choice(mentioned if draw.random() < 0.5 else absent), draw.random() < 0.5, word
     )

@@ -226,7 +226,7 @@ class TextFiles(SplitFiles):
         return texts
 
 
-def part(split: str, wanted: str) -> tuple[str, int, int]:
+def part(split: str, setting: str) -> tuple[str, int, int]:
     """Parses a setting such as "input.txt[90%:95%]" into the file name and the first and last
     percent of its lines (0 and 100 if not given); raises `UserError` for an impossible range.
 
@@ -234,12 +234,12 @@ def part(split: str, wanted: str) -> tuple[str, int, int]:
       UserError: no such share.
     """
     name, begin, end = re.fullmatch(
-        r"(.*?)(?:\[(?:(\d{1,9})%)?:(?:(\d{1,9})%)?\])?", wanted, re.DOTALL
+        r"(.*?)(?:\[(?:(\d{1,9})%)?:(?:(\d{1,9})%)?\])?", setting, re.DOTALL
     ).groups()  # type: ignore[union-attr]
     share = int(begin or 0), int(end or 100)
     if not 0 <= share[0] < share[1] <= 100:
         raise UserError(
-            f"config.data.{split}={wanted!r}: the part begins at {share[0]} % and ends at"
+            f"config.data.{split}={setting!r}: the part begins at {share[0]} % and ends at"
             f" {share[1]} %; expected 0 <= from < to <= 100"
         )
     return name, *share
@@ -252,20 +252,20 @@ def find_file(directory: str, name: str) -> Path:
     Raises:
       UserError: there is none; says what was tried and what lies there under a similar name.
     """
-    wanted = expanded(directory) / name
-    here = "" if directory or wanted.is_absolute() else HERE
-    tried = [wanted.with_name(wanted.name + ending) for ending in ("", *PACKED)]
-    for path in tried:
+    expected = expanded(directory) / name
+    folder_hint = "" if directory or expected.is_absolute() else HERE
+    candidates = [expected.with_name(expected.name + ending) for ending in ("", *PACKED)]
+    for path in candidates:
         if os.path.exists(path):
             return path
     try:
-        os.listdir(wanted.parent)
+        os.listdir(expected.parent)
     except OSError as error:
-        why = f"the folder {wanted.parent} cannot be read ({error.strerror})"
-        hint = f"; {alike(wanted.parent)}" if isinstance(error, FileNotFoundError) else ""
-        raise UserError(f"cannot find {wanted}{here}: {why}{hint}") from error
-    names = ", ".join(path.name for path in tried)
-    raise UserError(f"cannot find {wanted}{here} (tried {names}); {alike(wanted)}")
+        why = f"the folder {expected.parent} cannot be read ({error.strerror})"
+        hint = f"; {alike(expected.parent)}" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot find {expected}{folder_hint}: {why}{hint}") from error
+    names = ", ".join(path.name for path in candidates)
+    raise UserError(f"cannot find {expected}{folder_hint} (tried {names}); {alike(expected)}")
 
 
 def alike(path: Path) -> str:
@@ -314,26 +314,26 @@ def contents(path: Path) -> bytes:
         size = path.stat().st_size
         if path.suffix not in PACKED:
             return stream.read()
-        most = max(MOST_UNPACKED, MOST_RATIO * size)
-        content = stream.read(most + 1) if size else b""
-        if len(content) <= most:
+        limit = max(MOST_UNPACKED, MOST_RATIO * size)
+        content = stream.read(limit + 1) if size else b""
+        if len(content) <= limit:
             return content
     raise UserError(
-        f"{path} holds more than {most >> 20} MiB in {size} bytes, more than {MOST_RATIO} times"
+        f"{path} holds more than {limit >> 20} MiB in {size} bytes, more than {MOST_RATIO} times"
         " its size; unpack it if that is meant"
     )
 
 
 @contextlib.contextmanager
 def unpacked(
-    path: Path, damaged: type[UserError] = UserError
+    path: Path, error_class: type[UserError] = UserError
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
     """Opens a file, decompressed if its name ends in .gz, .xz or .zst, and yields its stream of bytes and
-    a function that returns how many bytes of the file itself are read; raises `damaged` if it is
+    a function that returns how many bytes of the file itself are read; raises `error_class` if it is
     damaged.
 
     Raises:
-      UserError: unreadable; if it is no whole packed file, of the class `damaged`.
+      UserError: unreadable; if it is no whole packed file, of the class `error_class`.
     """
     try:
         with open(path, "rb") as file, contextlib.ExitStack() as stack:
@@ -341,37 +341,38 @@ def unpacked(
             yield (stack.enter_context(unpack(file)) if unpack else file), file.tell
     # before OSError, which the first one is
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(f"{path} is damaged or no {path.suffix} file: {error}") from error
+        raise error_class(f"{path} is damaged or no {path.suffix} file: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def decoded(
-    content: bytes, path: Path, first: int = 1, damaged: type[UserError] = UserError
+    content: bytes, path: Path, first_line: int = 1, error_class: type[UserError] = UserError
 ) -> str:
-    """Returns UTF-8 bytes as a str; raises an error of the class `damaged` with the path and line,
-    counted from `first`, if they are not UTF-8.
+    """Returns UTF-8 bytes as a str; raises an error of the class `error_class` with the path and line,
+    counted from `first_line`, if they are not UTF-8.
     """
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        line = first + content.count(b"\n", 0, error.start)
-        raise damaged(
+        line = first_line + content.count(b"\n", 0, error.start)
+        raise error_class(
             f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
             " to UTF-8"
         ) from error
 
 
 def _without_blanks(
-    pairs: Iterable[tuple[str, str]], source: str, target: str, above: int = 0
+    pairs: Iterable[tuple[str, str]], source: str, target: str, header: int = 0
 ) -> list[tuple[str, str]]:
     """Returns the pairs with text on both sides, and logs the number of pairs blank on both; raises
-    `UserError` for a pair blank on one side, or if none is left.
+    `UserError`, with the names `source` and `target` of the sides, for a pair blank on one side, or
+    if none is left.
 
-    Lines are counted from those `above` the pairs on.
+    Lines are counted from those `header` the pairs on.
     """
     complete, blank = [], 0
-    for number, pair in enumerate(pairs, 1 + above):
+    for number, pair in enumerate(pairs, 1 + header):
         if all(pair):
             complete.append(pair)
         elif any(pair):

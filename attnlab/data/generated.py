@@ -64,64 +64,64 @@ class Sized:
     def apart(
         self,
         split: str,
-        drawn: Callable[[], Example],
+        draw_example: Callable[[], Example],
         text: Callable[[Example], str],
-        different: Callable[[Example], Hashable] | None = None,
+        identity: Callable[[Example], Hashable] | None = None,
         refusal: str = "",
     ) -> Iterator[Example]:
         """Draws examples and yields those that belong to `split` by the hash of their text and
-        repeat none under `different`, up to `count(split)`; raises `UserError` if too few are
+        repeat none under `identity`, up to `count(split)`; raises `UserError` if too few are
         found.
 
         Args:
           split: whose examples.
-          drawn: draws an example; a false one, such as (), counts for nothing.
+          draw_example: draws an example; a false one, such as (), counts for nothing.
           text: of an example, decides its split.
-          different: what no two examples have in common; None where they may be alike.
+          identity: what no two examples have in common; None where they may be alike.
           refusal: the error message, instead of one about texts.
 
         Raises:
           UserError: hardly any example belongs to the split.
         """
-        seen: set[Hashable] = set()
+        distinct: set[Hashable] = set()
         count, tries = self.count(split), _TRIES * (self.count(split) + 1)
         for _ in range(tries):
-            example = drawn()
+            example = draw_example()
             if not example or split_of(text(example)) != split:
                 continue
-            key = len(seen) if different is None else different(example)
-            if key not in seen:
-                seen.add(key)
+            key = len(distinct) if identity is None else identity(example)
+            if key not in distinct:
+                distinct.add(key)
                 yield example
-            if len(seen) == count:
+            if len(distinct) == count:
                 return
         raise UserError(
             refusal
-            or f"config.data: {tries:,} draws gave {len(seen)} texts of the {split} split; {count} are"
+            or f"config.data: {tries:,} draws gave {len(distinct)} texts of the {split} split; {count} are"
             " wanted. There are too few different texts: take longer ones, or more symbols"
         )
 
 
-def source_within(of: Part, method: str, purpose: str) -> Any:
-    """Builds the source that the field `of` of another source names; raises `UserError` unless it
+def source_within(part: Part, method: str, purpose: str) -> Any:
+    """Builds the source that the field `part` of another source names; raises `UserError` unless it
     has the method `method`.
     """
-    source = made(SOURCES, of)()
+    source = made(SOURCES, part)()
     if not callable(getattr(source, method, None)):
         kind = type(source).__name__
         raise UserError(f"config.data.of: {kind} has no {method}(split) {purpose}")
     return source
 
 
-def within(where: str, value: int, least: int, most: int | None = None) -> None:
-    """Raises `UserError` if the setting `where` has a value below `least` or above `most`.
+def within(setting: str, value: int, smallest: int, largest: int | None = None) -> None:
+    """Raises `UserError` if the setting `setting` has a value below `smallest` or above `largest`.
 
     Raises:
-      UserError: `value` is below `least` or above `most`.
+      UserError: `value` is below `smallest` or above `largest`.
     """
-    if value < least or (most is not None and value > most):
-        limits = f"at least {least}" if most is None else f"in {least} ... {most}"
-        raise UserError(f"config.data.{where}={value} must be {limits}")
+    if value < smallest or (largest is not None and value > largest):
+        limits = f"at least {smallest}" if largest is None else f"in {smallest} ... {largest}"
+        raise UserError(f"config.data.{setting}={value} must be {limits}")
 
 
 def below(draw: random.Random, limit: int) -> int:

@@ -103,7 +103,7 @@ class Grammar(Sized):
     def pairs(self, split: str) -> list[Pair]:
         """Draws the (source, target) texts of `split`, all different and none in two splits."""
         draw = random.Random(f"grammar {self.seed} {split}")
-        sentences = self.apart(split, lambda: drawn(draw, self.depth), _source, _source)
+        sentences = self.apart(split, lambda: sample(draw, self.depth), _source, _source)
         return [(_source(sentence), _text(target_words(sentence))) for sentence in sentences]
 
     def alignment(self, pair: Pair) -> Alignment:
@@ -125,7 +125,7 @@ def _pick(draw: random.Random, items: tuple[int, ...]) -> int:
     return items[below(draw, len(items))]
 
 
-def drawn(draw: random.Random, depth: int) -> Sentence:
+def sample(draw: random.Random, depth: int) -> Sentence:
     """Draws a sentence (a tree) whose relative clauses nest at most `depth` deep, with an adverb
     with probability 0.4.
     """
@@ -147,8 +147,8 @@ def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
     """
     adjectives: tuple[int, ...] = ()
     for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
-        left = tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)
-        adjectives += (_pick(draw, left),)
+        unused = tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)
+        adjectives += (_pick(draw, unused),)
     relative = _draw_clause(draw, depth - 1) if depth > 0 and draw.random() < 0.3 else None
     return Phrase(
         _pick(draw, (0, 0, 1, 2)),
@@ -169,32 +169,32 @@ def source_words(sentence: Sentence) -> _Words:
     return words if sentence.adverb is None else [*words, (ADVERBS[sentence.adverb][0], "adverb")]
 
 
-def _source_phrase(phrase: Phrase, at: str) -> _Words:
+def _source_phrase(phrase: Phrase, origin: str) -> _Words:
     """Returns the source words of a noun phrase and its relative clause, each with its origin, a
-    path in the tree that begins with `at`.
+    path in the tree that begins with `origin`.
     """
-    words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{at}.determiner")]
+    words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{origin}.determiner")]
     words += [
-        (ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}")
+        (ADJECTIVES[adjective][phrase.plural], f"{origin}.adjective{adjective}")
         for adjective in phrase.adjectives
     ]
-    words += [(NOUNS[phrase.noun][phrase.plural], f"{at}.noun")]
+    words += [(NOUNS[phrase.noun][phrase.plural], f"{origin}.noun")]
     if phrase.relative is not None:
         words += [
-            (THAT[0], f"{at}.that"),
-            *_source_clause(phrase.relative, phrase.plural, f"{at}.r"),
+            (THAT[0], f"{origin}.that"),
+            *_source_clause(phrase.relative, phrase.plural, f"{origin}.r"),
         ]
     return words
 
 
-def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
-    """Returns the source words of a clause ("will", verb, object), each with its origin, the verb
-    in the number `plural` of its subject.
+def _source_clause(clause: Clause, plural: bool, origin: str) -> _Words:
+    """Returns the source words of a clause ("will", verb, object), each with its origin, a path
+    that begins with `origin`; the verb has the number of its subject, `plural` or not.
     """
-    will = [(WILL[0], f"{at}.will")] * clause.future
+    will = [(WILL[0], f"{origin}.will")] * clause.future
     form = plural or clause.future  # the plural form is the bare verb
-    verb = (VERBS[clause.verb][form], f"{at}.verb")
-    return [*will, verb, *(_source_phrase(clause.object, f"{at}.o") if clause.object else ())]
+    verb = (VERBS[clause.verb][form], f"{origin}.verb")
+    return [*will, verb, *(_source_phrase(clause.object, f"{origin}.o") if clause.object else ())]
 
 
 def target_words(sentence: Sentence) -> _Words:
@@ -209,34 +209,35 @@ def target_words(sentence: Sentence) -> _Words:
     ]
 
 
-def _target_phrase(phrase: Phrase, at: str) -> _Words:
+def _target_phrase(phrase: Phrase, origin: str) -> _Words:
     """Returns the target words of a noun phrase and its relative clause, each with its origin, a
-    path in the tree that begins with `at`.
+    path in the tree that begins with `origin`.
     """
     determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
-    words = [(determiner, f"{at}.determiner")] * bool(determiner)
-    words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{at}.noun")]
+    words = [(determiner, f"{origin}.determiner")] * bool(determiner)
+    words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{origin}.noun")]
     words += [
-        (ADJECTIVES[adjective][2 + phrase.plural], f"{at}.adjective{adjective}")
+        (ADJECTIVES[adjective][2 + phrase.plural], f"{origin}.adjective{adjective}")
         for adjective in reversed(phrase.adjectives)
     ]
     if phrase.relative is not None:
         words += [
-            (THAT[1], f"{at}.that"),
-            *_target_clause(phrase.relative, phrase.plural, f"{at}.r"),
+            (THAT[1], f"{origin}.that"),
+            *_target_clause(phrase.relative, phrase.plural, f"{origin}.r"),
         ]
     return words
 
 
-def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
+def _target_clause(clause: Clause, plural: bool, origin: str) -> _Words:
     """Returns the target words of a clause (object, verb, mark of the future), each with its
-    origin, the verb in the number `plural` of its subject.
+    origin, a path that begins with `origin`; the verb has the number of its subject, `plural` or
+    not.
     """
-    object_ = _target_phrase(clause.object, f"{at}.o") if clause.object else []
+    object_ = _target_phrase(clause.object, f"{origin}.o") if clause.object else []
     return [
         *object_,
-        (VERBS[clause.verb][2 + plural], f"{at}.verb"),
-        *[(WILL[1], f"{at}.will")] * clause.future,
+        (VERBS[clause.verb][2 + plural], f"{origin}.verb"),
+        *[(WILL[1], f"{origin}.will")] * clause.future,
     ]
 
 
@@ -292,7 +293,7 @@ class _Reader:
             raise self._misfit("a noun")
         plural = noun[1]
         if determiner is not None and determiner[1] != plural:
-            raise self._misfit("a noun of the number of its determiner", back=1)
+            raise self._misfit("a noun of the number of its determiner", words_back=1)
         adjectives: tuple[int, ...] = ()
         while (adjective := self._accept(ADJECTIVES, plural)) is not None:
             adjectives = (adjective[0], *adjectives)
@@ -332,12 +333,12 @@ class _Reader:
         self._next += matches
         return matches
 
-    def _misfit(self, wanted: str, back: int = 0) -> ValueError:
-        """Returns (does not raise) a `ValueError` that names the next word, or the one `back` words
+    def _misfit(self, expected: str, words_back: int = 0) -> ValueError:
+        """Returns (does not raise) a `ValueError` that names the next word, or the one `words_back` words
         earlier, and what was expected there.
         """
-        position = self._next - back
+        position = self._next - words_back
         word = self._words[position] if position < len(self._words) else "the end"
         return ValueError(
-            f"word {position + 1}: expected {wanted}, found {word!r} in {' '.join(self._words)!r}"
+            f"word {position + 1}: expected {expected}, found {word!r} in {' '.join(self._words)!r}"
         )

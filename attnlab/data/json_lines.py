@@ -67,8 +67,8 @@ def object_of(line: str, where: str) -> dict[str, Any]:
 
 
 def text_of(record: dict[str, Any], field: str, where: str) -> str:
-    """Returns the text in a field of a record, white space as single blanks; raises `UserError` if
-    it is missing, blank or no text.
+    """Returns the text in the field of a record, white space as single blanks; raises `UserError`,
+    which begins with `where`, if it is missing, blank or no text.
     """
     value = field_of(record, field, where)
     if not isinstance(value, str) or not value.strip():

@@ -38,7 +38,7 @@ class LabelledTexts(Dataset[Labelled]):
 
     answer: Callable[[str], Any] | None = None
 
-    def learn(self, given: Mapping[str, Sequence[Labelled]]) -> Learned:
+    def learn(self, by_split: Mapping[str, Sequence[Labelled]]) -> Learned:
         """Learns from the training split the vocabulary, the classes (unless labels are numbers)
         and whether an example has 1 or 2 texts; raises `UserError` for mixed examples or one class.
         See `Dataset.learn`.
@@ -48,7 +48,7 @@ class LabelledTexts(Dataset[Labelled]):
                 "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary"
                 " here; leave it True"
             )
-        train = given["train"]
+        train = by_split["train"]
         counts = {len(texts) for texts, _ in train}
         if len(counts) != 1 or not counts <= {1, 2}:
             raise UserError(
@@ -61,21 +61,21 @@ class LabelledTexts(Dataset[Labelled]):
                 f"config.data: the training split has no label but {names[0]!r}; there is nothing to"
                 " tell apart"
             )
-        learned = super().learn(given)
+        learned = super().learn(by_split)
         return dataclasses.replace(learned, classes=tuple(names), sentences=counts.pop())
 
     def texts_of(self, train: Sequence[Labelled]) -> Iterable[str]:
         """See `Dataset.texts_of`."""
         return (text for texts, _ in train for text in texts)
 
-    def encoded(self, given: Sequence[Labelled], split: str) -> Split:
+    def encoded(self, content: Sequence[Labelled], split: str) -> Split:
         """Encodes the labelled texts of a split as columns, by `encode` or, where labels are
         numbers, by `answered`, with its fingerprint. See `Dataset.encoded`.
         """
         columns = encode if self.answer is None else functools.partial(answered, answer=self.answer)
-        rows = ((*texts, label) for texts, label in given)
-        examples = columns(self.learned, given, split)
-        return Split(given, examples, fingerprint_of_texts(rows, counted=True))
+        rows = ((*texts, label) for texts, label in content)
+        examples = columns(self.learned, content, split)
+        return Split(content, examples, fingerprint_of_texts(rows, counted=True))
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of examples, tokens and unknown
@@ -141,8 +141,8 @@ def answered(
 
 
 def _numbers(label: str, answer: Any) -> np.ndarray:
-    """Converts the answer that a label stands for to a float32 array; raises `UserError` unless all
-    its numbers are finite.
+    """Converts `answer`, the number or array that a label stands for, to a float32 array; raises
+    `UserError`, with the label, unless all its numbers are finite.
     """
     try:
         with np.errstate(over="ignore"):
@@ -181,6 +181,6 @@ def _sides(learned: Learned, texts: Sequence[Sequence[str]]) -> dict[str, Packed
     See `unlabelled`.
     """
     return {
-        name: learned.vocabulary.packed(each[side] for each in texts)
+        name: learned.vocabulary.packed(example[side] for example in texts)
         for side, name in enumerate(SIDES[: learned.sentences])
     }

@@ -47,7 +47,7 @@ class VocabularySettings(TwoVocabularies):
         return read_settings(cls, node, "vocabulary")
 
     @property
-    def of_one(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Returns the settings of the one vocabulary, or of the source's if there are two, as
         arguments of `Vocabulary.train` (and `settings` of a trained vocabulary).
         """
@@ -61,9 +61,9 @@ class VocabularySettings(TwoVocabularies):
         }
 
     @property
-    def of_target(self) -> dict[str, Any]:
+    def target_arguments(self) -> dict[str, Any]:
         """The same of the target."""
-        return {**self.of_one, "kind": self.target_kind or self.kind}
+        return {**self.arguments, "kind": self.target_kind or self.kind}
 
 
 class _Labels(TypedDict):
@@ -106,9 +106,9 @@ class Learned:
     deviation: tuple[float, ...] = ()
 
     @classmethod
-    def of_vocabulary(cls, vocabulary: Vocabulary, **more: Any) -> Learned:
+    def of_vocabulary(cls, vocabulary: Vocabulary, **fields: Any) -> Learned:
         """One vocabulary of all texts, and what else is known."""
-        return cls(source=vocabulary, target=vocabulary, **more)
+        return cls(source=vocabulary, target=vocabulary, **fields)
 
     def with_images(self, images: np.ndarray, classes: Sequence[str] = ()) -> Learned:
         """Returns a copy with these classes and the shape, mean and deviation of the training
@@ -130,7 +130,7 @@ class Learned:
         return self.target
 
     @property
-    def both(self) -> tuple[Vocabulary, Vocabulary]:
+    def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Returns the vocabularies of source and target, the same object twice if they are
         shared.
         """
@@ -145,11 +145,11 @@ class Learned:
     def check(self, images: np.ndarray, where: str) -> None:
         """Raises `UserError` unless the images have the shape of the training images."""
         if images.shape[1:] != self.shape:
-            mine = " x ".join(map(str, images.shape[1:]))
-            raise UserError(f"{where} has images of {mine}, the training split of {self.size}")
+            size = " x ".join(map(str, images.shape[1:]))
+            raise UserError(f"{where} has images of {size}, the training split of {self.size}")
 
     def numbers(
-        self, labels: Sequence[str], things: str, refused: tuple[str, str], strict: bool = False
+        self, labels: Sequence[str], things: str, error_parts: tuple[str, str], strict: bool = False
     ) -> np.ndarray:
         """Returns the class number of each label, [N] int32 from 1; labels unknown from training
         share the number after the last, which is logged, or raise `UserError` if `strict` or all
@@ -158,25 +158,25 @@ class Learned:
         Args:
           labels: of a split.
           things: what has them, to be logged.
-          refused: what stands before and behind the label in an error message.
+          error_parts: what stands before and behind the label in an error message.
           strict: whether training has all labels.
 
         Raises:
           UserError: training has none of the labels or, if `strict`, not all.
         """
         numbers = {name: number for number, name in enumerate(self.classes, 1)}
-        strange = Counter(label for label in labels if label not in numbers)
-        if strange and (strict or strange.total() == len(labels)):
-            first = next(iter(strange))
-            raise UserError(repr(first).join(refused) + f"; {nearest(first, self.classes)}")
-        if strange:
-            named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
+        unknown = Counter(label for label in labels if label not in numbers)
+        if unknown and (strict or unknown.total() == len(labels)):
+            first = next(iter(unknown))
+            raise UserError(repr(first).join(error_parts) + f"; {nearest(first, self.classes)}")
+        if unknown:
+            listed = ", ".join(sorted(unknown)[:5]) + (", ..." if len(unknown) > 5 else "")
             _log.warning(
                 things + " that the training split does not have (%s): wrong whatever is answered,"
                 " and left out of the loss, which would be infinite",
-                strange.total(),
+                unknown.total(),
                 len(labels),
-                named,
+                listed,
             )
         return np.array([numbers.get(label, len(numbers) + 1) for label in labels], np.int32)
 
@@ -227,7 +227,7 @@ class Learned:
             values |= zip(SIDES, load_vocabularies(workdir, settings), strict=True)
         if "target" in parts:
             values["target"] = vocabulary = Vocabulary.load(folder / "target.json")
-            if settings is not None and vocabulary.settings != settings.of_one:
+            if settings is not None and vocabulary.settings != settings.arguments:
                 raise UserError(
                     f"{folder / 'target.json'} was made with other settings than config.vocabulary;"
                     " take another workdir"
@@ -283,41 +283,41 @@ def load_vocabularies(
     return source, target
 
 
-def inherited_vocabulary(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
-    """Returns a vocabulary that needs no training text: that of the run `begun` if it has the same
+def inherited_vocabulary(run: Path | None, settings: VocabularySettings) -> Vocabulary | None:
+    """Returns a vocabulary that needs no training text: that of the run `run` if it has the same
     settings, else the tokenizer in the configured file, else None. Of a run whose vocabulary has
     other settings this is logged.
 
     Raises:
       UserError: a tokenizer that cannot be read.
     """
-    if begun is not None and has_vocabularies(begun):
-        vocabulary = load_vocabularies(begun)[0]
-        if vocabulary.settings == settings.of_one:
+    if run is not None and has_vocabularies(run):
+        vocabulary = load_vocabularies(run)[0]
+        if vocabulary.settings == settings.arguments:
             return vocabulary
         flags = " ".join(f"--config.vocabulary.{key}={v}" for key, v in vocabulary.settings.items())
         _log.warning(
             "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
             " taken; %s would take it",
-            begun,
+            run,
             flags,
         )
-    return Vocabulary.train((), **settings.of_one) if settings.kind == TOKENIZER else None
+    return Vocabulary.train((), **settings.arguments) if settings.kind == TOKENIZER else None
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
-    """Raises `UserError`, which lists the differences, unless the saved vocabularies have the
-    settings of the config.
+    """Raises `UserError`, which lists the differences, unless the vocabularies in the folder, whose
+    settings are `saved`, have the `settings` of the config.
     """
-    wanted = {
-        **settings.of_one,
+    expected = {
+        **settings.arguments,
         "shared": settings.shared,
-        "target_kind": settings.of_target["kind"],
+        "target_kind": settings.target_arguments["kind"],
     }
     differing = [
-        f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here"
-        for key in wanted
-        if saved.get(key) != wanted[key]
+        f"{key} is {saved.get(key)!r} there and {expected[key]!r} here"
+        for key in expected
+        if saved.get(key) != expected[key]
     ]
     if differing:
         raise UserError(

@@ -31,7 +31,7 @@ _DONE = {
 }
 
 
-def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[Any, list[str]]:
+def treat_long_examples(data: Any, batch: AnyBatch, extra_tokens: int = 0) -> tuple[Any, list[str]]:
     """Returns the data with examples longer than `batch.max_length` left out or cut as
     `batch.longer` says ("refuse" raises `UserError`), and for each affected split a line with their
     number. Windows are only counted here: batches cut them.
@@ -39,7 +39,7 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
     Args:
       data: an object of the class `loads` of a task; it is not changed.
       batch: the config node; without `longer` nothing is done.
-      beside: tokens of a row that are not the example's.
+      extra_tokens: tokens of a row that are not the example's.
 
     Raises:
       UserError: there are long examples and the rule is "refuse", or nothing else in a split.
@@ -47,24 +47,24 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
     rule = getattr(batch, "longer", None)
     if not isinstance(batch, Batch) or rule is None or getattr(batch, "texts", "apart") != "apart":
         return data, []
-    limit, lines = batch.max_length - beside, []
+    limit, lines = batch.max_length - extra_tokens, []
     for split, examples in data.examples.items():
         lengths = examples.lengths
         longer = np.flatnonzero(lengths > limit)
         if not len(longer) or (rule == "score" and split == "train"):  # batches count those
             continue
-        counted = (
+        summary = (
             f"{split}: {len(longer):,} of {len(lengths):,} {data.things} longer than"
-            f" batch.max_length={batch.max_length} tokens (up to {lengths.max() + beside:,})"
+            f" batch.max_length={batch.max_length} tokens (up to {lengths.max() + extra_tokens:,})"
         )
         if rule == "refuse":
             raise UserError(
-                f"{counted}, and config.batch.longer=refuse; raise batch.max_length, or let"
+                f"{summary}, and config.batch.longer=refuse; raise batch.max_length, or let"
                 " batch.longer say what becomes of them ('show' has its values)"
             )
-        lines.append(f"{counted} are {_DONE[rule]}")
+        lines.append(f"{summary} are {_DONE[rule]}")
         if rule == "leave_out":
-            data = _without(data, split, longer)
+            data = _leave_out(data, split, longer)
         elif rule == "cut" and hasattr(data, "cut"):
             data, lost = data.cut(split, limit)
             lines[-1] += f": {lost:,} words are neither trained on nor scored"
@@ -75,21 +75,21 @@ def treat_long_examples(data: Any, batch: AnyBatch, beside: int = 0) -> tuple[An
     return data, lines
 
 
-def _without(data: Any, split: str, longer: np.ndarray) -> Any:
+def _leave_out(data: Any, split: str, longer: np.ndarray) -> Any:
     """Returns a copy of the data without the examples numbered `longer` of a split, whose
     fingerprint changes; raises `UserError` if none is left.
     """
-    whole: Split = data.stored(split)
-    left = np.delete(np.arange(len(whole.examples)), longer)
-    if not len(left):
+    stored: Split = data.stored(split)
+    remaining = np.delete(np.arange(len(stored.examples)), longer)
+    if not len(remaining):
         raise UserError(
             f"config.batch.longer=leave_out: the {split} split has no example of at most"
             " config.batch.max_length tokens; raise it"
         )
-    print_of = f"{whole.fingerprint} {left.tolist()}"
-    part = whole._replace(
-        rows=[whole.rows[number] for number in left.tolist()],
-        examples=whole.examples.chosen(left),
-        fingerprint=hashlib.sha256(print_of.encode()).hexdigest(),
+    identity = f"{stored.fingerprint} {remaining.tolist()}"
+    part = stored._replace(
+        rows=[stored.rows[number] for number in remaining.tolist()],
+        examples=stored.examples.chosen(remaining),
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
     )
     return data.with_splits({split: part})

@@ -69,21 +69,21 @@ class Lookup(Sized):
         """
         draw = random.Random(f"lookup {self.seed} {split}")
 
-        def drawn() -> tuple[tuple[str, ...], str]:
+        def draw_text() -> tuple[tuple[str, ...], str]:
             """Draws a text and its label; outside of training the last letter is that of the pair
             `tested` says.
             """
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
             values = [string.digits[below(draw, self.values)] for _ in keys]
-            asked = below(draw, self.pairs)
+            index = below(draw, self.pairs)
             if split != "train":
-                asked = {"any": asked, "first": 0, "last": self.pairs - 1}[self.tested]
+                index = {"any": index, "first": 0, "last": self.pairs - 1}[self.tested]
             pairs = [key + value for key, value in zip(keys, values, strict=True)]
-            return (" ".join([*pairs, keys[asked]]),), values[asked]
+            return (" ".join([*pairs, keys[index]]),), values[index]
 
-        return list(self.apart(split, drawn, lambda example: example[0][0]))
+        return list(self.apart(split, draw_text, lambda example: example[0][0]))
 
     def evidence(self, text: str) -> frozenset[int]:
         """Returns the position of the pair whose key is the last word of the text."""
-        *pairs, asked = text.split()
-        return frozenset(place for place, pair in enumerate(pairs) if pair[0] == asked)
+        *pairs, key = text.split()
+        return frozenset(position for position, pair in enumerate(pairs) if pair[0] == key)

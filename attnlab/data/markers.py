@@ -56,19 +56,19 @@ class Markers(Sized):
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """Draws the texts of `split`, each with its label, such that no text is in two splits."""
         draw = random.Random(f"markers {self.seed} {split}")
-        return list(self.apart(split, lambda: self._drawn(draw), lambda example: example[0][0]))
+        return list(self.apart(split, lambda: self._draw_text(draw), lambda example: example[0][0]))
 
-    def _drawn(self, draw: random.Random) -> tuple[tuple[str, ...], str]:
+    def _draw_text(self, draw: random.Random) -> tuple[tuple[str, ...], str]:
         """Draws a text of random syllables with two numbers at random positions, and its label,
         their sum modulo `numbers`.
         """
         length = self.shortest + below(draw, self.longest - self.shortest + 1)
         words = [SYLLABLES[below(draw, self.words)] for _ in range(length)]
-        places = draw.sample(range(length), 2)
-        first, second = (below(draw, self.numbers) for _ in places)
-        words[places[0]], words[places[1]] = str(first), str(second)
+        positions = draw.sample(range(length), 2)
+        first, second = (below(draw, self.numbers) for _ in positions)
+        words[positions[0]], words[positions[1]] = str(first), str(second)
         return (" ".join(words),), str((first + second) % self.numbers)
 
     def evidence(self, text: str) -> frozenset[int]:
         """The places of the two numbers."""
-        return frozenset(place for place, word in enumerate(text.split()) if word.isdecimal())
+        return frozenset(position for position, word in enumerate(text.split()) if word.isdecimal())

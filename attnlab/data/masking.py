@@ -77,29 +77,29 @@ class Masking:
         width = tokens.shape[1]
         real = tokens != self.special.pad
         candidate = real & ~np.isin(tokens, (self.special.bos, self.special.eos))
-        number = np.minimum(self._wanted(real.sum(axis=1)), candidate.sum(axis=1))
+        counts = np.minimum(self._mask_count(real.sum(axis=1)), candidate.sum(axis=1))
         order = np.where(candidate, draws((*key, _CHOICE), rows, width), np.inf)
         rank = order.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
-        chosen = rank < number[:, None]
+        chosen = rank < counts[:, None]
         fate = draws((*key, _FATE), rows, width)
-        other = (draws((*key, _TOKEN), rows, width) * self.vocabulary).astype(np.int32)
-        stead = np.where(fate < self.hidden + self.random, other, tokens)
-        stead = np.where(fate < self.hidden, self.mask, stead)
-        most = int(self._wanted(np.array(width)))
-        places = np.argsort(~chosen, axis=1, kind="stable")[:, :most]
+        random_tokens = (draws((*key, _TOKEN), rows, width) * self.vocabulary).astype(np.int32)
+        replacement = np.where(fate < self.hidden + self.random, random_tokens, tokens)
+        replacement = np.where(fate < self.hidden, self.mask, replacement)
+        limit = int(self._mask_count(np.array(width)))
+        places = np.argsort(~chosen, axis=1, kind="stable")[:, :limit]
         filled = np.take_along_axis(chosen, places, axis=1)
         targets = np.take_along_axis(tokens, places, axis=1)
         batch = {
-            "source": np.where(chosen, stead, tokens),
+            "source": np.where(chosen, replacement, tokens),
             "places": np.where(filled, places, 0),
             "target": np.where(filled, targets, self.special.pad),
         }
         return {name: column.astype(np.int32) for name, column in batch.items()}
 
-    def _wanted(self, lengths: np.ndarray) -> np.ndarray:
+    def _mask_count(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to mask in rows of these lengths, if they have as many."""
-        wanted = np.maximum(1, np.rint(self.rate * lengths))
-        return np.minimum(wanted, self.most) if self.most else wanted
+        counts = np.maximum(1, np.rint(self.rate * lengths))
+        return np.minimum(counts, self.most) if self.most else counts
 
 
 class Masked(Batches):
@@ -129,14 +129,14 @@ class Masked(Batches):
 
     def __call__(self, step: int) -> Batch:
         """Returns the batch of `step`: its texts after a BOS, masked anew by (seed, step, row) as
-        `Masking` does, with the further columns of `begun`.
+        `Masking` does, with the further columns of `with_bos`.
         """
-        whole = begun(self._batches(step), self._masking.special)
-        rows = self._first + np.arange(len(whole["source"]))
-        return whole | self._masking(whole["source"], (self._seed, int(step)), rows)
+        texts = with_bos(self._batches(step), self._masking.special)
+        rows = self._first + np.arange(len(texts["source"]))
+        return texts | self._masking(texts["source"], (self._seed, int(step)), rows)
 
 
-def begun(batch: Batch, special: Special) -> Batch:
+def with_bos(batch: Batch, special: Special) -> Batch:
     """Prepends BOS to each row of the texts "target" [b,T] of a batch (PAD to a row of padding) and
     returns them as "source" [b,1+T], with "segments" or "types" extended alike and "relation" [b],
     if present.
@@ -146,8 +146,8 @@ def begun(batch: Batch, special: Special) -> Batch:
     columns = {"source": np.concatenate([first, texts], axis=1)}
     for name in ("segments", "types"):
         if name in batch:
-            of = batch[name]
-            columns[name] = np.concatenate([of[:, :1], of], axis=1)
+            values = batch[name]
+            columns[name] = np.concatenate([values[:, :1], values], axis=1)
     return columns | {name: batch[name] for name in ("relation",) if name in batch}
 
 

@@ -71,9 +71,9 @@ class SentencePairs(ProcessBatches):
                 " which are no text"
             )
         self._seed, self._room = seed, length - 2
-        long = np.asarray(ids.lengths) - 1
-        self._text = np.flatnonzero(long > 0)  # sentences, by their numbers among the texts
-        self._long = long[self._text]
+        lengths = np.asarray(ids.lengths) - 1
+        self._text = np.flatnonzero(lengths > 0)  # sentences, by their numbers among the texts
+        self._long = lengths[self._text]
         self._document = np.cumsum(np.diff(self._text, prepend=self._text[:1]) > 1)
         self._begin, self._end = self._chunks()
         count, sentences = len(self._begin), len(self._long)
@@ -101,14 +101,14 @@ class SentencePairs(ProcessBatches):
         chunk = number * self._size + self._rows
         real = chunk < len(self._begin)
         if self._seed is None:
-            drawn = draws((_PAIR,), chunk, 5)
+            numbers = draws((_PAIR,), chunk, 5)
         else:
             chunk[real] = permuted(chunk[real], len(self._begin), (self._seed, epoch))
-            drawn = draws((self._seed, int(step), _PAIR), self._rows, 5)
+            numbers = draws((self._seed, int(step), _PAIR), self._rows, 5)
         target = np.full((len(chunk), self._length), self._special.pad, np.int32)
         types, relation = np.zeros_like(target), np.zeros(len(chunk), np.int32)
         for row in np.flatnonzero(real):
-            left, right, relation[row] = self._pair(int(chunk[row]), drawn[row])
+            left, right, relation[row] = self._pair(int(chunk[row]), numbers[row])
             pair = [*left, self._special.eos, *right, self._special.eos]
             target[row, : len(pair)] = pair
             types[row, len(left) + 1 : len(pair)] = 1
@@ -121,63 +121,64 @@ class SentencePairs(ProcessBatches):
         begins: list[int] = []
         ends: list[int] = []
         held = 0
-        for number, (document, long) in enumerate(zip(self._document, self._long, strict=True)):
+        for number, (document, length) in enumerate(zip(self._document, self._long, strict=True)):
             if not held:
                 begins.append(number)
-            held += int(long)
+            held += int(length)
             last = number + 1 == len(self._long) or self._document[number + 1] != document
             if last or held >= self._room:
                 ends.append(number + 1)
                 held = 0
         return np.array(begins, np.int64), np.array(ends, np.int64)
 
-    def _pair(self, chunk: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    def _pair(self, chunk: int, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Returns the first sentences of a chunk and what stands behind them, both cut to fit a
         row, and 0 if that is the rest of the chunk, or 1 if it is from another document (from
-        outside the chunk if there is none), as always in chunks of one sentence; `drawn`: five
+        outside the chunk if there is none), as always in chunks of one sentence; `numbers`: five
         numbers in [0, 1) that decide.
         """
         begin, end = int(self._begin[chunk]), int(self._end[chunk])
-        cut = begin + 1 + int(drawn[0] * (end - begin - 1))
+        cut = begin + 1 + int(numbers[0] * (end - begin - 1))
         left = self._joined(begin, cut)
-        if end - begin > 1 and drawn[1] < 0.5:
+        if end - begin > 1 and numbers[1] < 0.5:
             right, relation = self._joined(cut, end), 0
         else:
-            start = self._elsewhere(begin, end, drawn[2])
+            start = self._elsewhere(begin, end, numbers[2])
             right, relation = self._joined(start, self._filling(start, self._room - len(left))), 1
         room, half = self._room, self._room // 2
         first = min(len(left), max(room - len(right), room - half))
         second = min(len(right), max(room - len(left), half))
-        return _cut(left, first, drawn[3]), _cut(right, second, drawn[4]), relation
+        return _cut(left, first, numbers[3]), _cut(right, second, numbers[4]), relation
 
-    def _elsewhere(self, begin: int, end: int, drawn: float) -> int:
-        """Returns the number of the sentence that `drawn` in [0, 1) selects from the other
-        documents, or, if there is none, outside of the chunk and the sentence after it.
+    def _elsewhere(self, begin: int, end: int, fraction: float) -> int:
+        """Selects a sentence outside of the chunk of sentences `begin` ... `end` - 1 by `fraction`
+        in [0, 1) and returns its number: from the other documents, or, if there is none, neither in
+        the chunk nor right behind it.
         """
         document = self._document[begin]
         low = int(np.searchsorted(self._document, document, "left"))
         high = int(np.searchsorted(self._document, document, "right"))
         if high - low == len(self._long):  # no other document; what follows the chunk is no answer
             low, high = begin, min(end + 1, len(self._long))
-        number = int(drawn * (len(self._long) - (high - low)))
+        number = int(fraction * (len(self._long) - (high - low)))
         return number if number < low else number + high - low
 
-    def _filling(self, start: int, wanted: int) -> int:
-        """Returns the end (exclusive) of the run of sentences from `start` on that has `wanted`
+    def _filling(self, start: int, count: int) -> int:
+        """Returns the end (exclusive) of the run of sentences from `start` on that has `count`
         tokens or ends with its document.
         """
         stop = int(np.searchsorted(self._document, self._document[start], "right"))
-        held = np.cumsum(self._long[start : min(stop, start + max(wanted, 1))])
-        return start + min(len(held), int(np.searchsorted(held, wanted)) + 1)
+        totals = np.cumsum(self._long[start : min(stop, start + max(count, 1))])
+        return start + min(len(totals), int(np.searchsorted(totals, count)) + 1)
 
     def _joined(self, begin: int, end: int) -> np.ndarray:
         """The tokens of sentences, without their ends."""
         return np.concatenate([self._ids[int(text)][:-1] for text in self._text[begin:end]])
 
 
-def _cut(tokens: np.ndarray, length: int, drawn: float) -> np.ndarray:
-    """Returns `length` consecutive ones of the tokens; `drawn` in [0, 1) decides how many of the
+def _cut(tokens: np.ndarray, length: int, fraction: float) -> np.ndarray:
+    """Returns `length` consecutive ones of the tokens; `fraction` in [0, 1) decides how many of the
     others are cut off at the front.
     """
-    front = int(drawn * (len(tokens) - length + 1))
+    front = int(fraction * (len(tokens) - length + 1))
     return tokens[front : front + length]

@@ -151,9 +151,9 @@ class Joined:
         return joined
 
 
-def pairs_of(of: Part, split: str, purpose: str) -> list[Pair]:
-    """Returns the pairs of a split of the source that the field `of` names; raises `UserError` if
+def pairs_of(part: Part, split: str, purpose: str) -> list[Pair]:
+    """Returns the pairs of a split of the source that the field `part` names; raises `UserError` if
     that has no pairs.
     """
-    pairs: list[Pair] = source_within(of, "pairs", purpose).pairs(split)
+    pairs: list[Pair] = source_within(part, "pairs", purpose).pairs(split)
     return pairs

@@ -81,46 +81,47 @@ def cut(text: str) -> list[tuple[int, int]]:
 
 
 def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) -> list[Read]:
-    """Encodes questions and passages as ids, and returns with each passage the unit (word or piece)
-    of every id and the characters of every unit.
+    """Encodes questions and their passages as ids, and returns with each passage the unit of every
+    id and the characters of every unit; `units` are "words" or "pieces".
     """
     passages = [question.passage for question in questions]
     if units == "pieces":
-        asked = vocabulary.encode_stream(question.question for question in questions)
+        question_ids = vocabulary.encode_stream(question.question for question in questions)
         pieces = located(vocabulary, passages)
         return [
-            Read(question, ids, np.arange(1, len(ids) + 1), _whole(passage, places))
-            for question, (ids, places), passage in zip(asked, pieces, passages, strict=True)
+            Read(question, ids, np.arange(1, len(ids) + 1), _piece_ranges(passage, places))
+            for question, (ids, places), passage in zip(question_ids, pieces, passages, strict=True)
         ]
-    of_questions = _of_words(vocabulary, [question.question for question in questions])
-    of_passages = _of_words(vocabulary, passages)
+    of_questions = _encode_by_word(vocabulary, [question.question for question in questions])
+    of_passages = _encode_by_word(vocabulary, passages)
     return [
         Read(question[0], *body) for question, body in zip(of_questions, of_passages, strict=True)
     ]
 
 
-def _of_words(
+def _encode_by_word(
     vocabulary: Vocabulary, texts: Sequence[str]
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Encodes each text word by word and returns for each its ids, the number (from 1) of the word
     that each id belongs to, and the characters [U,2] of the words.
     """
     places = [cut(text) for text in texts]
-    every = vocabulary.encode_words(
-        [" " * text[max(begin - 1, 0)].isspace() + text[begin:end] for begin, end in of]
-        for text, of in zip(texts, places, strict=True)
+    encoded = vocabulary.encode_words(
+        [" " * text[max(begin - 1, 0)].isspace() + text[begin:end] for begin, end in ranges]
+        for text, ranges in zip(texts, places, strict=True)
     )
     rows = []
-    for of, words in zip(places, every, strict=True):
+    for ranges, words in zip(places, encoded, strict=True):
         ids = np.concatenate([*words, np.zeros(0, np.int32)])
-        numbers = np.repeat(np.arange(1, len(of) + 1), [len(word) for word in words])
-        rows.append((ids, numbers, np.array(of).reshape(-1, 2)))
+        numbers = np.repeat(np.arange(1, len(ranges) + 1), [len(word) for word in words])
+        rows.append((ids, numbers, np.array(ranges).reshape(-1, 2)))
     return rows
 
 
-def _whole(text: str, places: np.ndarray) -> np.ndarray:
+def _piece_ranges(text: str, places: np.ndarray) -> np.ndarray:
     """Returns the character ranges [U,2] of a text's pieces without white space at their ends,
-    extended over characters of no piece (such as an accent) up to the next piece.
+    extended over characters of no piece (such as an accent) up to the next piece; `places` are the
+    ranges as the vocabulary gives them.
     """
     following = np.append(places[1:, 0], len(text))
     trimmed = []
@@ -156,7 +157,7 @@ def to_examples(
     special = vocabulary.special
     source, types, words, spans, owners = [], [], [], [], []
     for owner, (row, question) in enumerate(zip(rows, questions, strict=True)):
-        head = [special.bos, *_asked_of(row, windows), special.eos]
+        head = [special.bos, *_question_ids(row, windows), special.eos]
         body, number = row.passage.tolist(), row.numbers.tolist()
         answer = _span(row, *question.answers[0]) if question.answers else None
         room = len(body) if windows is None else windows.width - len(head) - 1
@@ -165,8 +166,8 @@ def to_examples(
             source.append([*head, *body[inside], special.eos])
             types.append([0] * len(head) + [1] * (len(body[inside]) + 1))
             words.append([0] * len(head) + number[inside] + [0])
-            whole = answer is not None and begin <= answer[0] and answer[1] < begin + room
-            spans.append([at - begin + len(head) for at in answer] if answer and whole else [0, 0])
+            fits = answer is not None and begin <= answer[0] and answer[1] < begin + room
+            spans.append([end - begin + len(head) for end in answer] if answer and fits else [0, 0])
             owners.append(owner)
     return Examples(
         source=Packed(source, special.pad),
@@ -177,14 +178,14 @@ def to_examples(
     )
 
 
-def _asked_of(row: Read, windows: Windows | None) -> np.ndarray:
+def _question_ids(row: Read, windows: Windows | None) -> np.ndarray:
     """The ids of a question that are read."""
     return row.question if windows is None else row.question[: windows.question]
 
 
 def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
-    """Returns the positions, in the passage's ids, of the first and the last piece of an answer
-    that begins at character `begin`; None if no piece covers it.
+    """Returns where, among the ids of the passage in `row`, the first and the last piece are that
+    cover the answer `text`, which begins at character `begin`; None if no piece does.
     """
     touched = (row.places[:, 0] < begin + len(text)) & (row.places[:, 1] > begin)
     inside = np.flatnonzero(touched) + 1
@@ -195,23 +196,24 @@ def _span(row: Read, text: str, begin: int) -> tuple[int, int] | None:
 def unreachable(
     rows: Sequence[Read], questions: Sequence[Question], windows: Windows | None
 ) -> float:
-    """Returns the share of the answerable questions for which no span of at most `MOST` tokens in
-    one row gives a correct answer, in the text normalisation of SQuAD's evaluation.
+    """Returns the share of the answerable questions, read as `rows`, for which no span of at most
+    `MOST` tokens in one row or window gives a correct answer, in the text normalisation of SQuAD's
+    evaluation.
     """
 
     def reached(row: Read, passage: str, text: str, begin: int) -> bool:
-        """Returns whether the pieces that cover an answer are few enough, give its text and lie
-        within one window.
+        """Returns whether the pieces that cover an answer, `text` at character `begin` of the
+        passage, are few enough, give its text and lie within one window.
         """
         span = _span(row, text, begin)
         if span is None or span[1] - span[0] >= MOST:
             return False
-        first, last = (row.places[row.numbers[at] - 1] for at in span)
+        first, last = (row.places[row.numbers[position] - 1] for position in span)
         if normal(passage[first[0] : last[1]]) != normal(text):
             return False
         if windows is None:
             return True
-        room = windows.width - len(_asked_of(row, windows)) - 3
+        room = windows.width - len(_question_ids(row, windows)) - 3
         starts = np.array(windows.begins(len(row.passage), room))
         return bool(((starts <= span[0]) & (span[1] < starts + room)).any())
 
@@ -237,12 +239,12 @@ def located(
     """Encodes each text and yields its ids, [length] int32, and for each id the range of characters
     [length,2] of the text that it encodes.
     """
-    whole = _ALL if vocabulary.settings["kind"] in ("char", TOKENIZER) else _UNITS
-    units = {text: [(match.start(), match[0]) for match in whole.finditer(text)] for text in texts}
-    different = list({unit for each in units.values() for _, unit in each})
+    regex = _ALL if vocabulary.settings["kind"] in ("char", TOKENIZER) else _UNITS
+    units = {text: [(match.start(), match[0]) for match in regex.finditer(text)] for text in texts}
+    different = list({unit for text_units in units.values() for _, unit in text_units})
     by_unit = {}
-    for at in range(0, len(different), CHUNK):
-        chunk = different[at : at + CHUNK]
+    for start in range(0, len(different), CHUNK):
+        chunk = different[start : start + CHUNK]
         for unit, encoding in zip(chunk, vocabulary.encodings(chunk), strict=True):
             pieces = np.array(encoding.ids, np.int32)
             by_unit[unit] = pieces, np.array(encoding.offsets).reshape(-1, 2)

@@ -46,7 +46,7 @@ class Prepared:
     valid: str = "validation"
     test: str = "test"
 
-    def each(self, split: str, *fields: str, rows: Rows | None = None) -> Iterator[tuple[Any, ...]]:
+    def scan(self, split: str, *fields: str, rows: Rows | None = None) -> Iterator[tuple[Any, ...]]:
         """Yields from each record of `split`, or those that `rows` selects, a tuple of the features
         that the settings named `fields` name, with classes as names and images as encoded bytes.
         Numbers of classes come as their names, images as the bytes of their files, all else as the
@@ -71,15 +71,15 @@ class Prepared:
                 )
         records = self._records(builder, split)
         chosen = range(len(records)) if rows is None else rows(len(records))
-        for record in _each(records, chosen, builder.data_dir):
-            yield tuple(_named(_within(record, name), features[name]) for name in names)
+        for record in _checked_records(records, chosen, builder.data_dir):
+            yield tuple(_class_name(_nested_value(record, name), features[name]) for name in names)
 
-    def nothing(self, split: str, wanted: str) -> UserError:
+    def no_record_error(self, split: str, content: str) -> UserError:
         """Returns (does not raise) a `UserError` for a split that has no record of what is
         wanted.
         """
         where = f"config.data.{split}={getattr(self, split)!r}"
-        return UserError(f"{where}: {self.title()} has no {wanted} there")
+        return UserError(f"{where}: {self.title()} has no {content} there")
 
     def title(self) -> str:
         """What an error calls the dataset."""
@@ -171,8 +171,9 @@ def _check_name(dataset: str, directory: str) -> None:
 
 
 def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
-    """Returns the builder of a registered dataset, after importing older subpackages if its name is
-    not found; raises `UserError` for an unknown name or config.
+    """Returns the builder of the registered dataset of this name in a folder (None: the library's
+    own), after importing older subpackages if the name is not found; raises `UserError` for an
+    unknown name or config.
     """
     import tensorflow_datasets as tfds
 
@@ -200,8 +201,9 @@ def _named_builder(dataset: str, directory: str, folder: str | None) -> Any:
 
 
 def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
-    """Returns the builder of a dataset from its code, or, if that needs TensorFlow, which is
-    missing, a read-only one from the prepared files; raises `UserError` if there are none.
+    """Returns the builder of a dataset from its code, with data in a folder (None: the library's
+    own), or, if the code needs TensorFlow, which is missing, a read-only one from the prepared
+    files; raises `UserError` if there are none.
     """
     import tensorflow_datasets as tfds
 
@@ -219,12 +221,12 @@ def _by_code(dataset: str, directory: str, folder: str | None) -> Any:
 
 
 def unprepared(title: str, where: str, dataset: str, directory: str) -> UserError:
-    """Returns (does not raise) a `UserError` for a dataset that is not prepared, with the command
-    that prepares it.
+    """Returns (does not raise) a `UserError` for a dataset, called `title` and looked for in
+    `where`, that is not prepared, with the command that prepares it.
     """
-    to = f" --directory {directory}" if directory else ""
+    flag = f" --directory {directory}" if directory else ""
     command = (
-        f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {dataset or 'NAME'}{to}"
+        f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {dataset or 'NAME'}{flag}"
     )
     return UserError(f"{title} is not prepared in {where}; prepare it once: {command}")
 
@@ -234,17 +236,17 @@ def features_of(builder: Any) -> dict[str, Any]:
     "captions.text".
     """
 
-    def below(features: Any, before: str) -> Iterator[tuple[str, Any]]:
-        """Yields the (dotted name, feature) pairs of these features and, recursively, of those
-        inside them.
+    def flattened(features: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+        """Yields (dotted name, feature) of these features and, recursively, of those inside them;
+        names begin with `prefix`.
         """
         for name, feature in features.items():
-            yield before + name, feature
+            yield prefix + name, feature
             inside = getattr(feature, "feature", feature)  # of what it is a sequence
             if hasattr(inside, "items"):
-                yield from below(inside, f"{before}{name}.")
+                yield from flattened(inside, f"{prefix}{name}.")
 
-    return dict(below(builder.info.features or {}, ""))
+    return dict(flattened(builder.info.features or {}, ""))
 
 
 def _undecoded(builder: Any) -> dict[str, Any] | None:
@@ -261,9 +263,9 @@ def _undecoded(builder: Any) -> dict[str, Any] | None:
     return {name: tfds.decode.SkipDecoding() for name in images} or None
 
 
-def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[str, Any]]:
-    """Yields the records with the numbers `rows`, in this order; raises `UserError` if their files
-    are damaged.
+def _checked_records(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[str, Any]]:
+    """Yields the records with the numbers `rows`, in this order; raises `UserError`, which names
+    their folder, if their files are damaged.
     """
     for i in rows:
         try:
@@ -276,14 +278,14 @@ def _each(records: Any, rows: Sequence[int], folder: str) -> Iterator[Mapping[st
             ) from error
 
 
-def _within(record: Mapping[str, Any], name: str) -> Any:
+def _nested_value(record: Mapping[str, Any], name: str) -> Any:
     """The feature of this name in a record."""
     return functools.reduce(lambda value, part: value[part], name.split("."), record)
 
 
-def _named(value: Any, feature: Any) -> Any:
-    """Returns the class name of a number where the feature has class names ("" for a number below
-    0, no label); any other value unchanged.
+def _class_name(value: Any, feature: Any) -> Any:
+    """Returns the name of the class of a feature's value, a number ("" for one below 0, no label);
+    the value unchanged if the feature has no class names.
     """
     if not hasattr(feature, "int2str") or np.ndim(value):
         return value
@@ -292,7 +294,7 @@ def _named(value: Any, feature: Any) -> Any:
 
 def as_text(value: Any, feature: str) -> str:
     """Decodes the value of a text feature to a str without white space at its ends; raises
-    `UserError` if it is no text or not UTF-8.
+    `UserError`, which names the feature, if it is no text or not UTF-8.
     """
     if isinstance(value, bytes):
         try:

@@ -74,10 +74,10 @@ class Asked:
         """
         chosen = self.vocabulary
         if isinstance(chosen, Vocabulary):
-            wanted: dict[str, Any] = {"sha256": digest(chosen)}
+            vocabulary: dict[str, Any] = {"sha256": digest(chosen)}
         else:
-            wanted = {**chosen, "sample": self.sample}
-        return {"format": FORMAT, "source": source, "vocabulary": wanted, "length": self.length}
+            vocabulary = {**chosen, "sample": self.sample}
+        return {"format": FORMAT, "source": source, "vocabulary": vocabulary, "length": self.length}
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class Preparation(NamedTuple):
 
 def prepare(
     folder: Path,
-    asked: Asked,
+    job: Asked,
     processes: int,
-    tell: Callable[[Preparation], None],
-    note: Callable[[str], None],
+    on_chunk: Callable[[Preparation], None],
+    log: Callable[[str], None],
 ) -> Index:
     """Encodes a corpus into shards and an index in `folder` and returns the index; continues an
     unfinished folder, only checks a finished one, and raises `UserError` for another job's folder
@@ -123,24 +123,24 @@ def prepare(
 
     Args:
       folder: where; new, empty, or one that an earlier call has left.
-      asked: what to make.
+      job: what to make.
       processes: that encode text; the result does not depend on it.
-      tell: is called after every chunk.
-      note: takes a line about what is done.
+      on_chunk: is called after every chunk.
+      log: takes a line about what is done.
 
     Raises:
       UserError: a folder in use or of something else, text that cannot be read, a vocabulary that
         does not fit. What is wrong with the text itself (`BadSource`) leaves no folder behind.
     """
-    source = asked.corpus.fingerprint()
-    plan = asked.plan(source)
-    new = not folder.exists()
-    done = _finished(folder, plan)
-    if done is not None:
-        note(f"{folder} is complete: every shard was held against its hash, nothing is left to do")
-        return done
-    has_vocabulary = isinstance(asked.vocabulary, Vocabulary) or (folder / PLAN).is_file()
-    first = None if has_vocabulary else _learned(asked, note)  # before anything is written
+    source = job.corpus.fingerprint()
+    plan = job.plan(source)
+    is_new = not folder.exists()
+    finished = _finished(folder, plan)
+    if finished is not None:
+        log(f"{folder} is complete: every shard was held against its hash, nothing is left to do")
+        return finished
+    has_vocabulary = isinstance(job.vocabulary, Vocabulary) or (folder / PLAN).is_file()
+    learned = None if has_vocabulary else _learned(job, log)  # before anything is written
     try:
         lock = RunLock(folder)
     except Held as error:
@@ -148,10 +148,10 @@ def prepare(
             f"--to={folder} is being prepared by another process; wait for it"
         ) from error
     try:
-        vocabulary = _vocabulary(folder, asked, plan, first, note)
-        index = _Writing(folder, asked, vocabulary, source).run(processes, tell, note)
+        vocabulary = _vocabulary(folder, job, plan, learned, log)
+        index = _Writing(folder, job, vocabulary, source).run(processes, on_chunk, log)
     except BadSource:
-        _remove(folder, new)
+        _remove(folder, is_new)
         raise
     finally:
         lock.release()
@@ -159,11 +159,11 @@ def prepare(
     return index
 
 
-def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
-    """Trains a vocabulary on a sample of the corpus and returns it, after a line to `note`."""
-    assert isinstance(asked.vocabulary, dict)
-    note(f"learning the vocabulary from at most {asked.sample} MiB of text")
-    return Vocabulary.train(sample(asked.corpus, asked.sample * 2**20), **asked.vocabulary)
+def _learned(job: Asked, log: Callable[[str], None]) -> Vocabulary:
+    """Trains a vocabulary on a sample of the corpus and returns it, after a line to `log`."""
+    assert isinstance(job.vocabulary, dict)
+    log(f"learning the vocabulary from at most {job.sample} MiB of text")
+    return Vocabulary.train(sample(job.corpus, job.sample * 2**20), **job.vocabulary)
 
 
 def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
@@ -180,65 +180,65 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
     if (folder / INDEX).is_file():
         index = opened(folder)
         _compare(folder, dataclasses.asdict(index), plan)
-        every = range(len(index.shards))
-        check_content(folder, index, every, index.vocabulary["pieces"], always=True)
+        numbers = range(len(index.shards))
+        check_content(folder, index, numbers, index.vocabulary["pieces"], always=True)
         return index
     try:
-        here = read((folder / PLAN).read_bytes(), dict)
+        saved_plan = read((folder / PLAN).read_bytes(), dict)
     except FileNotFoundError:
         raise UserError(
             f"--to={folder} has other files in it; name a new or an empty folder"
         ) from None
     except Damaged as error:
         raise UserError(f"{folder / PLAN} is damaged ({error}); delete {folder}") from error
-    _compare(folder, here, plan)
+    _compare(folder, saved_plan, plan)
     return None
 
 
-def _compare(folder: Path, here: dict[str, Any], plan: dict[str, Any]) -> None:
+def _compare(folder: Path, saved: dict[str, Any], plan: dict[str, Any]) -> None:
     """Raises `UserError`, which names what differs, if a folder's plan or index has another format,
     source, shard length or vocabulary than `plan`.
     """
-    wanted, has = dict(plan["vocabulary"]), dict(here.get("vocabulary", {}))
+    new, old = dict(plan["vocabulary"]), dict(saved.get("vocabulary", {}))
     same_vocabulary = all(
-        has.get(name, has.get("settings", {}).get(name)) == value for name, value in wanted.items()
+        old.get(name, old.get("settings", {}).get(name)) == value for name, value in new.items()
     )
     differing = [
         name
         for name in ("format", "source", "length")
-        if here.get(name) != json.loads(json.dumps(plan[name]))
+        if saved.get(name) != json.loads(json.dumps(plan[name]))
     ]
     differing += [] if same_vocabulary else ["vocabulary"]
     if differing:
         phrases = {"source": "text or another way to read it", "length": "length of shards"}
-        what = " and ".join(f"another {phrases.get(name, name)}" for name in differing)
+        differences = " and ".join(f"another {phrases.get(name, name)}" for name in differing)
         raise UserError(
-            f"--to={folder} was prepared from {what}; name another folder, or delete this one"
+            f"--to={folder} was prepared from {differences}; name another folder, or delete this one"
         )
 
 
 def _vocabulary(
     folder: Path,
-    asked: Asked,
+    job: Asked,
     plan: dict[str, Any],
-    first: Vocabulary | None,
-    note: Callable[[str], None],
+    learned: Vocabulary | None,
+    log: Callable[[str], None],
 ) -> Vocabulary:
     """Returns the folder's saved vocabulary; in a new folder saves it and the plan first."""
-    chosen, path = asked.vocabulary, folder / VOCABULARY
+    chosen, path = job.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
-        vocabulary = chosen if isinstance(chosen, Vocabulary) else first
+        vocabulary = chosen if isinstance(chosen, Vocabulary) else learned
         assert vocabulary is not None
         vocabulary.save(path)
         write_atomic(folder / PLAN, json.dumps(plan))
         return vocabulary
-    note(f"going on in {folder}")
+    log(f"going on in {folder}")
     return Vocabulary.load(path)
 
 
-def _remove(folder: Path, whole: bool) -> None:
-    """Deletes the folder if `whole`, else only the files in it that preparation writes."""
-    if whole:
+def _remove(folder: Path, with_folder: bool) -> None:
+    """Deletes the folder if `with_folder`, else only the files in it that preparation writes."""
+    if with_folder:
         shutil.rmtree(folder, ignore_errors=True)
         return
     for path in folder.iterdir():
@@ -254,38 +254,38 @@ class _Writing:
     """The shards of a folder, one after another."""
 
     def __init__(
-        self, folder: Path, asked: Asked, vocabulary: Vocabulary, source: dict[str, Any]
+        self, folder: Path, job: Asked, vocabulary: Vocabulary, source: dict[str, Any]
     ) -> None:
         """Stores the job and makes an empty shard of uint16 ids, or uint32 for many pieces."""
-        self.folder, self.asked, self.vocabulary, self.source = folder, asked, vocabulary, source
+        self.folder, self.job, self.vocabulary, self.source = (folder, job, vocabulary, source)
         self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
         self.shards: list[Shard] = []
         self.place = ShardStart()
-        self.ids = np.empty(asked.length, self.dtype)
+        self.ids = np.empty(job.length, self.dtype)
         self.filled = 0
         self.documents: list[np.ndarray] = []
 
     def run(
-        self, processes: int, tell: Callable[[Preparation], None], note: Callable[[str], None]
+        self, processes: int, on_chunk: Callable[[Preparation], None], log: Callable[[str], None]
     ) -> Index:
         """Encodes the text that no finished shard contains, writes the remaining shards and the
         index, and returns the index; raises `BadSource` if there is no document.
         """
-        self._go_on(note)
-        chunks = _from(self.asked.corpus.chunks(), self.place.chunk)
-        work = encoding.each(self.asked.corpus, self.folder / VOCABULARY, chunks, processes)
-        with contextlib.closing(work) as every:
-            for number, (chunk, encoded) in enumerate(every, self.place.chunk):
+        self._resume(log)
+        chunks = _chunks_from(self.job.corpus.chunks(), self.place.chunk)
+        work = encoding.encode_chunks(self.job.corpus, self.folder / VOCABULARY, chunks, processes)
+        with contextlib.closing(work) as results:
+            for number, (chunk, encoded) in enumerate(results, self.place.chunk):
                 self._add(number, encoded)
-                made = sum(shard.tokens for shard in self.shards) + self.filled
-                tell(Preparation(chunk.done, made))
+                ids_made = sum(shard.tokens for shard in self.shards) + self.filled
+                on_chunk(Preparation(chunk.bytes_read, ids_made))
         if self.filled:
             self._write()
         if not self.shards:
             raise BadSource("there is no document in the text")
-        return self._end()
+        return self._write_index()
 
-    def _go_on(self, note: Callable[[str], None]) -> None:
+    def _resume(self, log: Callable[[str], None]) -> None:
         """Finds the shards that an earlier run finished and whose hashes match, up to the first
         other one, and sets the place in the text to continue from.
         """
@@ -296,41 +296,42 @@ class _Writing:
             except (OSError, Damaged):
                 break
             if hashes(self.folder, number) != record.shard.sha256:
-                note(f"{names(number)[0]} has changed since it was written: it is made again")
+                log(f"{names(number)[0]} has changed since it was written: it is made again")
                 break
             self.shards.append(record.shard)
             self.place = record.next
         if self.shards:
-            note(f"{len(self.shards)} shards are there, each is as its hash says")
+            log(f"{len(self.shards)} shards are there, each is as its hash says")
 
     def _add(self, number: int, encoded: Encoded) -> None:
         """Appends the ids and document ends of a chunk to the current shard, without those that
         earlier shards contain, and writes each shard that becomes full.
         """
-        at = self.place.ids if number == self.place.chunk else 0
-        begin = self.place
-        new = encoded.ends > at if at else np.ones(len(encoded.ends), bool)
-        ends, ended = encoded.ends[new], encoded.ended[new]
+        index = self.place.ids if number == self.place.chunk else 0
+        start = self.place
+        is_new = encoded.ends > index if index else np.ones(len(encoded.ends), bool)
+        ends, ended = encoded.ends[is_new], encoded.ended[is_new]
         # of a document that comes in pieces the characters count where it ends
-        whole = np.cumsum(encoded.characters[new])
+        totals = np.cumsum(encoded.characters[is_new])
         closed = np.flatnonzero(ended)
-        characters = np.diff(whole[closed], prepend=-begin.characters)
-        left = int(whole[-1]) if len(whole) else 0
-        left -= int(whole[closed[-1]]) if len(closed) else -begin.characters
-        after = ShardStart(number + 1, 0, left, begin.skipped + encoded.skipped)
-        ends, taken = ends[closed], 0
-        while at < len(encoded.ids):
-            take = min(len(encoded.ids) - at, len(self.ids) - self.filled)
-            self.ids[self.filled : self.filled + take] = encoded.ids[at : at + take]
-            upto = int(np.searchsorted(ends, at + take, side="right"))
-            here = ends[taken:upto] - at + self.filled
-            self.documents.append(np.stack([here, characters[taken:upto]], axis=1).astype(ENDS))
-            at, taken, self.filled = at + take, upto, self.filled + take
+        characters = np.diff(totals[closed], prepend=-start.characters)
+        open_characters = int(totals[-1]) if len(totals) else 0
+        open_characters -= int(totals[closed[-1]]) if len(closed) else -start.characters
+        next_start = ShardStart(number + 1, 0, open_characters, start.skipped + encoded.skipped)
+        ends, written = ends[closed], 0
+        while index < len(encoded.ids):
+            count = min(len(encoded.ids) - index, len(self.ids) - self.filled)
+            self.ids[self.filled : self.filled + count] = encoded.ids[index : index + count]
+            stop = int(np.searchsorted(ends, index + count, side="right"))
+            places = ends[written:stop] - index + self.filled
+            self.documents.append(np.stack([places, characters[written:stop]], axis=1).astype(ENDS))
+            index, written, self.filled = index + count, stop, self.filled + count
             if self.filled == len(self.ids):
-                inside = ShardStart(number, at, 0 if taken else begin.characters, begin.skipped)
-                self.place = after if at == len(encoded.ids) else inside
+                characters_before = 0 if written else start.characters
+                inside = ShardStart(number, index, characters_before, start.skipped)
+                self.place = next_start if index == len(encoded.ids) else inside
                 self._write()
-        self.place = after
+        self.place = next_start
 
     def _write(self) -> None:
         """Writes the current shard's ids and document ends, and a record of its hashes and where
@@ -352,22 +353,22 @@ class _Writing:
         self.shards.append(shard)
         self.filled, self.documents = 0, []
 
-    def _end(self) -> Index:
+    def _write_index(self) -> Index:
         """Writes the index file, deletes the plan and the records of the shards, and returns the
         index.
         """
         special = self.vocabulary.special
-        asked = self.asked.vocabulary
+        requested = self.job.vocabulary
         index = Index(
             format=FORMAT,
             dtype="uint16" if self.dtype.itemsize == 2 else "uint32",
-            length=self.asked.length,
+            length=self.job.length,
             special={name: getattr(special, name) for name in ("pad", "bos", "eos", "unk")},
             vocabulary={
                 "sha256": digest(self.vocabulary),
                 "pieces": self.vocabulary.size,
                 "settings": self.vocabulary.settings,
-                "sample": None if isinstance(asked, Vocabulary) else self.asked.sample,
+                "sample": None if isinstance(requested, Vocabulary) else self.job.sample,
             },
             source=self.source,
             skipped=self.place.skipped,
@@ -380,7 +381,7 @@ class _Writing:
         return index
 
 
-def _from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
+def _chunks_from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
     """The chunks from one on; those before it are read, which is quick, and let go."""
     return (chunk for number, chunk in enumerate(chunks) if number >= first)
 
@@ -393,6 +394,6 @@ def advice(folder: Path) -> str:
     where = {"": "shards", ".directory": folder.parent}
     where |= {} if folder.name == split else {f".{split}": folder.name}
     read = shlex.join(f"--config.data{name}={value}" for name, value in where.items())
-    others = " and ".join(f"'{other}'" for other in SPLITS if other != split)
-    return f"""it is read as the split '{split}', with folders {others} beside it, by
+    other_splits = " and ".join(f"'{other}'" for other in SPLITS if other != split)
+    return f"""it is read as the split '{split}', with folders {other_splits} beside it, by
   train --config=configs/language_modelling.py:decoder {read} --config.batch.texts=packed"""

@@ -48,10 +48,10 @@ class Squad(SplitFiles):
         try:
             content = parse_json(contents(path), str(path))
             questions = [
-                Question(_of(asked, "question"), _of(paragraph, "context"), _answers(asked))
+                Question(_get(entry, "question"), _get(paragraph, "context"), _answers(entry))
                 for article in content["data"]
                 for paragraph in article["paragraphs"]
-                for asked in paragraph["qas"]
+                for entry in paragraph["qas"]
             ]
         except (KeyError, TypeError) as error:
             raise UserError(
@@ -77,11 +77,11 @@ def check_answers(question: Question, where: str) -> None:
             )
 
 
-def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    return tuple((_of(node, "text"), _of(node, "answer_start", int)) for node in asked["answers"])
+def _answers(entry: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((_get(node, "text"), _get(node, "answer_start", int)) for node in entry["answers"])
 
 
-def _of(entry: Mapping[str, Any], field: str, kind: type = str) -> Any:
+def _get(entry: Mapping[str, Any], field: str, kind: type = str) -> Any:
     """Returns a field of a JSON object; raises `TypeError` unless it is of type `kind`."""
     if type(value := entry[field]) is not kind:
         raise TypeError(f"{field} is {str(value)[:40]!r}")
@@ -107,39 +107,39 @@ class Deeds(Sized):
         """Draws the questions of `split`, each with its made-up passage and answer, such that no
         passage is in two splits; raises `UserError` for impossible settings.
         """
-        most = len(_NAMES) - bool(self.absent)
-        if not (1 <= self.clauses <= most and 0 <= self.absent <= 1):
+        largest = len(_NAMES) - bool(self.absent)
+        if not (1 <= self.clauses <= largest and 0 <= self.absent <= 1):
             raise UserError(
                 f"config.data.clauses={self.clauses} and absent={self.absent}: expected 1 to"
                 f" {len(_NAMES)} clauses, one fewer with absent questions, and a share"
             )
         draw = random.Random(f"deeds {self.seed} {split}")
-        drawn = self.apart(
-            split, lambda: self._drawn(draw), lambda row: row.passage, lambda row: row[:2]
+        questions = self.apart(
+            split, lambda: self._draw_question(draw), lambda row: row.passage, lambda row: row[:2]
         )
-        return list(drawn)
+        return list(questions)
 
-    def _drawn(self, draw: random.Random) -> Question:
+    def _draw_question(self, draw: random.Random) -> Question:
         """Draws a passage of random clauses and a question about the object of one of its subjects,
         with its answer, or, with probability `absent`, about somebody who is no subject, without
         one.
         """
-        who = draw.sample(_NAMES, self.clauses)
-        asked, text, answer = draw.randrange(self.clauses), "", ("", 0)
-        for number, name in enumerate(who):
-            other = f"the {draw.choice(_KINDS)} {draw.choice(_NAMES)}"
+        subjects = draw.sample(_NAMES, self.clauses)
+        index, text, answer = draw.randrange(self.clauses), "", ("", 0)
+        for number, name in enumerate(subjects):
+            object_phrase = f"the {draw.choice(_KINDS)} {draw.choice(_NAMES)}"
             text += f"the {draw.choice(_KINDS)} {name} {draw.choice(_DEEDS)} "
-            answer = (other, len(text)) if number == asked else answer
-            text += f"{other} . "
+            answer = (object_phrase, len(text)) if number == index else answer
+            text += f"{object_phrase} . "
         if self.absent and draw.random() < self.absent:
-            who = [draw.choice([name for name in _NAMES if name not in who])]
-            return Question(f"whom does the {who[0]} meet ?", text.strip(), ())
-        return Question(f"whom does the {who[asked]} meet ?", text.strip(), (answer,))
+            subjects = [draw.choice([name for name in _NAMES if name not in subjects])]
+            return Question(f"whom does the {subjects[0]} meet ?", text.strip(), ())
+        return Question(f"whom does the {subjects[index]} meet ?", text.strip(), (answer,))
 
 
 @dataclass(frozen=True)
 class Questions(Dataset[Question]):
-    """The data of a run of question answering; `beside` has the share of the questions of a split none
+    """The data of a run of question answering; `extra` has the share of the questions of a split none
     of whose answers can be given.
 
     Attributes:
@@ -157,11 +157,11 @@ class Questions(Dataset[Question]):
     units: Units = "words"
     bound: float = 1.0
 
-    def checked(self, given: Sequence[Question], split: str) -> Sequence[Question]:
+    def checked(self, rows: Sequence[Question], split: str) -> Sequence[Question]:
         """Returns the questions of a split that have an answer, or all if `unanswerable`; raises
         `UserError` if there is none. See `Dataset.checked`.
         """
-        chosen = given if self.unanswerable else [row for row in given if row.answers]
+        chosen = rows if self.unanswerable else [row for row in rows if row.answers]
         if not chosen:
             raise UserError(
                 f"no question of the split {split!r} has an answer; set passages.unanswerable=true if"
@@ -173,15 +173,15 @@ class Questions(Dataset[Question]):
         """See `Dataset.texts_of`: those of questions and passages."""
         return (text for row in train for text in (row.question, row.passage))
 
-    def encoded(self, given: Sequence[Question], split: str) -> Split:
+    def encoded(self, rows: Sequence[Question], split: str) -> Split:
         """Encodes the questions and passages of a split; raises `UserError` if, except in the test
         split, a larger share than `bound` has no answer that can be given. See
         `Dataset.encoded`.
         """
         units = self.units
-        passages = read(self.vocabulary, given, units)
-        examples = to_examples(self.vocabulary, passages, given, self.windows)
-        missed = unreachable(passages, given, self.windows)
+        passages = read(self.vocabulary, rows, units)
+        examples = to_examples(self.vocabulary, passages, rows, self.windows)
+        missed = unreachable(passages, rows, self.windows)
         if missed > self.bound and split != "test":
             raise UserError(
                 f"config.data={self.name}: {missed:.1%} of the answers of the {split} split"
@@ -189,8 +189,8 @@ class Questions(Dataset[Question]):
                 f" config.passages.unreachable={self.bound} allows fewer; take passages.answers=pieces"
                 " with smaller pieces (vocabulary.kind=bpe or char), or raise it"
             )
-        fingerprint = fingerprint_of_rows(given, "" if units == "words" else units)
-        return Split(given, examples, fingerprint, missed)
+        fingerprint = fingerprint_of_rows(rows, "" if units == "words" else units)
+        return Split(rows, examples, fingerprint, missed)
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: the numbers of questions, windows (if more),
@@ -202,5 +202,5 @@ class Questions(Dataset[Question]):
         windows = f" in {len(examples):,} windows" if len(examples) > self.size(split) else ""
         return (
             f"{self.size(split):,} questions{windows}, {len(ids):,} tokens ({unknown:,} unknown);"
-            f" {self.beside.get(split, 0.0):.1%} of the answers cannot be reached"
+            f" {self.extra.get(split, 0.0):.1%} of the answers cannot be reached"
         )

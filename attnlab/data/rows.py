@@ -110,11 +110,11 @@ class Rows:
         percents they are drawn; raises `UserError` for an impossible share.
         """
         of_all = self.files + ("" if self.files[-1:] in ("", "]") else SHARES[split])
-        names, given = NAMED[split], getattr(self, split) or of_all
-        if match := re.fullmatch(r"(.*)\[([^\[\]=:]+)(?:=([^\[\]]*))?\]", given):
+        names, setting = NAMED[split], getattr(self, split) or of_all
+        if match := re.fullmatch(r"(.*)\[([^\[\]=:]+)(?:=([^\[\]]*))?\]", setting):
             values = [*map(_plain, match[3].split(","))] if match[3] else names
             return (match[1],), match[2], values, 0, 100
-        name, begin, end = part(split, given)
+        name, begin, end = part(split, setting)
         return (name,) if name else names, "", (), begin, end
 
     def paths(self, split: str) -> list[Path]:
@@ -134,69 +134,67 @@ class Rows:
           UserError: no such file, column or split, no row, a cell that is blank or no text, or a
             damaged file.
         """
-        called = {
-            c: name for c in TAKES[method] if (name := self.name_in_files(c)) or c != "second"
-        }
-        _, by, values, begin, end = self.part(split)
-        rows, read_rows, blank, seen = list[Record](), list[Record](), 0, Counter[str]()
-        read = list(dict.fromkeys([*called.values(), *filter(None, [by])]))
+        names = {c: name for c in TAKES[method] if (name := self.name_in_files(c)) or c != "second"}
+        _, key, values, begin, end = self.part(split)
+        rows, read_rows, blank, counts = list[Record](), list[Record](), 0, Counter[str]()
+        columns = list(dict.fromkeys([*names.values(), *filter(None, [key])]))
         for path in self.paths(split):
-            for where, cells in records(path, read, self.separator):
-                if by:
-                    seen[value := _plain(as_text(cells[by], by, where))] += 1
+            for where, cells in records(path, columns, self.separator):
+                if key:
+                    counts[value := _plain(as_text(cells[key], key, where))] += 1
                     if value not in values:
                         continue
                 row = {
                     column: cells[name] if column in NO_TEXTS else as_text(cells[name], name, where)
-                    for column, name in called.items()
+                    for column, name in names.items()
                 }
                 read_rows.append((where, row))
-        places = self._places(read_rows) if (begin, end) != (0, 100) else [0.0] * len(read_rows)
-        for (where, row), place in zip(read_rows, places, strict=True):
-            if not begin <= place < end:
+        percents = self._percents(read_rows) if (begin, end) != (0, 100) else [0.0] * len(read_rows)
+        for (where, row), percent in zip(read_rows, percents, strict=True):
+            if not begin <= percent < end:
                 continue
-            lacking = [called[c] for c, v in row.items() if is_blank(v) and (c, v) not in NONE]
+            lacking = [names[c] for c, v in row.items() if is_blank(v) and (c, v) not in NONE]
             if len(lacking) == len(row):
                 blank += 1
-            elif lacking and lacking != [called.get("answers")]:
+            elif lacking and lacking != [names.get("answers")]:
                 raise UserError(
                     f"{where}: column {lacking[0]!r} is blank; fill it in or leave it out"
                 )
             else:
                 rows.append((where, row))
         if not rows:
-            missing = f"no row of the {split} split has anything in {', '.join(called.values())}"
-            if by:
-                wanted = " or ".join(map(repr, values))
-                missing += f" and {wanted} in {by}; {nearest(values[0], [*seen][:20])}"
+            missing = f"no row of the {split} split has anything in {', '.join(names.values())}"
+            if key:
+                expected = " or ".join(map(repr, values))
+                missing += f" and {expected} in {key}; {nearest(values[0], [*counts][:20])}"
             raise UserError(f"config.data: {missing}")
         if blank:
             _log.warning("skipped %d blank rows of the %s split", blank, split)
-        self._warn(split, seen)
+        self._warn(split, counts)
         return rows
 
-    def _warn(self, split: str, seen: Mapping[str, int]) -> None:
+    def _warn(self, split: str, counts: Mapping[str, int]) -> None:
         """Warns of values of a split that its column never has, and, with training, of rows whose
         value is of no split.
 
         Args:
           split: which.
-          seen: how many rows have each value of the column.
+          counts: how many rows have each value of the column.
         """
-        names, by, values, _, _ = self.part(split)
-        absent = [value for value in values if value not in seen and values is not NAMED[split]]
+        names, key, values, _, _ = self.part(split)
+        absent = [value for value in values if value not in counts and values is not NAMED[split]]
         if absent:
-            _log.warning("data.%s: no row has %s in %s", split, " or ".join(absent), by)
-        taken = {v for s in NAMED if self.part(s)[:2] == (names, by) for v in self.part(s)[2]}
-        if split == "train" and (left := {v: n for v, n in seen.items() if v not in taken}):
-            several = ", ".join(map(repr, [*left][:5]))
-            _log.warning("%d rows are of no split: %s has %s", sum(left.values()), by, several)
+            _log.warning("data.%s: no row has %s in %s", split, " or ".join(absent), key)
+        used = {v for s in NAMED if self.part(s)[:2] == (names, key) for v in self.part(s)[2]}
+        if split == "train" and (unused := {v: n for v, n in counts.items() if v not in used}):
+            listed = ", ".join(map(repr, [*unused][:5]))
+            _log.warning("%d rows are of no split: %s has %s", sum(unused.values()), key, listed)
 
-    def _places(self, rows: Sequence[Record]) -> list[float]:
+    def _percents(self, rows: Sequence[Record]) -> list[float]:
         """Returns where each row is drawn, in percent, by its first column."""
-        return [self._place(next(iter(row.values()))) for _, row in rows]
+        return [self._percent(next(iter(row.values()))) for _, row in rows]
 
-    def _place(self, value: Any) -> float:
+    def _percent(self, value: Any) -> float:
         """Returns where a row is drawn, in percent, by the value of its first column, of a text
         without regard to white space, so that more rows move no other.
         """
@@ -232,7 +230,7 @@ class Rows:
             words, tags = (
                 _words(row[name], self.name_in_files(name), where) for name in TAKES["tagged"]
             )
-            if len(words) != len(tags) or any(len(each.split()) != 1 for each in words + tags):
+            if len(words) != len(tags) or any(len(word.split()) != 1 for word in words + tags):
                 raise UserError(
                     f"{where}: {len(words)} words and {len(tags)} tags; each word needs one, and"
                     " none may be blank or have white space in it"
@@ -278,7 +276,7 @@ def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
       NoTable: none is there, or a file that is no table.
       UserError: two of them, two forms of one name, or a file packed and unpacked.
     """
-    root, ways = expanded(directory), dict[Any, list[Path]]()
+    root, matches = expanded(directory), dict[Any, list[Path]]()
     for name in names:
         path = root / name
         for end in ("", ".*", "-[0-9]*-of-[0-9]*"):
@@ -292,13 +290,13 @@ def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
             plain = Counter(_unpacked(file) for file in tables)
             for file in tables:  # files that differ here are not parts of one table
                 twice = file.name if end == ".*" or plain[_unpacked(file)] > 1 else form_of(file)
-                ways.setdefault((name, end, twice), []).append(file)
+                matches.setdefault((name, end, twice), []).append(file)
             if tables and not path.is_dir():
                 break
-    tables, *others = [*ways.values()] or [[]]
-    if others:
-        both = " and ".join(os.path.relpath(way[0], root) for way in (tables, others[0]))
-        raise UserError(f"{where}: {root} has {both}; name the one that is meant")
+    tables, *ambiguous = [*matches.values()] or [[]]
+    if ambiguous:
+        examples = " and ".join(os.path.relpath(way[0], root) for way in (tables, ambiguous[0]))
+        raise UserError(f"{where}: {root} has {examples}; name the one that is meant")
     if tables:
         return tables
     raise NoTable(
@@ -321,8 +319,8 @@ def as_text(value: Any, name: str, where: str) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, (bool, int, float)):
-        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-        return json.dumps(int(value) if whole else value)
+        is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        return json.dumps(int(value) if is_whole else value)
     raise UserError(f"{where}: column {name!r} is {type(value).__name__}, not a text")
 
 

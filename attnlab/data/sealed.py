@@ -28,7 +28,7 @@ def digest_of(body: Any) -> str:
 def read_sealed(
     path: Path,
     kind: type[Any],
-    called: str,
+    name: str,
     words: tuple[str, str] = ("is", "its"),
     remedy: str = "put back a good copy",
 ) -> dict[str, Any]:
@@ -39,17 +39,17 @@ def read_sealed(
     Args:
       path: of the file.
       kind: a `TypedDict`.
-      called: what an error calls the file, with `words` for one of it or several.
+      name: what an error calls the file, with `words` for one of it or several.
       remedy: the end of the message about damage.
 
     Raises:
       UserError: it is missing or damaged.
     """
-    damaged = f"{called} {words[0]} damaged"
+    damaged = f"{name} {words[0]} damaged"
     try:
         body: dict[str, Any] = dict(read(path.read_bytes(), kind))
     except OSError as error:
-        raise UserError(f"cannot read {called}: {error.strerror or error}") from error
+        raise UserError(f"cannot read {name}: {error.strerror or error}") from error
     except Damaged as error:
         raise UserError(f"{damaged} ({error}); {remedy}") from error
     if body.pop("format", FORMAT) != FORMAT or body.pop("sha256") != digest_of(body):

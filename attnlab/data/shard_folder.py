@@ -82,13 +82,13 @@ class Index:
         return dataclasses.replace(self, sha256=self._hash())
 
     @property
-    def whole(self) -> bool:
+    def intact(self) -> bool:
         """Whether nothing of it has changed."""
         return self.format == FORMAT and self.sha256 == self._hash()
 
-    def total(self, what: str) -> int:
+    def total(self, field: str) -> int:
         """The sum over all shards."""
-        return sum(getattr(shard, what) for shard in self.shards)
+        return sum(getattr(shard, field) for shard in self.shards)
 
     def _hash(self) -> str:
         return digest_of(dataclasses.asdict(dataclasses.replace(self, sha256="")))
@@ -127,18 +127,18 @@ def opened(folder: Path) -> Index:
         raise UserError(f"{folder / INDEX} is damaged ({error}); {_REMEDY}") from error
     except OSError as error:
         raise UserError(f"cannot read {folder / INDEX}: {error.strerror or error}") from error
-    if not index.whole:
+    if not index.intact:
         raise UserError(f"{folder / INDEX} is damaged (its checksum does not match); {_REMEDY}")
     width = np.dtype(index.dtype).itemsize
     for number, shard in enumerate(index.shards):
         sizes = shard.tokens * width, shard.documents * 2 * ENDS.itemsize
-        for name, wanted in zip(names(number), sizes, strict=True):
+        for name, expected in zip(names(number), sizes, strict=True):
             path = folder / name
             size = path.stat().st_size if path.is_file() else None
             if size is None:
                 raise UserError(f"{path} is missing; {_REMEDY}")
-            if size != wanted:
-                raise UserError(f"{path} has {size:,} bytes instead of {wanted:,}; {_REMEDY}")
+            if size != expected:
+                raise UserError(f"{path} has {size:,} bytes instead of {expected:,}; {_REMEDY}")
     return index
 
 
@@ -169,7 +169,7 @@ def check_content(
     if path is not None:
         with contextlib.suppress(OSError, Damaged):
             passed = dict(read(path.read_bytes(), Mapping[str, Any]))  # type: ignore[type-abstract]
-    before = dict(passed)
+    earlier = dict(passed)
     for number in numbers:
         now, states = time.time_ns(), [(folder / file).stat() for file in names(number)]
         marks = [[state.st_size, state.st_mtime_ns, state.st_ino] for state in states]
@@ -187,7 +187,7 @@ def check_content(
         _check_values(folder, index, number, pieces)
         if all(state.st_mtime_ns + _SETTLED < now for state in states):
             passed[str(number)] = marks
-    if path is not None and passed != before:
+    if path is not None and passed != earlier:
         with contextlib.suppress(OSError, UserError):  # then they are read again the next time
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, json.dumps(passed))

@@ -59,23 +59,23 @@ class Ids:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         """Reads the ids at a position, a slice of step 1, or an array of positions of any shape, as
         NumPy indexing does; raises `IndexError` out of range.
         """
-        if isinstance(at, slice):
-            begin, end, step = at.indices(self._size)
+        if isinstance(index, slice):
+            begin, end, step = index.indices(self._size)
             if step != 1:
                 raise IndexError("step")
             return self._stretch(begin, max(begin, end))
-        place = np.asarray(at)
-        if place.size and not (-self._size <= place.min() and place.max() < self._size):
-            raise IndexError(at)
-        shards, within = np.divmod(place % self._size + self._begin, self._length)
-        ids = np.empty(place.shape, np.int32)
+        positions = np.asarray(index)
+        if positions.size and not (-self._size <= positions.min() and positions.max() < self._size):
+            raise IndexError(index)
+        shards, offsets = np.divmod(positions % self._size + self._begin, self._length)
+        ids = np.empty(positions.shape, np.int32)
         for number in np.unique(shards).tolist():
-            here = shards == number
-            ids[here] = self._file(number)[within[here]]
+            in_shard = shards == number
+            ids[in_shard] = self._file(number)[offsets[in_shard]]
         return ids[()]
 
     def windows(self, begin: np.ndarray, width: int) -> np.ndarray:
@@ -93,10 +93,10 @@ class Ids:
         """Reads the ids from position `begin` up to `end` of this stretch, [end - begin] int32,
         from as many shard files as needed.
         """
-        ids, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
+        ids, filled, start = np.empty(end - begin, np.int32), 0, begin + self._begin
         while filled < len(ids):
-            number, within = divmod(at + filled, self._length)
-            part = self._file(number)[within : within + len(ids) - filled]
+            number, offset = divmod(start + filled, self._length)
+            part = self._file(number)[offset : offset + len(ids) - filled]
             ids[filled : filled + len(part)] = part
             filled += len(part)
         return ids
@@ -149,7 +149,7 @@ class Stored(Packed):
         See `Packed`; 8 bytes a document.
         """
         ends = np.concatenate(
-            [[self.begin], *(part + at for at, part in self._of_documents(0, np.int64))]
+            [[self.begin], *(part + start for start, part in self._of_documents(0, np.int64))]
         )
         offsets: np.ndarray = ends - self.begin
         return offsets
@@ -199,7 +199,7 @@ class Decoded(Sequence[str]):
 
 
 class StoredTexts(Texts):
-    """`Texts` whose ids are on disk, and whose texts are made from them; `beside` has the counts."""
+    """`Texts` whose ids are on disk, and whose texts are made from them; `extra` has the counts."""
 
     def about(self, split: str) -> str:
         """Returns one line of text about a split: its size, and the kind and size of the shards'
@@ -210,7 +210,7 @@ class StoredTexts(Texts):
 
     def counts(self, split: str) -> dict[str, int]:
         """See `Texts.counts`."""
-        return dict(self.beside[split])
+        return dict(self.extra[split])
 
     def characters(self, split: str) -> np.ndarray:
         """Returns the number of characters of each document of a split, as stored. See
@@ -222,7 +222,7 @@ class StoredTexts(Texts):
 
     def spelt(self, split: str) -> bool:
         """See `Texts.spelt`."""
-        return not self.beside[split]["unknown"]
+        return not self.extra[split]["unknown"]
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,12 @@ class Spelling(Sized):
                 )
                 in_vain = 0
             if in_vain == _PATIENCE:
-                wanted = (
+                message = (
                     f"config.data.syllables={self.syllables}: {self.count(split)} different words"
                     f" for {split}"
                 )
                 raise UserError(
-                    f"{wanted} are too many, {len(pairs)} were found; take more syllables or fewer"
+                    f"{message} are too many, {len(pairs)} were found; take more syllables or fewer"
                     " words"
                 )
         return list(pairs.items())
@@ -139,23 +139,23 @@ def pronounce(word: str) -> list[tuple[str, list[str]]]:
     Raises:
       ValueError: a letter that no rule knows.
     """
-    parts, at = [], 0
-    while at < len(word):
+    parts, position = [], 0
+    while position < len(word):
         for pattern, phonemes in _COMPILED:
-            if match := pattern.match(word, at):
+            if match := pattern.match(word, position):
                 parts.append((match.group(), phonemes))
-                at = match.end()
+                position = match.end()
                 break
         else:
-            raise ValueError(f"{word!r}: no rule for {word[at:]!r}")
+            raise ValueError(f"{word!r}: no rule for {word[position:]!r}")
     return parts
 
 
-def _word(draw: random.Random, most: int) -> str:
-    """Draws a word of one to `most` syllables, each of an onset, a nucleus and a coda; one word in
+def _word(draw: random.Random, syllables: int) -> str:
+    """Draws a word of one to `syllables` syllables, each of an onset, a nucleus and a coda; one word in
     four gets an "e" at its end.
     """
-    count = 1 + below(draw, most)
+    count = 1 + below(draw, syllables)
     kinds = (_ONSETS, _NUCLEI, _CODAS) * count
     parts = [kind[below(draw, len(kind))] for kind in kinds]
     return "".join(parts) + ("e" if draw.random() < 0.25 else "")

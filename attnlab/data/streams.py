@@ -46,7 +46,7 @@ class Lanes(ProcessBatches):
       length: T.
       process_index, process_count: this process gets rows [i b / n, (i + 1) b / n).
       multiple: devices times accumulated micro-batches; b is divisible by it.
-      beside: other arrays [N], to go with the targets under their names.
+      extra: other arrays [N], to go with the targets under their names.
       special: ids of the vocabulary.
 
     Attributes:
@@ -79,11 +79,11 @@ class Lanes(ProcessBatches):
         """
         number = int(step) % self.batches_per_epoch
         column = np.arange(number * self._length, (number + 1) * self._length)
-        place = self._begin[:, None] + column
-        real = (column < self._columns) & (place < len(self._ids))
-        fresh = np.full(len(place), number == 0, np.int32)
-        first = np.where(place == 0, first_of("joined", self._special), NONE)
-        batch = _taken(self._ids, place, real, first, self._beside, self._special.pad)
+        positions = self._begin[:, None] + column
+        real = (column < self._columns) & (positions < len(self._ids))
+        fresh = np.full(len(positions), number == 0, np.int32)
+        first = np.where(positions == 0, first_of("joined", self._special), NONE)
+        batch = _shifted_batch(self._ids, positions, real, first, self._extra, self._special.pad)
         return batch | {"fresh": fresh}
 
 
@@ -93,7 +93,7 @@ class Turns(ProcessBatches):
 
     Args:
       ids: the texts, EOS at their ends.
-      size, length, process_index, process_count, multiple, beside, special: see `Lanes`.
+      size, length, process_index, process_count, multiple, extra, special: see `Lanes`.
 
     Attributes:
       batches_per_epoch: the steps of the lane that has most to read; the others end with rows of
@@ -110,24 +110,24 @@ class Turns(ProcessBatches):
         super().__init__(ids, size=size, length=length, **shared)
         self._ids = ids.ids
         steps = -(-ids.lengths // length)
-        lane, begin, longest = _dealt(steps, size)
+        lane, begin, longest = _assign_lanes(steps, size)
         self._set_epoch(longest)
         # which of its steps each is
-        within = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
-        where = np.repeat(lane, steps), np.repeat(begin, steps) + within
+        step_index = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
+        lane_steps = np.repeat(lane, steps), np.repeat(begin, steps) + step_index
 
         def table(values: np.ndarray) -> np.ndarray:
             """Places one value per step of each text at its (lane, step) and returns the rows of
             this process, zeros elsewhere.
             """
-            every = np.zeros((size, longest), np.int64)
-            every[where] = values
-            return every[self._rows]
+            all_lanes = np.zeros((size, longest), np.int64)
+            all_lanes[lane_steps] = values
+            return all_lanes[self._rows]
 
-        self._begin = table(np.repeat(ids.offsets[:-1], steps) + within * length)
+        self._begin = table(np.repeat(ids.offsets[:-1], steps) + step_index * length)
         # of the text; no later than its begin where there is none
         self._end = table(np.repeat(ids.offsets[1:], steps))
-        self._fresh = table(within == 0).astype(np.int32)
+        self._fresh = table(step_index == 0).astype(np.int32)
         self.note = (
             f"texts in turn in {size} lanes, {length} tokens of each at a time,"
             f" {self.batches_per_epoch:,} steps an epoch"
@@ -138,48 +138,49 @@ class Turns(ProcessBatches):
         each lane's text, as `Lanes` does, but "fresh" is 1 where a text begins.
         """
         number = int(step) % self.batches_per_epoch
-        place = self._begin[:, number, None] + np.arange(self._length)
-        real = place < self._end[:, number, None]
+        positions = self._begin[:, number, None] + np.arange(self._length)
+        real = positions < self._end[:, number, None]
         fresh = self._fresh[:, number]
         begins = (np.arange(self._length) == 0) & (fresh[:, None] == 1)
         first = np.where(begins, first_of("in_turn", self._special), NONE)
-        batch = _taken(self._ids, place, real, first, self._beside, self._special.pad)
+        batch = _shifted_batch(self._ids, positions, real, first, self._extra, self._special.pad)
         return batch | {"fresh": fresh}
 
 
-def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Assigns each text, given its number of steps, to the lane that is free first, and returns the
-    lane and the first step of each, and the steps of the longest lane.
+def _assign_lanes(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Assigns each text, given the number of steps that it takes, to the one of `size` lanes that
+    is free first, and returns the lane and the first step of each, and the steps of the longest
+    lane.
     """
     free = [(0, lane) for lane in range(size)]
     placed = []
-    for taken in steps.tolist():
+    for count in steps.tolist():
         begin, lane = heapq.heappop(free)
         placed.append((lane, begin))
-        heapq.heappush(free, (begin + taken, lane))
+        heapq.heappush(free, (begin + count, lane))
     lanes, begins = np.array(placed, int).reshape(-1, 2).T
     return lanes, begins, max(free)[0]
 
 
-def _taken(
+def _shifted_batch(
     ids: np.ndarray,
-    place: np.ndarray,
+    positions: np.ndarray,
     real: np.ndarray,
     first: np.ndarray,
-    beside: Mapping[str, np.ndarray],
+    extra: Mapping[str, np.ndarray],
     pad: int,
 ) -> Batch:
-    """Returns a batch with the ids at the positions `place` as "target" and the id before each (or
+    """Returns a batch with the ids at the positions `positions` as "target" and the id before each (or
     `first` where that is not `NONE`) as "source", padded where not `real`, and the columns
-    `beside`.
+    `extra`.
     """
-    place = np.where(real, place, 0)
-    before = np.where(first != NONE, first, ids[place - 1])
+    positions = np.where(real, positions, 0)
+    previous = np.where(first != NONE, first, ids[positions - 1])
     batch = {
-        "source": np.where(real, before, pad).astype(np.int32),
-        "target": np.where(real, ids[place], pad).astype(np.int32),
+        "source": np.where(real, previous, pad).astype(np.int32),
+        "target": np.where(real, ids[positions], pad).astype(np.int32),
     }
-    return batch | {name: np.where(real, values[place], 0) for name, values in beside.items()}
+    return batch | {name: np.where(real, values[positions], 0) for name, values in extra.items()}
 
 
 class Apart(TrainBatches):
@@ -189,7 +190,7 @@ class Apart(TrainBatches):
     Args:
       ids: the texts, EOS at their ends.
       size, max_length, seed, process_index, process_count, multiple: see `TrainBatches`.
-      windows: texts longer than `max_length` are read in windows of that length, see `begun`.
+      windows: texts longer than `max_length` are read in windows of that length, see `shifted_texts`.
       special: see `Lanes`.
     """
 
@@ -207,7 +208,7 @@ class Apart(TrainBatches):
         `windows`, in buckets of widths up to `max_length`.
         """
         super().__init__(
-            begun(ids, special, max_length if windows else None),
+            shifted_texts(ids, special, max_length if windows else None),
             size=size,
             unit="sentences",
             buckets=widths(max_length),
@@ -225,23 +226,23 @@ class Apart(TrainBatches):
 
 
 def lanes(
-    texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **options: Any
+    texts: str, ids: Packed, *, extra: Mapping[str, Packed] | None = None, **options: Any
 ) -> Lanes | Turns | Blocks:
     """Returns the batches of running text that the mode `texts` names: `Lanes` for "joined" and
-    "crops", `Blocks` for "packed", else `Turns`. `beside` has numbers for each of the ids, to go
+    "crops", `Blocks` for "packed", else `Turns`. `extra` has numbers for each of the ids, to go
     with the targets.
     """
-    numbers = {name: column.ids for name, column in (beside or {}).items()}
+    numbers = {name: column.ids for name, column in (extra or {}).items()}
     if texts == "packed":
-        return Blocks(ids.ids, beside=numbers, **options)
+        return Blocks(ids.ids, extra=numbers, **options)
     return (
-        Lanes(ids.ids, beside=numbers, **options)
+        Lanes(ids.ids, extra=numbers, **options)
         if texts in ("joined", "crops")
-        else Turns(ids, beside=numbers, **options)
+        else Turns(ids, extra=numbers, **options)
     )
 
 
-def begun(ids: Packed, special: Special = OURS, window: int | None = None) -> Examples:
+def shifted_texts(ids: Packed, special: Special = OURS, window: int | None = None) -> Examples:
     """Returns the examples of texts with "target", all ids of each text, and "source", BOS and all
     but the last of them. In windows of so many tokens each one but the first of a text begins with
     the id before it, as a row of `blocks.Blocks` does.
@@ -249,7 +250,7 @@ def begun(ids: Packed, special: Special = OURS, window: int | None = None) -> Ex
     read = np.append([first_of("apart", special)], ids.ids[:-1]).astype(np.int32)
     read[ids.offsets[:-1]] = first_of("apart", special)
     target = ids if window is None else ids.windows(window)
-    return Examples(source=Packed.of(read, target.offsets, ids.pad), target=target)
+    return Examples(source=Packed.from_flat(read, target.offsets, ids.pad), target=target)
 
 
 def widths(longest: int) -> tuple[int, ...]:

@@ -41,36 +41,36 @@ class TaggedTexts(Dataset[Sentence]):
     kept = "vocabulary or tags"
     parts = ("vocabularies", "labels")
 
-    def check_all(self, given: Mapping[str, Sequence[Sentence]]) -> None:
+    def check_all(self, by_split: Mapping[str, Sequence[Sentence]]) -> None:
         """Raises `UserError` if some sentences of the splits have trees and others have none. See
         `Dataset.check_all`.
         """
-        if len({row.heads is None for sentences in given.values() for row in sentences}) > 1:
+        if len({row.heads is None for sentences in by_split.values() for row in sentences}) > 1:
             raise UserError(
                 f"config.data={self.name}: some sentences have trees and some have none; take trees"
                 " for all or leave them out"
             )
 
-    def learn(self, given: Mapping[str, Sequence[Sentence]]) -> Learned:
+    def learn(self, by_split: Mapping[str, Sequence[Sentence]]) -> Learned:
         """Learns the vocabulary and the sorted tags of the training sentences; raises `UserError`
         for fewer than two tags. See `Dataset.learn`.
         """
-        tags = sorted({tag for sentence in given["train"] for tag in sentence.tags})
+        tags = sorted({tag for sentence in by_split["train"] for tag in sentence.tags})
         if len(tags) < 2:
             raise UserError(
                 f"config.data: the training split has no tag but {next(iter(tags), None)!r}; there is"
                 " nothing to tell apart"
             )
-        learned = super().learn(given)
+        learned = super().learn(by_split)
         return dataclasses.replace(learned, classes=tuple(tags), sentences=1)
 
     def texts_of(self, train: Sequence[Sentence]) -> Iterable[str]:
         """See `Dataset.texts_of`."""
         return (" ".join(sentence.words) for sentence in train)
 
-    def encoded(self, given: Sequence[Sentence], split: str) -> Split:
+    def encoded(self, rows: Sequence[Sentence], split: str) -> Split:
         """See `Dataset.encoded`."""
-        return Split(given, encode(self.learned, given), fingerprint_of_rows(given))
+        return Split(rows, encode(self.learned, rows), fingerprint_of_rows(rows))
 
     def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
         """Returns the data with each longer sentence of a split cut to the first words that fit
@@ -121,18 +121,18 @@ def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
         ids = [special.bos, *(piece for word in words for piece in word), special.eos]
         first = np.cumsum([1, *map(len, words)])  # where each word begins in the row
         tags = np.zeros(len(ids), np.int32)
-        for at, tag in zip(first, sentence.tags, strict=False):
-            tags[at] = numbers.get(tag, len(numbers) + 1)
+        for position, tag in zip(first, sentence.tags, strict=False):
+            tags[position] = numbers.get(tag, len(numbers) + 1)
         source.append(ids)
         target.append(tags)
         if sentence.heads is not None:
-            above = np.full(len(ids), ROOT, np.int32)
+            piece_heads = np.full(len(ids), ROOT, np.int32)
             for word, (head, length) in enumerate(
                 zip(sentence.heads, map(len, words), strict=True)
             ):
-                above[first[word] : first[word] + length] = first[word]
-                above[first[word]] = ROOT if head == ROOT else first[head]
-            heads.append(above)
+                piece_heads[first[word] : first[word] + length] = first[word]
+                piece_heads[first[word]] = ROOT if head == ROOT else first[head]
+            heads.append(piece_heads)
     columns = {"source": Packed(source, special.pad), "target": Packed(target, 0)}
     if heads:
         columns["heads"] = Packed(heads, ROOT)
@@ -146,5 +146,5 @@ def pieces(vocabulary: Vocabulary, texts: Sequence[Sequence[str]]) -> list[list[
     the blank to the word.
     """
     return vocabulary.encode_words(
-        [" " * bool(at) + word for at, word in enumerate(words)] for words in texts
+        [" " * bool(index) + word for index, word in enumerate(words)] for words in texts
     )

@@ -56,26 +56,26 @@ class Texts(Dataset[str]):
         if not callable(getattr(source, "loaded", None)):
             return None
         if workdir is not None and cls.saved(Path(workdir)):
-            taken = Learned.load(Path(workdir), cls.parts).source
+            vocabulary = Learned.load(Path(workdir), cls.parts).source
         else:  # a model's tokenizer, which the texts must have
-            taken = inherited_vocabulary(None, settings)
-        loaded: Self = source.loaded(settings, taken, splits)
+            vocabulary = inherited_vocabulary(None, settings)
+        loaded: Self = source.loaded(settings, vocabulary, splits)
         return loaded
 
     def texts_of(self, train: Sequence[str]) -> Sequence[str]:
         """See `Dataset.texts_of`."""
         return train
 
-    def encoded(self, given: Sequence[str], split: str) -> Split:
+    def encoded(self, rows: Sequence[str], split: str) -> Split:
         """Encodes texts as the column "ids", EOS at the end of each, and, if the source has
         `recalled`, the column "recalled" (1 at ids that earlier ones determine). See
         `Dataset.encoded`.
         """
-        columns = {"ids": self.vocabulary.packed(given)}
+        columns = {"ids": self.vocabulary.packed(rows)}
         if hasattr(self.source, "recalled"):
-            columns["recalled"] = self._recalled(given, columns["ids"])
-        fingerprint = fingerprint_of_texts((text, "") for text in given)
-        return Split(given, Examples(**columns), fingerprint)
+            columns["recalled"] = self._recalled(rows, columns["ids"])
+        fingerprint = fingerprint_of_texts((text, "") for text in rows)
+        return Split(rows, Examples(**columns), fingerprint)
 
     def _recalled(self, texts: Sequence[str], ids: Packed) -> Packed:
         """Returns `source.recalled` of each text, with a 0 for its EOS, as a column beside the ids;

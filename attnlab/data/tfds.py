@@ -49,7 +49,7 @@ class Tfds(Prepared):
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """Reads the (source, target) texts of `split`, without pairs that have a blank side. Never
-        downloads. Never downloads.
+        downloads.
 
         Raises:
           UserError: unknown dataset, split or feature (with near names), or a dataset that is not
@@ -69,7 +69,7 @@ class Tfds(Prepared):
         """
         texts = list(self.stream(split))
         if not any(texts):
-            raise self.nothing(split, "text")
+            raise self.no_record_error(split, "text")
         return texts
 
     def stream(self, split: str) -> Iterator[str]:
@@ -78,7 +78,7 @@ class Tfds(Prepared):
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """Reads the records of `split` and returns the one or two texts of each with its label;
-        skips records without a text or label, and never downloads. Never downloads.
+        skips records without a text or label, and never downloads.
 
         Raises:
           UserError: as for `pairs`; also a feature that is no label.
@@ -95,17 +95,23 @@ class Tfds(Prepared):
         return [(tuple(texts), label) for *texts, label in read]
 
     def _complete(
-        self, split: str, fields: Sequence[str], wanted: str, things: str, lacking: str
+        self, split: str, fields: Sequence[str], content: str, things: str, lacking: str
     ) -> list[tuple[str, ...]]:
         """Returns the texts in `fields` of those records of `split` that have all of them, and logs
         how many have not; raises `UserError` if none has.
+
+        Args:
+          split: which.
+          fields: settings that name the features.
+          content: what an error calls a record.
+          things, lacking: what the log calls records, and what those have that are skipped.
         """
         read = list(self._read(split, *fields))
         complete = [texts for texts in read if all(texts)]
         if not complete:
-            raise self.nothing(split, wanted)
-        if left := len(read) - len(complete):
-            _log.warning("skipped %d %s of %s %s", left, things, self.title(), lacking)
+            raise self.no_record_error(split, content)
+        if skipped := len(read) - len(complete):
+            _log.warning("skipped %d %s of %s %s", skipped, things, self.title(), lacking)
         return complete
 
     def _read(self, split: str, *fields: str) -> Iterator[tuple[str, ...]]:
@@ -113,7 +119,7 @@ class Tfds(Prepared):
         name.
         """
         names = [getattr(self, field) for field in fields]
-        for values in self.each(split, *fields):
+        for values in self.scan(split, *fields):
             yield tuple(map(as_text, values, names))
 
 

@@ -48,17 +48,17 @@ class Prompt(str):
 
     Attributes:
       ids: [length].
-      shown: what stands before the answer.
+      context: what stands before the answer.
     """
 
     ids: list[int]
-    shown: str
+    context: str
 
-    def __new__(cls, line: str, ids: list[int], shown: str) -> Prompt:
-        """Makes a str of the line and stores its ids and what is shown before the answer."""
-        made = super().__new__(cls, line)
-        made.ids, made.shown = ids, shown
-        return made
+    def __new__(cls, line: str, ids: list[int], context: str) -> Prompt:
+        """Makes a str of the line and stores its ids and the context before the answer."""
+        prompt = super().__new__(cls, line)
+        prompt.ids, prompt.context = ids, context
+        return prompt
 
 
 class Adopted(Vocabulary):
@@ -86,7 +86,7 @@ class Adopted(Vocabulary):
     ) -> None:
         """Builds the tokenizer; raises `UserError` if it has more ids than `size`."""
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
-        tokenizer = _made(json.dumps(self.content))
+        tokenizer = _build_tokenizer(json.dumps(self.content))
         super().__init__(tokenizer, settings)
         last = _ids(tokenizer)
         if not last <= size <= MOST:
@@ -120,12 +120,12 @@ class Adopted(Vocabulary):
                 f"there is no tokenizer {path}; transformers writes one of vocab.json and the like:"
                 " AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        content, model = read_json(path), _beside(path, CONFIG)
-        tokenizer = _made(json.dumps(content))
+        content, model = read_json(path), _read_beside(path, CONFIG)
+        tokenizer = _build_tokenizer(json.dumps(content))
         size = model.get("vocab_size") or _ids(tokenizer)
         if type(size) is not int:
             raise UserError(f"{path.parent / CONFIG}: vocab_size={size!r}; expected a whole number")
-        names = _beside(path, NAMES)
+        names = _read_beside(path, NAMES)
         special = _special(path, tokenizer, model, names, size)
         try:
             return cls(content, settings, special, size, _chat(path, names))
@@ -139,8 +139,8 @@ class Adopted(Vocabulary):
             name: tuple(value) if isinstance(value, list) else value
             for name, value in saved["special"].items()
         }
-        more = saved.get("chat", {}), saved.get("guarded", False)
-        return cls(saved["content"], settings, Special(**special), saved["size"], *more)
+        options = saved.get("chat", {}), saved.get("guarded", False)
+        return cls(saved["content"], settings, Special(**special), saved["size"], *options)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the file's content, special ids, size and chat template as a dict for JSON."""
@@ -150,9 +150,9 @@ class Adopted(Vocabulary):
             for name, value in dataclasses.asdict(self.special).items()
             if name in names or value not in ((), None)
         }
-        more = {"chat": self.chat, "guarded": self.guarded}
-        more = {name: value for name, value in more.items() if value}
-        return {"content": self.content, "special": special, "size": self.size, **more}
+        extras = {"chat": self.chat, "guarded": self.guarded}
+        extras = {name: value for name, value in extras.items() if value}
+        return {"content": self.content, "special": special, "size": self.size, **extras}
 
     def normalize(self, text: str) -> str:
         """Returns a text as the tokenizer's normalizer changes it, or unchanged if it has none."""
@@ -170,13 +170,15 @@ class Adopted(Vocabulary):
         """
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):
-            every = self._encoder.encode_batch_fast(chunk, add_special_tokens=False)
-            for text, encoding in zip(chunk, every, strict=True):
+            encodings = self._encoder.encode_batch_fast(chunk, add_special_tokens=False)
+            for text, encoding in zip(chunk, encodings, strict=True):
                 ids = text.ids if isinstance(text, Prompt) else encoding.ids
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str, around: bool = False) -> list[int]:
-        """Returns the ids of a text in which "</s>" and such are special tokens, and of `around`."""
+        """Returns the ids of a text in which "</s>" and such are special tokens, with those that
+        the tokenizer puts `around` it if that is true.
+        """
         self._tokenizer.encode_special_tokens = False
         try:
             return list(self._tokenizer.encode(text, add_special_tokens=around).ids)
@@ -190,14 +192,14 @@ class Adopted(Vocabulary):
         What stands behind a mark is cut as if it stood behind the end of a line, so that no blank
         is put before it, as `transformers` does it.
         """
-        whole: list[int] = []
+        ids_so_far: list[int] = []
         line = self.named("\n")
         for number, part in enumerate(re.split(f"{mark}({self._names()}){mark}|{mark}", rendered)):
-            read = self._plain if number % 2 else self.named
-            ids = read(f"\n{part}") if part and number else []
-            behind = ids[len(line) :] if ids[: len(line)] == line else read(part or "")
-            whole += behind if number else read(part)
-        return whole
+            encode = self._plain if number % 2 else self.named
+            ids = encode(f"\n{part}") if part and number else []
+            following = ids[len(line) :] if ids[: len(line)] == line else encode(part or "")
+            ids_so_far += following if number else encode(part)
+        return ids_so_far
 
     def marked(self, text: str, mark: str) -> str:
         """A text of JSON with marks around all that spells special tokens."""
@@ -211,18 +213,18 @@ class Adopted(Vocabulary):
         """See `Vocabulary.decode`; stops at the first id that ends a text."""
         return str(self._tokenizer.decode(self._written(ids), skip_special_tokens=False))
 
-    def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
-        """Returns `text` and behind it the text of the ids `more`, decoded after `prompt`."""
-        before, after = list(map(int, prompt)), self._written(more)
-        whole, part = (
+    def continued(self, text: str, prompt: Iterable[int], added: Iterable[int]) -> str:
+        """Returns `text` and behind it the text of the ids `added`, decoded after `prompt`."""
+        before, after = list(map(int, prompt)), self._written(added)
+        full, part = (
             str(self._tokenizer.decode(ids, skip_special_tokens=False))
             for ids in ([*before, *after], before)
         )
-        return text + whole[len(part) :]
+        return text + full[len(part) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Returns a readable piece per id, as stored if no whole character; `Vocabulary.tokens`."""
-        return [self._shown(int(index)) for index in ids]
+        return [self._readable(int(index)) for index in ids]
 
     def _written(self, ids: Iterable[int]) -> list[int]:
         """Returns the ids before the first that ends a text, without padding and opening ids."""
@@ -269,17 +271,17 @@ class Adopted(Vocabulary):
         text, key = json.dumps({**self.content, "model": model}), secrets.token_hex(16)
         for piece in pieces:
             text = text.replace(json.dumps(piece), json.dumps(key + piece))
-        return _made(text)
+        return _build_tokenizer(text)
 
-    def _shown(self, index: int) -> str:
+    def _readable(self, index: int) -> str:
         """Returns the text of an id, blanks visible; its piece if it is no whole character."""
         piece = self._pieces[index] if 0 <= index < self.size else ""
         text = str(self._tokenizer.decode([index], skip_special_tokens=False)) if piece else ""
-        whole = text and "\ufffd" not in text and "\u2581" not in piece
-        return text.replace(" ", "\u2423") if whole else piece
+        is_text = text and "\ufffd" not in text and "\u2581" not in piece
+        return text.replace(" ", "\u2423") if is_text else piece
 
 
-def _made(text: str) -> Tokenizer:
+def _build_tokenizer(text: str) -> Tokenizer:
     """Builds a tokenizer from its file's text, without truncation and padding, that encodes names
     of special tokens as ordinary text; `UserError` if the library cannot read it.
     """
@@ -299,7 +301,7 @@ def _ids(tokenizer: Tokenizer) -> int:
     return 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
 
-def _beside(path: Path, name: str) -> dict[str, Any]:
+def _read_beside(path: Path, name: str) -> dict[str, Any]:
     """Reads the JSON object in the file `name` beside another file; returns {} for none."""
     node: dict[str, Any] = read_json(path.parent / name) if (path.parent / name).is_file() else {}
     return node
@@ -311,8 +313,8 @@ def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
     """
     template, file = names.get("chat_template"), path.parent / TEMPLATE
     if isinstance(template, list):  # one for each purpose
-        every = [entry.get("template") for entry in template if entry.get("name") == "default"]
-        template = every[0] if every else template
+        defaults = [entry.get("template") for entry in template if entry.get("name") == "default"]
+        template = defaults[0] if defaults else template
     if file.is_file():
         text = file.read_bytes().decode(errors="replace")
         if template not in (None, text):
@@ -362,23 +364,23 @@ def _special(
     """
     ids_at = functools.partial(_ids_at, size)
     first = (path.parent / CONFIG, model)
-    second = (path.parent / GENERATION, _beside(path, GENERATION))
+    second = (path.parent / GENERATION, _read_beside(path, GENERATION))
 
-    def of(name: str) -> int | None:
+    def find(name: str) -> int | None:
         """Returns the id of a special token, from these files or by its name; None for none."""
         if ids := ids_at(f"{name}_token_id", first, second):
             return ids[0]
         token = _token(names, name)
         return None if token is None else tokenizer.token_to_id(token)
 
-    eos = of("sep") if of("eos") is None else of("eos")
+    eos = find("sep") if find("eos") is None else find("eos")
     if eos is None:
         raise UserError(
             f'{path}: nothing says which token ends a text; put "eos_token" into {NAMES} beside it'
         )
-    every = [*ids_at("eos_token_id", first), *ids_at("eos_token_id", second)]
-    ends = tuple(index for index in dict.fromkeys(every) if index != eos)
-    bos, pad, mask = of("cls") if of("bos") is None else of("bos"), of("pad"), of("mask")
+    end_ids = [*ids_at("eos_token_id", first), *ids_at("eos_token_id", second)]
+    ends = tuple(index for index in dict.fromkeys(end_ids) if index != eos)
+    bos, pad, mask = find("cls") if find("bos") is None else find("bos"), find("pad"), find("mask")
     bos, pairs = eos if bos is None else bos, bool(model.get("is_encoder_decoder"))
     start = ids_at("decoder_start_token_id", second, first)
     bos = start[0] if pairs and start else bos
@@ -386,12 +388,12 @@ def _special(
     kind = json.loads(tokenizer.to_str())["model"]
     unknown = kind.get("unk_token")
     unk = tokenizer.token_to_id(unknown) if isinstance(unknown, str) else kind.get("unk_id")
-    alike = pad in (eos, *ends) or (pad == bos and not pairs)
+    ends_with_padding = pad in (eos, *ends) or (pad == bos and not pairs)
     pieces = tokenizer.get_vocab(with_added_tokens=True)
     reserved = sorted(index for piece, index in pieces.items() if _SENTINEL.fullmatch(piece))
     if not reserved and mask is not None:
         reserved = [mask]
     around = tokenizer.encode("").ids if pairs else []
     front = around[:-1] if around[-1:] == [eos] else []
-    padding = _NO_ID if pad is None or alike else pad
+    padding = _NO_ID if pad is None or ends_with_padding else pad
     return Special(padding, bos, eos, unk, tuple(reserved), tuple(front), ends, *forced)

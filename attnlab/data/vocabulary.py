@@ -176,7 +176,7 @@ class Vocabulary:
                 f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special"
                 " pieces; it must be larger"
             )
-        return cls(_learned(texts, kind, size, min_frequency, lowercase), settings)
+        return cls(_train_tokenizer(texts, kind, size, min_frequency, lowercase), settings)
 
     def normalize(self, text: str) -> str:
         """Returns a text as the vocabulary reads it: NFC, lower-cased if so trained, white space as
@@ -203,9 +203,9 @@ class Vocabulary:
         while chunk := [self._units(text) for text in islice(remaining, CHUNK)]:
             if len(cache) > _REMEMBERED:
                 cache.clear()
-            new = list(set(chain.from_iterable(chunk)) - cache.keys())
-            encodings = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
-            cache |= zip(new, (encoding.ids for encoding in encodings), strict=True)
+            missing = list(set(chain.from_iterable(chunk)) - cache.keys())
+            encodings = self._tokenizer.encode_batch_fast(missing, add_special_tokens=False)
+            cache |= zip(missing, (encoding.ids for encoding in encodings), strict=True)
             for units in chunk:
                 ids = chain.from_iterable(map(cache.__getitem__, units))
                 yield np.array([*ids, *end], np.int32)
@@ -235,8 +235,8 @@ class Vocabulary:
         """
         texts, unknown = list(texts), np.array([self.special.unk or 0], np.int32)
         encoded = self.encode_stream(chain.from_iterable(texts))
-        every = iter([ids if len(ids) else unknown for ids in encoded])
-        return [list(islice(every, len(words))) for words in texts]
+        word_ids = iter([ids if len(ids) else unknown for ids in encoded])
+        return [list(islice(word_ids, len(words))) for words in texts]
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""
@@ -257,12 +257,12 @@ class Vocabulary:
                 pieces.append(self._pieces[index])
         return _spaced("".join(pieces), self.settings["kind"])
 
-    def continued(self, text: str, prompt: Iterable[int], more: Iterable[int]) -> str:
-        """Returns a text, whose ids are `prompt`, followed by the text of the ids `more`, with a
+    def continued(self, text: str, prompt: Iterable[int], added: Iterable[int]) -> str:
+        """Returns a text, whose ids are `prompt`, followed by the text of the ids `added`, with a
         blank between words.
         """
         text = text if self.settings["kind"] == "char" else text.rstrip()
-        return text + self.decode([*prompt, *more])[len(self.decode(prompt)) :]
+        return text + self.decode([*prompt, *added])[len(self.decode(prompt)) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Returns one readable piece per id, specials included, for the axes of a picture (a blank
@@ -326,11 +326,12 @@ class Vocabulary:
             ) from error
 
 
-def _learned(
+def _train_tokenizer(
     texts: Iterable[str], kind: str, size: int, min_frequency: int, lowercase: bool
 ) -> Tokenizer:
-    """Trains a tokenizer of this kind on the texts and returns it; raises `UserError` if `size`
-    cannot hold all characters or no piece is frequent enough.
+    """Trains a tokenizer of this kind on texts and returns it: at most `size` pieces, each seen
+    `min_frequency` times or more, lower-cased if `lowercase`. Raises `UserError` if `size` cannot
+    hold all characters or no piece is frequent enough.
     """
     tokenizer = _untrained(kind, lowercase)
     trainer = (trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer)(
@@ -356,8 +357,9 @@ def _learned(
 
 
 def _untrained(kind: str, lowercase: bool) -> Tokenizer:
-    """Returns a tokenizer of this kind without pieces, with its normalization, its cutting into
-    words or characters, and its decoder set.
+    """Returns a tokenizer of this kind ("bpe", "word", "spaced", "char") without pieces, with its
+    normalization, lower-casing if `lowercase`, its cutting into words or characters, and its
+    decoder set.
     """
     tokenizer = Tokenizer(
         (models.BPE if kind == "bpe" else models.WordLevel)(unk_token=SPECIAL[UNK])
@@ -370,8 +372,8 @@ def _untrained(kind: str, lowercase: bool) -> Tokenizer:
         tokenizer.decoder = decoders.Fuse()
         return tokenizer
     blanks = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always", split=True)
-    apart = [] if kind == "spaced" else [pre_tokenizers.Punctuation("isolated")]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([blanks, *apart])
+    punctuation = [] if kind == "spaced" else [pre_tokenizers.Punctuation("isolated")]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([blanks, *punctuation])
     tokenizer.decoder = decoders.Metaspace()
     return tokenizer
 

@@ -112,12 +112,12 @@ class Auxiliary:
             settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
         )
         self.system, self.length = system, length
-        wanted = {
+        used = {
             LOSSES: self.weights.keys() - {COVERAGE},
             MAPS: COVERAGE in self.weights,
             SAMPLES: self.sampling,
         }
-        self.collections = [name for name, use in wanted.items() if use]
+        self.collections = [name for name, use in used.items() if use]
 
     def carried(self) -> dict[str, jax.Array] | None:
         """The baseline before the first step, [1] or [longest T]; None without choices to train."""
@@ -178,9 +178,9 @@ class Auxiliary:
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
             sides = "target", getattr(self.system, "seen", "source")
-            between = [look.weights for look in maps if (look.rows, look.columns) == sides]
+            crossed = [look.weights for look in maps if (look.rows, look.columns) == sides]
             sums[COVERAGE] = sum(
-                (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
+                (uncovered(weights, target, source).sum() for weights in crossed), jnp.zeros(())
             )
         weights = chosen_weights(self.weights, numbers)
         added = sum((weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
@@ -189,23 +189,24 @@ class Auxiliary:
         episode = reinforce.Episode(
             log_likelihood, *self._choices(collected[SAMPLES], real, target), target
         )
-        of_choices, tracked = self._reward(self.sampling, episode, carried["baseline"])
+        choice_loss, tracked = self._reward(self.sampling, episode, carried["baseline"])
         entropy = jnp.where(target, episode.entropy, 0.0).sum()
-        return added + of_choices, {**sums, "choice_entropy": entropy, "tracked": tracked}
+        return added + choice_loss, {**sums, "choice_entropy": entropy, "tracked": tracked}
 
     def _penalties(
         self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]
     ) -> dict[str, jax.Array]:
-        """Sums each penalty that looks have handed out over all looks and real queries, by name; a
-        scan over time gives [B,T,1] for [B,T].
+        """Sums each penalty that looks have left in the collection `collected` over all looks and
+        real queries, by name; `real` says by side which positions count. A scan over time gives
+        [B,T,1] for [B,T].
         """
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
-            counts = real[self._query_side(path)]
+            is_real = real[self._query_side(path)]
             for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
                 totals[name] = (
                     totals.get(name, jnp.zeros(()))
-                    + jnp.where(counts, loss.reshape(counts.shape), 0.0).sum()
+                    + jnp.where(is_real, loss.reshape(is_real.shape), 0.0).sum()
                 )
         return totals
 
@@ -214,6 +215,11 @@ class Auxiliary:
     ) -> tuple[jax.Array, jax.Array]:
         """Returns log p and entropy [B,T] of what attention sampled at each step, summed over
         looks; choices in a text that is read all count at the first step.
+
+        Args:
+          samples: the collection that looks have left.
+          real: by side, which positions count.
+          target: [B,T], the entry of the target in `real`.
         """
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
         flat = flax.traverse_util.flatten_dict(dict(samples))
@@ -232,8 +238,9 @@ class Auxiliary:
     def _reward(
         self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the summed loss term that trains the choices, and per step the sums of rewards
-        and numbers of rows that the baseline is updated with.
+        """Returns the summed loss term that trains the choices of an episode by the settings
+        `node`, and per step the sums of rewards and the numbers of rows by which `baseline` is
+        moved.
         """
         rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
         choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
@@ -258,8 +265,8 @@ class Auxiliary:
 
 
 def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
-    """What was chosen at real positions [B,S] of a text, summed and put at the first of `length`
-    steps, [B,T].
+    """Sums what was `chosen` at the real positions of a text, [B,S] each, and returns it at the
+    first of `length` steps, [B,T].
     """
     return jnp.where(real, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)
 
@@ -275,8 +282,8 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Raises `UserError` for several hops with a penalty weight of 0, without which all may look at
-    the same; a weight of None says that this is wanted.
+    """Raises `UserError` if attention has several `hops` and their penalty the `weight` 0, without
+    which all may look at the same; a weight of None says that this is wanted.
     """
     if hops > 1 and weight is not None and not weight:
         raise UserError(

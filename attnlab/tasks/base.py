@@ -122,9 +122,9 @@ class Task(Shown, Generic[Config, Data, Model]):
           UserError: see `Dataset.load`.
         """
         load: Callable[..., Data] = cls.loads.load  # type: ignore[attr-defined]
-        vocabulary, begun = getattr(config, "vocabulary", None), config.pretrained.run
+        vocabulary, run = getattr(config, "vocabulary", None), config.pretrained.run
         options = cls.data_options(config)
-        return load(config.data, vocabulary, workdir, splits, begun, **options)
+        return load(config.data, vocabulary, workdir, splits, run, **options)
 
     @classmethod
     def data_options(cls, config: Config) -> Mapping[str, object]:
@@ -183,14 +183,14 @@ class Task(Shown, Generic[Config, Data, Model]):
             raise UserError(f"{workdir} has lost its {cls.loads.kept}; {advice}")
         data = cls.read(config, workdir, splits)
         data, longer = treat_long_examples(data, config.batch, cls.extra_tokens)
-        task = cls.of(config, data)
+        task = cls.from_data(config, data)
         with_metrics(task)
         task.longer = longer
         models.check_longest(task, splits)
         return task
 
     @classmethod
-    def of(cls, config: Config, data: Data) -> Self:
+    def from_data(cls, config: Config, data: Data) -> Self:
         """The task with data that is read; every class of a task takes these two alone."""
         return cls(config, data)  # type: ignore[call-arg]
 

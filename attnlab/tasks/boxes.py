@@ -55,21 +55,22 @@ class Truth(NamedTuple):
 
 
 def overlaps(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes IoU and GIoU of boxes [...,4], broadcast, [...] each; 0 and -1 for two boxes without
-    area.
+    """Computes IoU and GIoU of two arrays of boxes [...,4], broadcast, [...] each; 0 and -1 for two
+    boxes without area.
     """
     first, second = widened(first), widened(second)
-    (low, high), (least, most) = _corners(first), _corners(second)
-    inside = _area(jnp.maximum(low, least), jnp.minimum(high, most))
-    either = _area(low, high) + _area(least, most) - inside
-    hull = _area(jnp.minimum(low, least), jnp.maximum(high, most))
-    iou = inside / jnp.maximum(either, 1e-12)
-    return iou, iou - 1 + either / jnp.maximum(hull, 1e-12)
+    (low, high), (other_low, other_high) = _corners(first), _corners(second)
+    inside = _area(jnp.maximum(low, other_low), jnp.minimum(high, other_high))
+    union = _area(low, high) + _area(other_low, other_high) - inside
+    hull = _area(jnp.minimum(low, other_low), jnp.maximum(high, other_high))
+    iou = inside / jnp.maximum(union, 1e-12)
+    return iou, iou - 1 + union / jnp.maximum(hull, 1e-12)
 
 
 def matched(cost: jax.Array, real: jax.Array) -> jax.Array:
-    """The answer of each object, so that the sum of costs is least: cost [M,N], M <= N, real [M]
-    bool, to [M] int32; each answer at most once. What is not real gets answers that are left over.
+    """Returns the answer of each object so that the sum of costs is least: cost [M,N] of giving
+    answer n to object m, M <= N, real [M] bool, to [M] int32; each answer at most once. What is not
+    real gets answers that are left over.
     """
     cost = jnp.where(real[:, None], jnp.nan_to_num(cost), 0.0)
     rows, columns = optax.assignment.hungarian_algorithm(jax.lax.stop_gradient(cost))
@@ -79,8 +80,8 @@ def matched(cost: jax.Array, real: jax.Array) -> jax.Array:
 def average_precisions(
     answered: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
 ) -> np.ndarray:
-    """Computes the average precision of every class at every threshold of IoU, [C,thresholds]; nan
-    for a class without objects.
+    """Computes the average precision of every class at every threshold of IoU, [C,thresholds], from
+    the answers and the true objects of each image; nan for a class without objects.
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken
@@ -89,69 +90,75 @@ def average_precisions(
     """
     result = np.full((classes, len(thresholds)), np.nan)
     for number in range(classes):
-        taken, scores, total = [], [], 0
+        outcomes, scores, total = [], [], 0
         for answers, objects in zip(answered, truth, strict=True):
-            mine, wanted = answers.classes == number, objects.classes == number
-            if not mine.any() and not wanted.any():
+            answer_mask, object_mask = answers.classes == number, objects.classes == number
+            if not answer_mask.any() and not object_mask.any():
                 continue
-            crowd = objects.crowd[wanted]
+            crowd = objects.crowd[object_mask]
             total += int((~crowd).sum())
-            best = np.argsort(-answers.scores[mine], kind="stable")[:_MOST]
-            scores.append(answers.scores[mine][best])
-            taken.append(
+            best = np.argsort(-answers.scores[answer_mask], kind="stable")[:_MOST]
+            scores.append(answers.scores[answer_mask][best])
+            outcomes.append(
                 _hits_and_ignored(
-                    answers.boxes[mine][best], objects.boxes[wanted], crowd, thresholds
+                    answers.boxes[answer_mask][best], objects.boxes[object_mask], crowd, thresholds
                 )
             )
         if total:
             order = np.argsort(-np.concatenate(scores), kind="stable")
-            right, lost = np.concatenate(taken)[order].transpose(1, 2, 0)
-            result[number] = [_under_curve(*both, total) for both in zip(right, lost, strict=True)]
+            hits, ignored = np.concatenate(outcomes)[order].transpose(1, 2, 0)
+            result[number] = [_under_curve(*row, total) for row in zip(hits, ignored, strict=True)]
     return result
 
 
 def _hits_and_ignored(
-    boxes: np.ndarray, wanted: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray
+    boxes: np.ndarray, regions: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray
 ) -> np.ndarray:
-    """Decides for each answer of an image [N,4], best first, and each threshold whether it matches
-    a free object (a hit), else whether it lies in a crowd region and is ignored: bool
-    [N,2,thresholds].
+    """Decides for each answer of an image, best first, and each threshold whether it takes a free
+    object (a hit), else whether it lies in a crowd region and is ignored: bool [N,2,thresholds].
+
+    Args:
+      boxes: [N,4], the answers.
+      regions: [M,4], objects and crowd regions of the same class.
+      crowd: [M] bool, which of these are crowd regions.
+      thresholds: of IoU.
     """
-    taken = np.zeros((len(boxes), 2, len(thresholds)), bool)
-    if not len(wanted):
-        return taken
-    free, every = np.ones((len(thresholds), len(wanted)), bool), np.arange(len(thresholds))
-    for row, iou in enumerate(_iou(boxes[:, None], wanted[None], crowd)):
+    outcomes = np.zeros((len(boxes), 2, len(thresholds)), bool)
+    if not len(regions):
+        return outcomes
+    free, levels = np.ones((len(thresholds), len(regions)), bool), np.arange(len(thresholds))
+    for row, iou in enumerate(_iou(boxes[:, None], regions[None], crowd)):
         reached = np.where(iou >= np.minimum(thresholds, 1 - 1e-10)[:, None], iou, -1.0)
         objects = np.where(free & ~crowd, reached, -1.0)
-        best = len(wanted) - 1 - objects[:, ::-1].argmax(axis=1)  # of equal ones the last
-        taken[row, 0] = objects[every, best] >= 0
-        taken[row, 1] = ~taken[row, 0] & (reached[:, crowd] >= 0).any(axis=1)
-        free[every, best] &= ~taken[row, 0]
-    return taken
+        best = len(regions) - 1 - objects[:, ::-1].argmax(axis=1)  # of equal ones the last
+        outcomes[row, 0] = objects[levels, best] >= 0
+        outcomes[row, 1] = ~outcomes[row, 0] & (reached[:, crowd] >= 0).any(axis=1)
+        free[levels, best] &= ~outcomes[row, 0]
+    return outcomes
 
 
-def _under_curve(right: np.ndarray, lost: np.ndarray, total: int) -> float:
-    """Computes average precision from hits by falling score: the mean over `RECALLS` of the largest
-    precision at that recall or higher; `lost` answers are ignored.
+def _under_curve(is_hit: np.ndarray, is_ignored: np.ndarray, total: int) -> float:
+    """Computes average precision from flags of answers by falling score: the mean over `RECALLS` of
+    the largest precision at that recall or higher. `is_ignored` answers count for nothing; `total`
+    is the number of objects.
     """
-    hits, wrong = np.cumsum(right), np.cumsum(~right & ~lost)
-    precision, recall = hits / (hits + wrong + np.spacing(1)), hits / total
+    hits, misses = np.cumsum(is_hit), np.cumsum(~is_hit & ~is_ignored)
+    precision, recall = hits / (hits + misses + np.spacing(1)), hits / total
     largest = np.maximum.accumulate(precision[::-1])[::-1]
-    at = np.searchsorted(recall, RECALLS, side="left")
-    return float(np.append(largest, 0.0)[at].mean())
+    positions = np.searchsorted(recall, RECALLS, side="left")
+    return float(np.append(largest, 0.0)[positions].mean())
 
 
 def _iou(boxes: np.ndarray, regions: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-    """Computes IoU of boxes and regions [...,4], broadcast, in float64; for a crowd region, the
-    share of the box inside it.
+    """Computes IoU of boxes and regions [...,4], broadcast, in float64; for a region that is
+    `crowd`, the share of the box inside it.
     """
     sides = [(b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2) for b in (boxes, regions)]
     low, high = np.maximum(sides[0][0], sides[1][0]), np.minimum(sides[0][1], sides[1][1])
     inside = np.prod(np.maximum(high - low, 0.0), axis=-1)
     areas = [np.prod(b[..., 2:], axis=-1) for b in (boxes, regions)]
-    whole = areas[0] + np.where(crowd, 0.0, areas[1] - inside)
-    return np.divide(inside, whole, out=np.zeros(inside.shape), where=inside > 0)
+    union = areas[0] + np.where(crowd, 0.0, areas[1] - inside)
+    return np.divide(inside, union, out=np.zeros(inside.shape), where=inside > 0)
 
 
 def _corners(boxes: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -165,8 +165,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         self, params: Params, batch: Batch, key: jax.Array, **options: Any
     ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`, of images changed as `config.augmentation` says."""
-        of_step, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
-        images = self.config.augmentation.call(augmented, of_step, images)
+        step_key, images = jax.random.fold_in(key, _AUGMENTATION), jnp.asarray(batch["source"])
+        images = self.config.augmentation.call(augmented, step_key, images)
         return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
@@ -225,13 +225,13 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         and the written text, and the number in the two together, [N,2]: F1, were they sets; {} if
         the source names none.
         """
-        shown = self.data.beside[split]
-        if shown is None:
+        about = self.data.extra[split]
+        if about is None:
             return {}
         rows = []
         for pair in zip(texts, self.references(split), strict=True):
             written, reference = (
-                Counter(word for word in text.split() if word in shown.named) for text in pair
+                Counter(word for word in text.split() if word in about.named) for text in pair
             )
             rows.append([2 * (written & reference).total(), written.total() + reference.total()])
         return {"named": np.array(rows)}
@@ -240,10 +240,10 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         """The words of each caption of a split that name an object; None where that is not known, or
         where tokens are no words.
         """
-        shown, captions = self.data.beside[split], self.data.rows[split]
+        about, captions = self.data.extra[split], self.data.rows[split]
         lengths = self.of_split(split).packed("target").lengths
         counts = np.array([len(text.split()) + 1 for text in captions])
-        return None if shown is None or (counts != lengths).any() else named(captions, shown)
+        return None if about is None or (counts != lengths).any() else named(captions, about)
 
     def _localised(self, params: Params, split: str) -> dict[str, np.ndarray]:
         """Computes localisation, pointing and the chance of each, as sums over the words of each
@@ -259,7 +259,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
             for row, of_row in zip(rows, self._weights(params, batch), strict=True)
             if row >= 0
         )
-        totals = sums(weights, named_words, self.data.beside[split].objects, self.grid)
+        totals = sums(weights, named_words, self.data.extra[split].objects, self.grid)
         return {name: totals[:, [column, -1]] for column, name in enumerate(SCORES)}
 
     @functools.cached_property

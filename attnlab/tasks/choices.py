@@ -42,12 +42,12 @@ def choice_rows(
     from logits [N,C] and the right class [N]; only classes of training (`trained`) have a loss.
     """
     logits = logits.astype(np.float64)
-    wanted = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]
-    nats = np.where(trained, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
-    right = logits.argmax(axis=1) == classes
+    right_logits = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]
+    nats = np.where(trained, np.logaddexp.reduce(logits, axis=1) - right_logits, 0.0)
+    hits = logits.argmax(axis=1) == classes
     return {
         "loss": ("ratio", np.stack([nats, trained], axis=1)),
-        "accuracy": ("ratio", np.stack([right, np.ones_like(trained)], axis=1)),
+        "accuracy": ("ratio", np.stack([hits, np.ones_like(trained)], axis=1)),
     }
 
 

@@ -44,7 +44,8 @@ def build_system(
     sentences: int,
     special: Special = OURS,
 ) -> tuple[Classifier, Auxiliary]:
-    """Builds the classifier of a config for this number of texts, and the terms added to its loss.
+    """Builds the classifier of a config for a vocabulary of this size, this number of classes and
+    of texts a row (`sentences`), and the terms added to its loss.
 
     Raises:
       UserError: another kind of system, one that cannot read so many texts, a mechanism that cannot
@@ -55,8 +56,8 @@ def build_system(
     system: Classifier = factory(
         vocabulary=vocabulary, classes=classes, pad_id=special.pad, bos_id=special.bos
     )
-    made = handed_out(config, system, sentences)
-    return system, Auxiliary(type(system), made, config, 1)
+    aside = handed_out(config, system, sentences)
+    return system, Auxiliary(type(system), aside, config, 1)
 
 
 class Classification(TextTask):

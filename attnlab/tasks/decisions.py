@@ -39,7 +39,7 @@ class Decisions:
         self.settings = settings
 
     @staticmethod
-    def taken(handed_out: Mapping[str, Any]) -> bool:
+    def needed_by(handed_out: Mapping[str, Any]) -> bool:
         """Whether a system decides, by what a pass of it leaves aside (`models.left_aside`)."""
         return any(path[-1] == "baseline" for path in _flat(handed_out))
 

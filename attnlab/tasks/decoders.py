@@ -44,21 +44,21 @@ class Written(NamedTuple):
     ids: jax.Array
     length: jax.Array
 
-    def then(self, tokens: jax.Array) -> Written:
+    def append(self, tokens: jax.Array) -> Written:
         """With one more token [N] in each row; one that has no room is left out."""
         place = jnp.arange(self.ids.shape[1]) == self.length[:, None]
         return Written(jnp.where(place, tokens[:, None], self.ids), self.length + 1)
 
-    def last(self, each: jax.Array) -> jax.Array:
+    def last(self, values: jax.Array) -> jax.Array:
         """Of something of every token, [N,L,...], that of the last token of each row, [N,...]."""
-        at = jnp.minimum(self.length, each.shape[1]) - 1
-        return jax.vmap(lambda row, place: row[place])(each, at)
+        positions = jnp.minimum(self.length, values.shape[1]) - 1
+        return jax.vmap(lambda row, place: row[place])(values, positions)
 
 
 def check_room(
     system: Writer,
     config: schemas.WritingSettings,
-    read: jax.ShapeDtypeStruct | None = None,
+    shape: jax.ShapeDtypeStruct | None = None,
     places: int | None = None,
 ) -> None:
     """Raises `UserError` unless the longest text that decoding may write fits the positions of the
@@ -67,7 +67,7 @@ def check_room(
     Args:
       system: without parameters.
       config: the whole.
-      read: what it reads of one example; None for the longest text.
+      shape: what it reads of one example; None for the longest text.
       places: how many can be looked at in that; None for those of the longest text.
 
     Raises:
@@ -78,7 +78,7 @@ def check_room(
     decoding.check_room(places)
     longest = decoding.limit(places)
 
-    def begun(key: jax.Array, source: jax.Array) -> Tree:
+    def first_state(key: jax.Array, source: jax.Array) -> Tree:
         """Returns the state of decoding, or the output of a full pass, for one text of the longest
         length.
         """
@@ -90,7 +90,7 @@ def check_room(
 
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     check_bytes(
-        jax.eval_shape(begun, jax.random.key(0), ids if read is None else read),
+        jax.eval_shape(first_state, jax.random.key(0), ids if shape is None else shape),
         f"what it keeps for config.decoding, {decoding.rows} rows of {longest:,} tokens,",
         decoding.rows,
     )
@@ -124,27 +124,27 @@ def translating(
         """Returns encode, start and step of the system with these parameters, for `Decoder`."""
         call = functools.partial(system.apply, {"params": params})
 
-        def seen(*given: Any, method: str) -> tuple[Any, jax.Array | None]:
+        def call_watched(*arguments: Any, method: str) -> tuple[Any, jax.Array | None]:
             """What a method gives, and the weights of its looks at the source, [N,T,S]."""
             if not watched:
-                return call(*given, method=method), None
-            output, collected = call(*given, method=method, mutable=watched)
+                return call(*arguments, method=method), None
+            output, collected = call(*arguments, method=method, mutable=watched)
             return output, system.alignment(system.maps(collected[MAPS]))
 
         def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, Any]:
-            (logits, state), weights = seen(state, memory, tokens, method="step")
+            (logits, state), weights = call_watched(state, memory, tokens, method="step")
             return logits, state, None if weights is None else weights[:, 0]
 
-        def again(state: Written, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Written, Any]:
-            state = state.then(tokens)
-            logits, weights = seen(memory, state.ids, method="decode")
+        def rerun(state: Written, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Written, Any]:
+            state = state.append(tokens)
+            logits, weights = call_watched(memory, state.ids, method="decode")
             return state.last(logits), state, None if weights is None else state.last(weights)
 
         def encode(source: jax.Array) -> Any:
             return call(prepared(source), method="encode")
 
         if settings.full_passes:
-            return Functions(encode, functools.partial(_blank, special), again)
+            return Functions(encode, functools.partial(_blank, special), rerun)
         return Functions(encode, functools.partial(call, method="start"), step)
 
     return Decoder(bind, settings, alignment=alignment, special=special, real=real, ended=ended)
@@ -169,7 +169,7 @@ def continuing(
         begin: Call
         following: Call
         if settings.full_passes:
-            begin = functools.partial(_written, settings, special)
+            begin = functools.partial(_with_room, settings, special)
             following = functools.partial(_step_by_full_pass, system, call)
         else:
             begin = functools.partial(_state_after, call, settings, special)
@@ -177,8 +177,8 @@ def continuing(
 
         def encode(source: jax.Array) -> tuple[Any, jax.Array]:
             last = (source != special.pad).sum(axis=1, keepdims=True) - 1
-            before = jnp.where(jnp.arange(source.shape[1]) < last, source, special.pad)
-            state = begin(before)
+            beginning = jnp.where(jnp.arange(source.shape[1]) < last, source, special.pad)
+            state = begin(beginning)
             return state, jnp.take_along_axis(source, jnp.maximum(last, 0), axis=1)[:, 0]
 
         def step(
@@ -195,8 +195,8 @@ def continuing(
 
 
 def _state_after(call: Call, settings: Decoding, special: Special, tokens: jax.Array) -> Tree:
-    """Reads beginnings [B,S] with a language model, in pieces of `settings.prefill` tokens, and
-    returns the state, with capacity for what follows.
+    """Reads beginnings, ids [B,S], by a language model's methods (`call`), in pieces of
+    `settings.prefill` tokens, and returns the state, with capacity for what follows.
     """
     rows, width = tokens.shape
     room = width + settings.limit(width)
@@ -210,7 +210,7 @@ def _state_after(call: Call, settings: Decoding, special: Special, tokens: jax.A
     )[0]
 
 
-def _written(settings: Decoding, special: Special, tokens: jax.Array) -> Written:
+def _with_room(settings: Decoding, special: Special, tokens: jax.Array) -> Written:
     """Beginnings [B,S], with room for what follows."""
     fill = ((0, 0), (0, settings.limit(tokens.shape[1])))
     ids = jnp.pad(tokens, fill, constant_values=special.pad)
@@ -218,7 +218,9 @@ def _written(settings: Decoding, special: Special, tokens: jax.Array) -> Written
 
 
 def _blank(special: Special, memory: Any, length: int) -> Written:
-    """Nothing yet of the targets of a memory, with room for so many tokens."""
+    """Returns the state of full passes before the first token of the targets of a memory: no ids,
+    with room for `length` tokens.
+    """
     rows = next(len(leaf) for leaf in jax.tree.leaves(memory) if jnp.ndim(leaf))
     ids = jnp.full((rows, length), special.pad, jnp.int32)
     return Written(ids, jnp.zeros(rows, jnp.int32))
@@ -227,10 +229,11 @@ def _blank(special: Special, memory: Any, length: int) -> Written:
 def _step_by_full_pass(
     system: LanguageModel, call: Call, state: Written, tokens: jax.Array
 ) -> tuple[jax.Array, Written]:
-    """Appends a token [N] to each text and returns the next logits [N,V], from a pass over the
-    whole texts, and the new texts; other logits are left out where a system can do so.
+    """Appends a token [N] to each text of the state and returns the next logits [N,V], from a pass
+    of `system` over the whole texts, and the new state; `call` runs its methods with parameters.
+    Other logits are left out where a system can do so.
     """
-    state = state.then(tokens)
+    state = state.append(tokens)
     if not system.in_two:
         return state.last(call(state.ids)), state
     x = state.last(call(state.ids, method="hidden_states"))

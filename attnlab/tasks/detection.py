@@ -75,12 +75,12 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         super().__init__(config, data)
         for split in data.splits:
-            if (most := data.most(split)) > self.system.queries:
+            if (largest := data.most_objects(split)) > self.system.queries:
                 raise UserError(
                     f"config.system.queries={self.system.queries}: an image of the {split} split has"
-                    f" {most} objects; take as many queries or more"
+                    f" {largest} objects; take as many queries or more"
                 )
-        self._answers = self.jit(lambda params, batch: _answered(self.apply(params, batch)))
+        self._answers = self.jit(lambda params, batch: _best_boxes(self.apply(params, batch)))
 
     @classmethod
     def check(cls, config: schemas.Detection) -> None:
@@ -133,26 +133,26 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         weights, logits = self.config.objective, logits.astype(jnp.float32)
         real, classes = labels > 0, logits.shape[-1] - 1
-        of, none = jnp.maximum(labels - 1, 0), jnp.full(logits.shape[:2], classes)
+        truth, empty = jnp.maximum(labels - 1, 0), jnp.full(logits.shape[:2], classes)
         chances = jax.nn.softmax(logits)
-        wanted = jnp.take_along_axis(chances, of[:, None], axis=2).swapaxes(1, 2)  # [B,M,N]
-        apart = jnp.abs(predicted[:, None] - boxes[:, :, None]).sum(axis=-1)
+        likelihood = jnp.take_along_axis(chances, truth[:, None], axis=2).swapaxes(1, 2)  # [B,M,N]
+        distance = jnp.abs(predicted[:, None] - boxes[:, :, None]).sum(axis=-1)
         giou = overlaps(predicted[:, None], boxes[:, :, None])[1]
-        cost = -weights.classes * wanted + weights.distance * apart - weights.overlap * giou
+        cost = -weights.classes * likelihood + weights.distance * distance - weights.overlap * giou
         chosen = jax.vmap(matched)(cost, real)  # [B,M]
-        at = jnp.where(real, chosen, logits.shape[1])  # beyond the last: written nowhere
-        target = jax.vmap(lambda to, at, of: to.at[at].set(of, mode="drop"))(none, at, of)
+        queries = jnp.where(real, chosen, logits.shape[1])  # beyond the last: written nowhere
+        target = jax.vmap(lambda row, i, k: row.at[i].set(k, mode="drop"))(empty, queries, truth)
         share = jnp.where(target == classes, weights.no_object, 1.0) * rows[:, None]
-        mine = jnp.take_along_axis(predicted, chosen[..., None], axis=1)
-        iou, giou = overlaps(mine, boxes)
-        placed = weights.distance * jnp.abs(mine - boxes).sum(axis=-1)
-        placed = placed + weights.overlap * (1 - giou)
-        named = weights.classes * share * cross_entropy(logits, target, smoothing)
+        matched_boxes = jnp.take_along_axis(predicted, chosen[..., None], axis=1)
+        iou, giou = overlaps(matched_boxes, boxes)
+        box_loss = weights.distance * jnp.abs(matched_boxes - boxes).sum(axis=-1)
+        box_loss = box_loss + weights.overlap * (1 - giou)
+        class_loss = weights.classes * share * cross_entropy(logits, target, smoothing)
         answered = jnp.take_along_axis(logits.argmax(axis=-1), chosen, axis=1)
         return {
-            "loss": named.sum() + jnp.where(real, placed, 0.0).sum(),
+            "loss": class_loss.sum() + jnp.where(real, box_loss, 0.0).sum(),
             "iou": jnp.where(real, iou, 0.0).sum(),
-            "correct": ((answered == of) & real).sum(),
+            "correct": ((answered == truth) & real).sum(),
         }
 
     def sums(
@@ -162,7 +162,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         [B,N,4], "classes" and "scores" [B,N], which `totals` takes out.
         """
         outputs = self.apply(params, batch, rngs=rngs)
-        boxes, classes, scores = _answered(outputs)
+        boxes, classes, scores = _best_boxes(outputs)
         detected = {"boxes": boxes, "classes": classes, "scores": scores, "real": self.real(batch)}
         return {**self.summed(outputs, batch, smoothing), "found": detected}  # type: ignore[dict-item]
 
@@ -210,13 +210,13 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
 
     # --- answers ---
 
-    def detections(self, params: Params, asked: Examples) -> list[Answers]:
+    def detections(self, params: Params, examples: Examples) -> list[Answers]:
         """What is found in each image: a box, a class and a score for every query, in any order."""
-        columns = by_example(self._answers, params, self.in_order(asked))
+        columns = by_example(self._answers, params, self.in_order(examples))
         return [Answers(*image) for image in zip(*columns, strict=True)]
 
     @staticmethod
-    def asked(images: np.ndarray) -> Examples:
+    def unlabelled(images: np.ndarray) -> Examples:
         """Makes examples of images [N,H,W,C] without any object, for images to be answered."""
         count = len(images)
         return Examples(
@@ -234,11 +234,11 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         """
         return [[Response(self._written(row), 0.0)] for row in self.detections(params, examples)]
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
+    def answer_maps(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """Returns one map over an image, "answer", with a row for each object that `answers` names:
         its score inside of its box, else 0; {} if there is none.
         """
-        (detected,) = self.detections(params, self.asked(image[None]))
+        (detected,) = self.detections(params, self.unlabelled(image[None]))
         height, width = image.shape[:2]
         rows, columns, boxes, names = np.arange(height) + 0.5, np.arange(width) + 0.5, [], []
         for name, score, (row, column, high, wide) in self._shown(detected):
@@ -255,11 +255,11 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         and first row, first column, height and width in pixels.
         """
         sides = np.tile(np.array(self.data.learned.shape[:2]), 2)
-        for at in np.argsort(-detected.scores, kind="stable"):
-            if (score := detected.scores[at]) >= _SHOWN:
-                box = detected.boxes[at].astype(np.float64)
+        for row in np.argsort(-detected.scores, kind="stable"):
+            if (score := detected.scores[row]) >= _SHOWN:
+                box = detected.boxes[row].astype(np.float64)
                 box[:2] -= box[2:] / 2
-                yield self.data.learned.classes[detected.classes[at]], score, box * sides
+                yield self.data.learned.classes[detected.classes[row]], score, box * sides
 
     def _written(self, detected: Answers) -> str:
         """Writes the objects of an image that `_shown` gives as one text with class, score and box
@@ -272,7 +272,7 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         return ", ".join(objects) or "nothing"
 
 
-def _answered(outputs: Detected) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _best_boxes(outputs: Detected) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The boxes [B,N,4] of the last layer, the likeliest class of each that is one, [B,N], and its
     probability.
     """

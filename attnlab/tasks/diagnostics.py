@@ -120,16 +120,16 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
-        wanted = target != self.special.pad
-        right = (logits.argmax(axis=-1) == target) & wanted
-        rows = wanted.any(axis=1)
+        has_answer = target != self.special.pad
+        hits = (logits.argmax(axis=-1) == target) & has_answer
+        rows = has_answer.any(axis=1)
         return {
-            "loss": jnp.where(wanted, cross_entropy(logits, target, smoothing), 0.0).sum(),
+            "loss": jnp.where(has_answer, cross_entropy(logits, target, smoothing), 0.0).sum(),
             "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
-            "asked": wanted.sum(),
-            "correct": right.sum(),
+            "asked": has_answer.sum(),
+            "correct": hits.sum(),
             "rows": rows.sum(),
-            "exact": (rows & (right == wanted).all(axis=1)).sum(),
+            "exact": (rows & (hits == has_answer).all(axis=1)).sum(),
         }
 
     # --- scores ---
@@ -144,21 +144,21 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         for every text.
         """
         rows, lines = self.data.rows[split], list[str]()
-        right, every = collections.Counter[int](), collections.Counter[int]()
+        hits, totals = collections.Counter[int](), collections.Counter[int]()
         for row, answered in zip(rows, self._answered(params, self.of_split(split)), strict=True):
-            wanted = [answer for answer in row.answers if answer]
-            lines.append(f"{' '.join(row.words)}\t{' '.join(wanted)}\t{' '.join(answered)}")
-            every.update(row.groups)
-            right.update(
+            expected = [answer for answer in row.answers if answer]
+            lines.append(f"{' '.join(row.words)}\t{' '.join(expected)}\t{' '.join(answered)}")
+            totals.update(row.groups)
+            hits.update(
                 group
-                for group, word, answer in zip(row.groups, wanted, answered, strict=False)
+                for group, word, answer in zip(row.groups, expected, answered, strict=False)
                 if word == answer
             )
-        scores: Scores = dict(self.data.beside[split])
-        if every:
+        scores: Scores = dict(self.data.extra[split])
+        if totals:
             scores[f"by_{self.data.group}"] = {
-                str(group): {"accuracy": right[group] / count, "questions": count}
-                for group, count in sorted(every.items())
+                str(group): {"accuracy": hits[group] / count, "questions": count}
+                for group, count in sorted(totals.items())
             }
         return scores, lines
 
@@ -185,8 +185,8 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         Raises:
           UserError: a blank line.
         """
-        every = map(words_of, lines)
-        return asked.encode(self.data.vocabulary, [Row(words, words) for words in every])
+        rows = map(words_of, lines)
+        return asked.encode(self.data.vocabulary, [Row(words, words) for words in rows])
 
     def example(self, line: str) -> TextExample:
         """See `OneTextTask.example`."""

@@ -16,7 +16,7 @@ from attnlab.tasks.protocol import Params
 
 
 def together(
-    named: Sequence[tuple[str, Task[Any, Any, Any], Params]],
+    runs: Sequence[tuple[str, Task[Any, Any, Any], Params]],
 ) -> tuple[PairTask[Any], Params]:
     """Joins trained runs that translate into one task, whose system averages all members, and
     returns it with its parameters; raises `UserError` for other tasks or vocabularies.
@@ -25,15 +25,15 @@ def together(
     are a mapping of "members_0", "members_1", ... to those of the tasks.
 
     Args:
-      named: of every member the name of its run, its task and its parameters.
+      runs: of every member the name of its run, its task and its parameters.
 
     Raises:
       UserError: a task that does not translate, that is another than the first, or that has other
         vocabularies.
     """
-    first, task, _ = named[0]
+    first, task, _ = runs[0]
     members: list[PairTask[Any]] = []
-    for name, member, _ in named:
+    for name, member, _ in runs:
         if not isinstance(member, PairTask):
             raise UserError(
                 f"{name}: no ensembles of the task {member.config.task!r}; they are of runs that"
@@ -45,7 +45,7 @@ def together(
                 " name runs of one task"
             )
         ours = (members or [member])[0].vocabularies
-        if not all(_same(*both) for both in zip(member.vocabularies, ours, strict=True)):
+        if not all(_same(*pair) for pair in zip(member.vocabularies, ours, strict=True)):
             raise UserError(
                 f"{name} has another vocabulary than {first}; train the members of an ensemble on"
                 " the same data"
@@ -54,7 +54,7 @@ def together(
     # no copy: what the first task has compiled holds its own system
     joined = type(members[0])(task.config, members[0].data)
     joined.system = ensemble([member.system for member in members])
-    return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(named)}
+    return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(runs)}
 
 
 def _same(first: Vocabulary, second: Vocabulary) -> bool:

@@ -99,7 +99,7 @@ class ImageClassification(
         if shape is None:
             return system, None
         shapes = shapes_of(system, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
-        if Decisions.taken(shapes):
+        if Decisions.needed_by(shapes):
             return system, Decisions(config.decisions)
         refuse_terms(config, shapes)
         return system, None
@@ -115,13 +115,13 @@ class ImageClassification(
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
             that does not say what they read.
         """
-        before = None if workdir is not None and ImageData.saved(workdir) else _pretrained(config)
-        if before is None or config.pretrained.take == "all":
-            return ImageData.load(config.data, None, workdir, splits, before=before)
+        earlier = None if workdir is not None and ImageData.saved(workdir) else _pretrained(config)
+        if earlier is None or config.pretrained.take == "all":
+            return ImageData.load(config.data, None, workdir, splits, pretrained=earlier)
         data = super().read(config, workdir, splits)
-        if len(before.mean) != data.learned.shape[2]:
+        if len(earlier.mean) != data.learned.shape[2]:
             return data
-        learned = dataclasses.replace(data.learned, mean=before.mean, deviation=before.deviation)
+        learned = dataclasses.replace(data.learned, mean=earlier.mean, deviation=earlier.deviation)
         return dataclasses.replace(data, learned=learned)
 
     # --- training ---
@@ -136,7 +136,7 @@ class ImageClassification(
         """See `Task.loss`, of images changed as `config.augmentation` says; sums "tokens", "rows"
         and "correct" beside it.
         """
-        images = self.changed(key, jnp.asarray(batch["image"]))
+        images = self.augment(key, jnp.asarray(batch["image"]))
         return super().loss(params, {**batch, "image": images}, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -179,15 +179,15 @@ class ImageClassification(
 
     # --- answers and maps ---
 
-    def files(self, lines: Sequence[str]) -> np.ndarray:
-        """See `ImageTask.files`; cut as the folders of training are."""
+    def read_files(self, lines: Sequence[str]) -> np.ndarray:
+        """See `ImageTask.read_files`; cut as the folders of training are."""
         source = build(SOURCES, self.config.data, "config.data")()
         fitted = source.fitted if isinstance(source, ImageFolder) else np.asarray
         return read_images(lines, self.data.learned.shape, fitted)
 
     @staticmethod
-    def asked(images: np.ndarray) -> Examples:
-        """See `ImageTask.asked`; 1 says that a row is an image, and nothing reads which class."""
+    def unlabelled(images: np.ndarray) -> Examples:
+        """See `ImageTask.unlabelled`; 1 says that a row is an image, and nothing reads which class."""
         return Examples(image=images, label=np.ones(len(images), np.int32))
 
     def map_examples(self, split: str, number: int) -> list[ImageExample]:

@@ -43,8 +43,8 @@ Built = TypeVar("Built", bound=System)
 def build_system(
     config: schemas.Settings, base: type[Built], classes: int, shape: Shape | None
 ) -> Built:
-    """Builds the system of a config, which must be of the kind `base`, checked for images of this
-    shape where that is known.
+    """Builds the system of a config, which must be of the kind `base`, with an output for each of
+    `classes`, checked for images of this shape (H, W, C) where that is known.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a
@@ -119,11 +119,11 @@ class ImageTask(Task[Config, OfImages, Model]):
         """Images [B,H,W,C], uint8, as systems get them: float32, by mean and deviation."""
         return self.data.learned.normalised(jnp.asarray(images))
 
-    def changed(self, key: jax.Array, images: jax.Array) -> jax.Array:
+    def augment(self, key: jax.Array, images: jax.Array) -> jax.Array:
         """Arrays [B,H,W,C] of images, changed as `config.augmentation` says by the key of a step."""
-        of_step = jax.random.fold_in(key, _AUGMENTATION)
+        step_key = jax.random.fold_in(key, _AUGMENTATION)
         augmentation: Augmentation = self.config.augmentation  # type: ignore[attr-defined]
-        return augmentation.call(augmented, of_step, images)
+        return augmentation.call(augmented, step_key, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """Returns the batches of training, all of one size of images; raises `UserError` where
@@ -152,7 +152,7 @@ class ImageTask(Task[Config, OfImages, Model]):
 
     # --- answers and maps ---
 
-    def files(self, lines: Sequence[str]) -> np.ndarray:
+    def read_files(self, lines: Sequence[str]) -> np.ndarray:
         """Images from files, a name a line, resized to those of training.
 
         Raises:
@@ -166,11 +166,11 @@ class ImageTask(Task[Config, OfImages, Model]):
         return []
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
-        """Images from files, see `files`."""
-        return self.asked(self.files(lines))
+        """Images from files, see `read_files`."""
+        return self.unlabelled(self.read_files(lines))
 
     @staticmethod
-    def asked(images: np.ndarray) -> Examples:
+    def unlabelled(images: np.ndarray) -> Examples:
         """Examples of images [N,H,W,C] of which nothing is known."""
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class ImageTask(Task[Config, OfImages, Model]):
                     f"task={self.config.task} reads one image, not {second!r} beside {name!r}"
                 )
         names = [name for name, _ in typed]
-        images, answers = self.files(names), self.respond(params, names)
+        images, answers = self.read_files(names), self.respond(params, names)
         return [
             ImageExample(name, image, best[0].text)
             for name, image, best in zip(names, images, answers, strict=True)
@@ -206,11 +206,11 @@ class ImageTask(Task[Config, OfImages, Model]):
         return [self.normalised(example.image[None])], {}
 
     def overlays(self, params: Params, example: Any) -> Overlays:
-        """The gates, and what `seen` gives."""
+        """The gates, and what `answer_maps` gives."""
         read, _ = self.model_inputs(example)
-        over, gates = gates_of(self.system, params, read, example.image)
-        return {**over, **self.seen(params, example.image)}, gates
+        maps, gates = gates_of(self.system, params, read, example.image)
+        return {**maps, **self.answer_maps(params, example.image)}, gates
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
+    def answer_maps(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """What the answer says of places of an image [H,W,C], by name; nothing by default."""
         return {}

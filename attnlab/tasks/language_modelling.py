@@ -32,7 +32,7 @@ from attnlab.data.batching import evaluation_batches
 from attnlab.data.blocks import Blocks, Crops
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
-from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
+from attnlab.data.streams import Apart, Lanes, Turns, first_of, lanes, shifted_texts, widths
 from attnlab.data.vocabulary import TOKENIZER
 from attnlab.decoding.rows import evenly_spaced
 from attnlab.decoding.settings import validate
@@ -163,7 +163,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
 
     def remembered(self) -> Tree:
         """Returns the first state of every lane, where there are any; see `Task.remembered`."""
-        return self._before(self.config.batch.size)
+        return self._first_state(self.config.batch.size)
 
     def loss(
         self,
@@ -180,9 +180,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """
         options = {"rngs": self.rngs(key), "smoothing": self.smoothing(numbers)}
         losses = tuple(self.penalties)
-        sums, after = self._read(params, batch, remembered, losses=losses, **options)
+        sums, state = self._read(params, batch, remembered, losses=losses, **options)
         total, sums = penalised(sums, chosen_weights(self.penalties, numbers))
-        return total, {**sums, **({} if remembered is None else {"remembered": after})}
+        return total, {**sums, **({} if remembered is None else {"remembered": state})}
 
     def ordered(
         self, seed: int, shared: Mapping[str, Any]
@@ -206,7 +206,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
         """Computes the sums of each batch, in order where state is carried from one to the next."""
-        score, state = self._score_all if stacked else self._score, self._before(self.at_once)
+        score, state = self._score_all if stacked else self._score, self._first_state(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
             state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
@@ -219,8 +219,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         ):
             sums, state = score(params, batch, state)
             parts.append(sums)
-        every: list[Totals] = jax.device_get(parts)
-        return every
+        fetched: list[Totals] = jax.device_get(parts)
+        return fetched
 
     def split_totals(self, split: str) -> dict[str, int]:
         """Its characters, where every one is in its ids."""
@@ -262,12 +262,12 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         texts = self.size(split)
         if texts < 2:
             return None
-        state = self._before(self.at_once)
+        state = self._first_state(self.at_once)
         sums = collections.defaultdict[str, np.ndarray](lambda: np.zeros(texts + 1))
         for batch in self._in_turn(split, numbered=True):
             numbers = batch.pop("text").reshape(-1)
-            each, state = self._score_each(params, batch, state)
-            for name, values in jax.device_get(each).items():
+            by_token, state = self._score_each(params, batch, state)
+            for name, values in jax.device_get(by_token).items():
                 sums[name] += np.bincount(numbers, values.reshape(-1), texts + 1)
         totals = {name: values[1:] for name, values in sums.items()}  # 0 is padding
         rows = self.ratio_rows(totals)
@@ -287,8 +287,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         from attnlab.data.tokenizer import Prompt
 
         first = np.int32(self.first_id)
-        every = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
-        ids = (row if isinstance(line, Prompt) else np.append(first, row) for line, row in every)
+        encoded = zip(lines, self.data.vocabulary.encode_all(lines), strict=True)
+        ids = (row if isinstance(line, Prompt) else np.append(first, row) for line, row in encoded)
         return Examples(source=Packed(ids, self.special.pad))
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
@@ -320,9 +320,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         from attnlab.data.tokenizer import Prompt
 
         context = prompt if isinstance(line, Prompt) else prompt[1:]
-        text = line.shown if isinstance(line, Prompt) else line
-        whole = self.data.vocabulary.continued(text, context, ids)
-        return self._settings.cut(whole, start=len(text.rstrip()))
+        text = line.context if isinstance(line, Prompt) else line
+        full = self.data.vocabulary.continued(text, context, ids)
+        return self._settings.cut(full, start=len(text.rstrip()))
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
         """A text that is read from its beginning, and the tokens: those that are read ("source")
@@ -337,8 +337,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         token was right, [B,T].
         """
         at_once = room_for_logits(self.system, *batch["source"].shape)
-        each, _ = self._score_apart(at_once)(params, batch, None)
-        return each["loss"], each["correct"]
+        by_token, _ = self._score_apart(at_once)(params, batch, None)
+        return by_token["loss"], by_token["correct"]
 
     @functools.cache  # noqa: B019 - the task lives as long as the run
     def _score_apart(self, at_once: int) -> Any:
@@ -355,30 +355,30 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """Yields a split in batches of `decoding.batch` rows, in the order in which they must be
         read; `numbered`: with "text" [B,T], the number of each token's text from 1.
         """
-        ids, beside = self.data.ids[split], {}
+        ids, extra = self.data.ids[split], {}
         if split in self.data.recalled:
-            beside["recalled"] = self.data.recalled[split]
+            extra["recalled"] = self.data.recalled[split]
         if numbered:
-            beside["text"] = Packed(
+            extra["text"] = Packed(
                 np.full(length, number) for number, length in enumerate(ids.lengths, start=1)
             )
         if not self._apart:
             node = self.config.batch
             options: dict[str, Any] = {"size": self.at_once, "length": node.max_length}
-            every = lanes(node.texts, ids, beside=beside, special=self.special, **options)
-            yield from map(every, range(every.batches_per_epoch))
+            batches = lanes(node.texts, ids, extra=extra, special=self.special, **options)
+            yield from map(batches, range(batches.batches_per_epoch))
             return
         if self._window is not None:
-            beside = {name: column.windows(self._window) for name, column in beside.items()}
-        for rows, batch in self._batched(begun(ids, self.special, self._window)):
+            extra = {name: column.windows(self._window) for name, column in extra.items()}
+        for rows, batch in self._batched(shifted_texts(ids, self.special, self._window)):
             width = batch["target"].shape[1]
             yield {
                 **batch,
                 "fresh": np.ones(len(rows), np.int32),
-                **{name: column.block(rows, width) for name, column in beside.items()},
+                **{name: column.block(rows, width) for name, column in extra.items()},
             }
 
-    def _before(self, rows: int) -> Tree:
+    def _first_state(self, rows: int) -> Tree:
         """A state of so many rows where there are lanes."""
         if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
@@ -388,8 +388,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         self, params: Params, batch: Batch, remembered: Tree, **options: Any
     ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
-        each, after = self._of_tokens(params, batch, remembered, **options)
-        return summed(each), after
+        by_token, state = self._of_tokens(params, batch, remembered, **options)
+        return summed(by_token), state
 
     @functools.cached_property
     def _decoder(self) -> Decoder:

@@ -36,12 +36,12 @@ Named = Sequence[tuple[int, int]]
 
 def named(captions: Sequence[str], shown: Shown) -> list[Named]:
     """Returns for each caption the positions of words that name an object, each with the object's
-    number.
+    number; `shown` says which object each word is about.
     """
     return [
         [
-            (at, about)
-            for at, (word, about) in enumerate(zip(text.split(), abouts, strict=True))
+            (position, about)
+            for position, (word, about) in enumerate(zip(text.split(), abouts, strict=True))
             if about >= 0 and word in shown.named
         ]
         for text, abouts in zip(captions, shown.words, strict=True)
@@ -65,14 +65,14 @@ def sums(
     """
     totals = np.zeros((len(words), len(SCORES) + 1))
     for number, looks in weights:
-        for at, about in words[number]:
+        for position, about in words[number]:
             pixels = objects[number] == about + 1
             inside = shares(pixels, grid)
             hit = inside > 0
             totals[number] += (
-                looks[at] @ inside,
+                looks[position] @ inside,
                 pixels.mean(),
-                hit[looks[at].argmax()],
+                hit[looks[position].argmax()],
                 hit.mean(),
                 1,
             )
@@ -80,8 +80,10 @@ def sums(
 
 
 def shares(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """The share of the pixels of each place that are set, [L]; pixels [H,W] of 0 and 1, grid h and w."""
-    rows, columns = (np.arange(n) * of // n for n, of in zip(pixels.shape, grid, strict=True))
+    """Computes the share of the pixels of each place that are set, [L], from pixels [H,W] of 0 and
+    1 and the grid (h, w) of places.
+    """
+    rows, columns = (np.arange(n) * cells // n for n, cells in zip(pixels.shape, grid, strict=True))
     place = (rows[:, None] * grid[1] + columns).ravel()  # of each pixel
     size = np.bincount(place, minlength=grid[0] * grid[1])
     return np.bincount(place, pixels.ravel(), len(size)) / np.maximum(size, 1)
@@ -91,17 +93,17 @@ def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
     """Returns the attention [B,L] of the question as a whole, of each map [B,H,Tq,L] from something
     else to an image: the mean over heads and hops, or over heads in the first row.
     """
-    seen = {name: look for name, look in maps.items() if look.columns == "image" != look.rows}
+    image_maps = {name: look for name, look in maps.items() if look.columns == "image" != look.rows}
     return {
         name: look.weights.mean(axis=(1, 2))
         if look.rows == "hops"
         else look.weights.mean(axis=1)[:, 0]
-        for name, look in seen.items()
+        for name, look in image_maps.items()
     }
 
 
 def covered(question: Question, shape: Sequence[int]) -> np.ndarray:
-    """1 at the pixels in the boxes of a question, else 0, [H,W]."""
+    """Returns 1 at the pixels in the boxes of a question, else 0, [H,W], for images of this shape."""
     mask = np.zeros(shape[:2])
     for top, left, height, width in question.boxes:
         mask[top : top + height, left : left + width] = 1

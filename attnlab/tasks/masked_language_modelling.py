@@ -31,7 +31,7 @@ from attnlab.data.batching import Batches, evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
-from attnlab.data.masking import Masked, Masking, begun
+from attnlab.data.masking import Masked, Masking, with_bos
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special
@@ -74,7 +74,7 @@ def build_system(
             " a row apart; take apart, or the system encoder"
         )
     rows = [jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)]
-    beside = {"segments": rows[0]} if config.batch.texts == "packed" else {}
+    extra = {"segments": rows[0]} if config.batch.texts == "packed" else {}
     apply: Any = system.apply
     if config.batch.texts == "pairs":
         if not getattr(system, "next_sentence", False):
@@ -84,7 +84,7 @@ def build_system(
                 " batch.texts=apart"
             )
         apply = functools.partial(apply, method="both")
-    jax.eval_shape(apply, {"params": params}, *rows, **beside)
+    jax.eval_shape(apply, {"params": params}, *rows, **extra)
     return system
 
 
@@ -158,14 +158,14 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         """Computes logits [B,P,V] at the hidden tokens of a batch, or [B,T,V] at all tokens where
         it has no "places"; for pairs also those of their relation [B,2].
         """
-        beside = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
+        extra = {name: jnp.asarray(batch[name]) for name in ("segments", "types") if name in batch}
         if "relation" in batch:
             options["method"] = "both"
         places = jnp.asarray(batch["places"]) if "places" in batch else None
         if places is not None and "at" in self.system.reads:
-            beside["at"], places = places, None
+            extra["at"], places = places, None
         logits: Tree = self.system.apply(
-            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **options}
+            {"params": params}, jnp.asarray(batch["source"]), **{**extra, **options}
         )
         return logits if places is None else jnp.take_along_axis(logits, places[..., None], axis=1)
 
@@ -239,9 +239,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
             texts = Examples(target=ids.windows(longest) if in_windows else ids)
             batches = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
         for rows, batch in batches:
-            whole = begun(batch, self.special)
-            real = (whole["source"] != self.special.pad).any(axis=1)
-            yield np.where(real, rows, -1), whole | self.masking(whole["source"], (), rows)
+            full = with_bos(batch, self.special)
+            real = (full["source"] != self.special.pad).any(axis=1)
+            yield np.where(real, rows, -1), full | self.masking(full["source"], (), rows)
 
     def counts(self, split: str) -> dict[str, int]:
         """Counts the hidden tokens of a split, and its pairs where rows are pairs."""
@@ -278,8 +278,8 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         mask = self.data.vocabulary.tokens([self._mask])[0]
         parts = line.replace(mask, MASK).split(MASK)
         ids = self.data.vocabulary.encode_all(parts)
-        between = [np.array([self._mask], np.int32)] * (len(parts) - 1)
-        inner = [part for pair in itertools.zip_longest(ids, between) for part in pair]
+        masks = [np.array([self._mask], np.int32)] * (len(parts) - 1)
+        inner = [part for pair in itertools.zip_longest(ids, masks) for part in pair]
         ends = [[self.special.bos], *(x for x in inner if x is not None), [self.special.eos]]
         return np.concatenate(ends).astype(np.int32)
 

@@ -56,11 +56,11 @@ def with_metrics(task: AnyTask) -> None:
         without an answer for each example.
     """
     metrics: dict[str, Metric] = {}
-    taken = {*_TAKEN, *task.measures, task.examples}
+    used = {*_TAKEN, *task.measures, task.examples}
     for path in task.config.training.metrics:
         name, metric = path.rpartition(":")[2], METRICS.resolve(path)
         problem = ""
-        if name in metrics or name in taken or name.endswith("_signature"):
+        if name in metrics or name in used or name.endswith("_signature"):
             problem = f"there is a score {name!r} already"
         elif (better := getattr(metric, "better", "max")) not in ("min", "max"):
             problem = f"better={better!r}; expected 'min' or 'max'"
@@ -81,7 +81,7 @@ class _WithMetrics:
 
     @property
     def measures(self) -> Mapping[str, Any]:
-        ways = {name: getattr(of, "better", "max") for name, of in self.own_metrics.items()}
+        ways = {name: getattr(metric, "better", "max") for name, metric in self.own_metrics.items()}
         return {**super().measures, **ways}  # type: ignore[misc]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
@@ -90,8 +90,8 @@ class _WithMetrics:
         """
         scores, outputs = super().score(params, split)  # type: ignore[misc]
         values, failed = self._values(split, outputs)
-        if both := sorted(scores.keys() & self.own_metrics.keys()):
-            raise UserError(f"config.training.metrics: there is a score {both[0]!r} already")
+        if shared := sorted(scores.keys() & self.own_metrics.keys()):
+            raise UserError(f"config.training.metrics: there is a score {shared[0]!r} already")
         means = {name: float(numbers.mean()) for name, numbers in values.items()}
         return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 

@@ -78,8 +78,8 @@ def watched_pass(
     if not aside:
         return apply(), {}, {}
     outputs, collected = apply(mutable=aside)
-    seen = collected.get(STATISTICS)  # nothing where layers have no norms
-    return outputs, collected, {"statistics": seen} if seen else {}
+    statistics = collected.get(STATISTICS)  # nothing where layers have no norms
+    return outputs, collected, {"statistics": statistics} if statistics else {}
 
 
 def _is(component: Any, bases: tuple[type, ...]) -> bool:
@@ -111,27 +111,25 @@ def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes:
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:
-    """Raises `UserError` unless a mechanism is a class of the right kind and can do what its slot
-    needs; an absent one passes.
+    """Raises `UserError`, which begins with `where`, unless the mechanism of a factory is a class
+    of the right kind and can do what its slot needs; an absent one passes.
     """
     mechanism = factory.func
     if getattr(mechanism, "absent", False):
         return
-    wanted = Mixer if need.mixes else Attention
+    base = Mixer if need.mixes else Attention
     if not (
-        isinstance(mechanism, type) and issubclass(mechanism, wanted)
+        isinstance(mechanism, type) and issubclass(mechanism, base)
     ):  # a dotted path may lead to anything
-        raise UserError(
-            f"{where}: expected a class derived from {wanted.__module__}.{wanted.__name__}"
-        )
+        raise UserError(f"{where}: expected a class derived from {base.__module__}.{base.__name__}")
     need.check(mechanism, where, factory.keywords)
 
 
 def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:
     """Ones for what a system reads: a row, and two of whatever has no fixed size."""
+    sizes = ([n if isinstance(n, int) else 2 for n in column.axes or ()] for column in declared)
     return [
-        jnp.ones((1, *(size if isinstance(size, int) else 2 for size in of.axes or ())), of.dtype)
-        for of in declared
+        jnp.ones((1, *axes), column.dtype) for axes, column in zip(sizes, declared, strict=True)
     ]
 
 
@@ -176,9 +174,9 @@ def _setting_at(system: System, path: Sequence[str]) -> str:
     parts: Mapping[str, Any] = vars(system)
     fields = ["system"]
     names = [re.sub(r"_\d+$", "", part) for part in path]
-    for before, name in zip(["", *names], names, strict=False):
-        others = f"{before}_{name.removeprefix('self_')}", name.rpartition("_")[0]
-        name = next((field for field in (name, *others) if field in parts), "")
+    for previous, name in zip(["", *names], names, strict=False):
+        alternatives = f"{previous}_{name.removeprefix('self_')}", name.rpartition("_")[0]
+        name = next((field for field in (name, *alternatives) if field in parts), "")
         if name:
             fields.append(name)
             part = parts[name]
@@ -196,17 +194,17 @@ def longest_row(config: schemas.Settings) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((1, length), jnp.int32)
 
 
-def refuse_terms(config: schemas.Settings, made: Mapping[str, Tree]) -> None:
+def refuse_terms(config: schemas.Settings, shapes: Mapping[str, Tree]) -> None:
     """Raises `UserError` where attention samples or hands out a loss, which the task of the config
-    does not add to its own; `made` is what `shapes_of` gives.
+    does not add to its own; `shapes` is what `shapes_of` gives.
     """
-    for collection, what in (
+    for collection, problem in (
         (SAMPLES, "samples what it looks at"),
         (LOSSES, "hands out a loss of its own"),
     ):
-        if made.get(collection):
+        if shapes.get(collection):
             raise UserError(
-                f"system={config.system.name}: its attention {what}, which task={config.task} does"
+                f"system={config.system.name}: its attention {problem}, which task={config.task} does"
                 " not train"
             )
 
@@ -233,7 +231,7 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
                 widest = task.in_order(examples.chosen(np.array([lengths.argmax()])))[-1][1]
                 task.try_batch(widest)
         except UserError as error:
-            what, _, _ = str(error).partition(";")  # what it advises is for training
+            problem, _, _ = str(error).partition(";")  # what it advises is for training
             rules = settings_of(type(task.config.batch))["longer"].choices
             advice = "".join(
                 f"config.batch.longer={rule}, or "
@@ -242,12 +240,12 @@ def check_longest(task: Any, splits: Sequence[str]) -> None:
             )
             raise UserError(
                 f"the {split} split has an example of {longest} tokens, and scores leave none out:"
-                f" {what}; take {advice}longer positions"
+                f" {problem}; take {advice}longer positions"
             ) from error
 
 
-def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
-    """Raises `UserError` where `times` arrays of these shapes take more than `BYTES`; `what` names
+def check_bytes(shapes: Tree, subject: str, times: int = 1) -> None:
+    """Raises `UserError` where `times` arrays of these shapes take more than `BYTES`; `subject` names
     them.
     """
     size = times * sum(
@@ -255,7 +253,7 @@ def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
     )
     if size > BYTES:
         raise UserError(
-            f"config.system: {what} would take {size / 2**30:,.0f} GiB; expected at most"
+            f"config.system: {subject} would take {size / 2**30:,.0f} GiB; expected at most"
             f" {BYTES // 2**30}, take smaller sizes"
         )
 
@@ -273,10 +271,10 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
         raise UserError(
             f"{where} {_kind(result)}, expected a {Reading.__module__}.{Reading.__name__}"
         )
-    wanted, shape = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
-    if shape != wanted:
+    expected, shape = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
+    if shape != expected:
         raise UserError(
-            f"{where} a context of shape {shape}, expected {wanted}: that of the queries, with"
+            f"{where} a context of shape {shape}, expected {expected}: that of the queries, with"
             " `width` as the last axis"
         )
     return result
@@ -309,8 +307,8 @@ def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
 
 def chosen_weights(weights: Mapping[str, float], numbers: Numbers | None) -> dict[str, Any]:
     """The weights of losses by name, of those among the numbers of a program theirs."""
-    given = numbers or {}
-    return {name: given.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
+    overrides = numbers or {}
+    return {name: overrides.get(f"{WEIGHTS}.{name}", weight) for name, weight in weights.items()}
 
 
 def built(
@@ -341,13 +339,13 @@ def built(
     return system, shapes["params"]
 
 
-def check_statistics(config: schemas.Settings, part: Any, what: str, advice: str = "") -> None:
+def check_statistics(config: schemas.Settings, part: Any, subject: str, advice: str = "") -> None:
     """Raises `UserError` where a system or a norm has statistics of batches (`over_batch`) and a
-    batch is read in microbatches; `what` names these statistics, `advice` ends the message.
+    batch is read in microbatches; `subject` names these statistics, `advice` ends the message.
     """
     if part.over_batch and config.training.accumulate > 1:
         raise UserError(
-            f"config.training.accumulate={config.training.accumulate}: {what} the whole batch, which"
+            f"config.training.accumulate={config.training.accumulate}: {subject} the whole batch, which"
             f" is never there; set it to 1{advice}"
         )
 
@@ -373,8 +371,8 @@ def _owner(kind: type, name: str) -> Any:
 
 
 def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[str, float]:
-    """Computes the scores that are one sum over another, by name, from the sums over a split;
-    raises `UserError` for a missing sum.
+    """Computes the scores that are one sum over another, given for each the names of the two, from
+    the sums (`totals`) over a split; raises `UserError` for a missing sum.
 
     Raises:
       UserError: a sum that is not there.
@@ -384,4 +382,4 @@ def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[
             if part not in totals:
                 problem = f"ratios: {name!r} needs the sum {part!r}, which the task does not give"
                 raise UserError(f"{problem}; {nearest(part, totals)}")
-    return {name: float(totals[part] / totals[whole]) for name, (part, whole) in ratios.items()}
+    return {name: float(totals[part] / totals[divisor]) for name, (part, divisor) in ratios.items()}

@@ -38,8 +38,8 @@ Vocabularies = tuple[Vocabulary, Vocabulary]
 def build_system(
     config: schemas.WritingSettings, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
 ) -> tuple[Seq2Seq, Auxiliary]:
-    """Builds the sequence-to-sequence system of a config, and the terms added to its loss; raises
-    `UserError` where a part of it does not fit.
+    """Builds the sequence-to-sequence system of a config for vocabularies of these sizes, and the
+    terms added to its loss; raises `UserError` where a part of it does not fit.
 
     Raises:
       UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible
@@ -79,7 +79,7 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         """Stores the two vocabularies and builds the system; raises `UserError` if the vocabularies
         have different padding ids.
         """
-        self.vocabularies = data.learned.both
+        self.vocabularies = data.learned.vocabularies
         source, self.special = (vocabulary.special for vocabulary in self.vocabularies)
         if source.pad != self.special.pad:
             raise UserError(

@@ -90,12 +90,12 @@ class InitialWeights:
         return {"pretrained": _fingerprint(folder) if self._run else weights.fingerprint(folder)}
 
     def in_saved_form(self, prints: dict[str, str], saved: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the fingerprints of `check`, or what is saved of them if that is of the same run in
-        an earlier form, of all files.
+        """Returns the fingerprints that `check` gave, or the one that is `saved`, by name, if that
+        is of the same run in an earlier form, of all files.
         """
-        before = saved.get("pretrained")
-        if self._run and before not in (None, *prints.values()) and before == _of_files(self._run):
-            return {"pretrained": before}
+        stored = saved.get("pretrained")
+        if self._run and stored not in (None, *prints.values()) and stored == _hash_run(self._run):
+            return {"pretrained": stored}
         return prints
 
     def params(self, key: jax.Array, read: Reader, dtype: Any = np.float32) -> Params:
@@ -111,12 +111,12 @@ class InitialWeights:
             return weights.parameters(self.folder, self.task.shapes, dtype)
         source = self._source
         if self._run:
-            taken, _ = read(source.config, source, self.folder)
+            loaded, _ = read(source.config, source, self.folder)
         else:
-            taken = weights.parameters(self.folder, source.shapes)
-        drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
+            loaded = weights.parameters(self.folder, source.shapes)
+        fresh = jax.device_get(self._draw_params(key)) if self._fit.drawn else {}
         models = model_of(source), model_of(self.task)
-        return nested(fit_parameters(flat(jax.device_get(taken)), drawn, *models))
+        return nested(fit_parameters(flat(jax.device_get(loaded)), fresh, *models))
 
     @property
     def partial(self) -> bool:
@@ -129,7 +129,7 @@ class InitialWeights:
         """What of the weights is taken, for a person; nothing if all are."""
         return self._fit.lines() if self.partial else []
 
-    def drawn(self) -> tuple[str, ...]:
+    def drawn_paths(self) -> tuple[str, ...]:
         """Paths of the parameters that the weights do not give."""
         return self._fit.drawn if self.partial else ()
 
@@ -151,17 +151,17 @@ class InitialWeights:
         return fit(model_of(self._source), model_of(self.task))
 
     @functools.cached_property
-    def _drawn(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
+    def _draw_params(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
         """Returns a compiled program that draws from a key, by path, those parameters that the
         weights do not give.
         """
         paths = self._fit.drawn
 
-        def drawn(key: jax.Array) -> dict[str, jax.Array]:
+        def draw(key: jax.Array) -> dict[str, jax.Array]:
             params = flat(self.task.init(key))
             return {path: params[path] for path in paths}
 
-        return jax.jit(drawn)
+        return jax.jit(draw)
 
     @functools.cached_property
     def _source(self) -> AnyTask:
@@ -187,7 +187,7 @@ def model_of(task: AnyTask) -> Model:
     """
     heads: dict[str, Heads] = {}
 
-    def seen(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+    def record_heads(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
         """Records the heads of a multi-head mechanism by its path, and calls the method."""
         module = context.module
         if type(module) in (MultiHead, Gated):
@@ -195,14 +195,14 @@ def model_of(task: AnyTask) -> Model:
             heads["/".join(module.path)] = Heads(module.heads, keys, module.size())
         return method(*args, **kwargs)
 
-    with nn.intercept_methods(seen):
+    with nn.intercept_methods(record_heads):
         params = jax.eval_shape(task.init, jax.random.key(0))
     learned = getattr(
         task.data, "learned", None
     )  # data of a user's own may have a vocabulary alone
     names = ("vocabulary",) if learned is None else SIDES
     vocabularies = [getattr(learned or task.data, name, None) for name in names]
-    pieces = dict.fromkeys(tuple(each.tokens(range(each.size))) for each in vocabularies if each)
+    pieces = dict.fromkeys(tuple(side.tokens(range(side.size))) for side in vocabularies if side)
     shapes = {path: tuple(leaf.shape) for path, leaf in flat(params).items()}
     return Model(shapes, heads, tuple(pieces))
 
@@ -214,10 +214,10 @@ def _fingerprint(run: Path) -> str:
     try:
         return hashlib.sha256(json.dumps(used_prints(run), sort_keys=True).encode()).hexdigest()
     except Exception:  # the reader of the parameters will tell
-        return _of_files(run)
+        return _hash_run(run)
 
 
-def _of_files(run: Path) -> str:
+def _hash_run(run: Path) -> str:
     """Computes SHA-256 over the names and contents of all files of a run's states."""
     digest = hashlib.sha256()
     files = [path for folder in (CHECKPOINTS, ALONE) for path in (run / folder).rglob("*")]

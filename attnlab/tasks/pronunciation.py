@@ -67,9 +67,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
             summed = np.zeros((len(truth), of_pair.shape[1]), of_pair.dtype)
             np.add.at(summed, of_pairs, of_pair)
             rows[name] = rule, summed
-        wrong = [[fewest > 0, 1] for fewest, _ in edits]
+        errors = [[fewest > 0, 1] for fewest, _ in edits]
         return Items.of(
-            {**rows, "phoneme_error_rate": ("ratio", edits), "word_error_rate": ("ratio", wrong)}
+            {**rows, "phoneme_error_rate": ("ratio", edits), "word_error_rate": ("ratio", errors)}
         )
 
     def _pronunciations(self, split: str) -> dict[str, list[list[str]]]:

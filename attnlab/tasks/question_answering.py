@@ -154,12 +154,12 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         span = jnp.asarray(batch["span"])
         real, ends = self._real(batch), outputs.swapaxes(1, 2)  # [B,2,T]
         losses = cross_entropy(ends, span, 0.0).mean(axis=1)
-        right = (ends.argmax(axis=-1) == span).all(axis=1)
+        hits = (ends.argmax(axis=-1) == span).all(axis=1)
         return {
             "loss": jnp.where(real, losses, 0.0).sum(),
             "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
             "rows": real.sum(),
-            "correct": (right & real).sum(),
+            "correct": (hits & real).sum(),
         }
 
     def weight(self, batch: Batch) -> jax.Array:
@@ -182,12 +182,12 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         """
         rows = self.data.rows[split]
         texts = [text for text, _ in self._answered(params, rows, self.of_split(split))]
-        right = [[text for text, _ in row.answers if normal(text)] or [""] for row in rows]
-        pairs, scores = list(zip(texts, right, strict=True)), dict[str, float]()
+        accepted = [[text for text, _ in row.answers if normal(text)] or [""] for row in rows]
+        pairs, scores = list(zip(texts, accepted, strict=True)), dict[str, float]()
         for name, measure in (("exact", exact), ("f1", f1)):
             best = [max(map(measure, [answer] * len(truths), truths)) for answer, truths in pairs]
             scores[name] = float(np.mean(best))
-        lines = [f"{asked.question}\t{answer}" for answer, asked in zip(texts, rows, strict=True)]
+        lines = [f"{row.question}\t{answer}" for answer, row in zip(texts, rows, strict=True)]
         return scores, [" ".join(line.split("\n")) for line in lines]
 
     def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, ...]:
@@ -195,12 +195,12 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         most `MOST` tokens, its log probability and that of "not here".
         """
         chances = jax.nn.log_softmax(self.apply(params, batch), axis=1)
-        both = chances[:, :, None, 0] + chances[:, None, :, 1]
-        length = both.shape[1]
-        at = jnp.arange(length)
-        apart = at - at[:, None]
-        both = jnp.where((apart >= 0) & (apart < MOST) & (at[:, None] > 0), both, 2 * _NEVER)
-        flat = both.reshape(len(both), -1)
+        sums = chances[:, :, None, 0] + chances[:, None, :, 1]
+        length = sums.shape[1]
+        tokens = jnp.arange(length)
+        width = tokens - tokens[:, None]
+        sums = jnp.where((width >= 0) & (width < MOST) & (tokens[:, None] > 0), sums, 2 * _NEVER)
+        flat = sums.reshape(len(sums), -1)
         best = flat.argmax(axis=1)
         return best // length, best % length, flat.max(axis=1), chances[:, 0].sum(axis=1)
 
@@ -279,17 +279,18 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return [ids[None], types[None]], {"source": self.data.vocabulary.tokens(ids)}
 
 
-def exact(answer: str, right: str) -> bool:
+def exact(answer: str, truth: str) -> bool:
     """Whether two texts are the same, see `normal`."""
-    return normal(answer) == normal(right)
+    return normal(answer) == normal(truth)
 
 
-def f1(answer: str, right: str) -> float:
-    """Computes the harmonic mean of precision and recall of the words of an answer, normalised
-    (`normal`); if a text has no words, 1 if both have none, else 0.
+def f1(answer: str, truth: str) -> float:
+    """Computes the harmonic mean of precision and recall of the words of an answer against those of
+    a right one (`truth`), normalised (`normal`); if a text has no words, 1 if both have none, else
+    0.
     """
-    answered, wanted = normal(answer), normal(right)
-    if not answered or not wanted:
-        return float(answered == wanted)
-    same = (Counter(answered) & Counter(wanted)).total()
-    return 2 * same / (len(answered) + len(wanted))
+    answered, expected = normal(answer), normal(truth)
+    if not answered or not expected:
+        return float(answered == expected)
+    shared = (Counter(answered) & Counter(expected)).total()
+    return 2 * shared / (len(answered) + len(expected))

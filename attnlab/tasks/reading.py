@@ -28,8 +28,8 @@ _LOGITS = 2**26  # numbers of logits that are there at a time when texts are sco
 
 
 def state_before(system: LanguageModel, params: Params, rows: int) -> Tree:
-    """A state of so many rows, all zeros. Nothing in it is ever read, for every row of a first
-    batch is fresh; `params` may be shapes.
+    """Makes the first state of `rows` rows, all zeros. Nothing in it is ever read, for every row of
+    a first batch is fresh; `params` may be shapes.
     """
     shapes = jax.eval_shape(
         lambda tree: system.apply({"params": tree}, rows, 0, method="start"), params
@@ -72,8 +72,8 @@ def of_tokens(
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
     outputs: Tree
-    after: Tree = None
-    seen: Sums = {}
+    next_state: Tree = None
+    statistics: Sums = {}
     collected: Mapping[str, Tree] = {}
     watched = [LOSSES] if losses else []
     if remembered is None:
@@ -83,7 +83,7 @@ def of_tokens(
         if rngs is None and not losses:
             outputs = read()
         else:
-            outputs, collected, seen = watched_pass(system, watched, read)
+            outputs, collected, statistics = watched_pass(system, watched, read)
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
@@ -92,15 +92,15 @@ def of_tokens(
         )
         read = functools.partial(apply, state, source, method="read")
         if losses:
-            (outputs, after), collected = read(mutable=watched)
+            (outputs, next_state), collected = read(mutable=watched)
         else:
-            outputs, after = read()
+            outputs, next_state = read()
     head: Any = None
     if at_once and remembered is None:
         head = functools.partial(system.apply, {"params": params}, method="logits")
-    each = judged(system, outputs, batch, smoothing, head, at_once) | seen
+    by_token = judged(system, outputs, batch, smoothing, head, at_once) | statistics
     real = system.real(target)
-    return each | {name: _handed_out(collected, name, real) for name in losses}, after
+    return by_token | {name: _handed_out(collected, name, real) for name in losses}, next_state
 
 
 def judged(
@@ -118,15 +118,15 @@ def judged(
     target = jnp.asarray(batch["target"])
     real = system.real(target)
     if head is None:
-        nats, right = _losses_and_hits(outputs, target, smoothing)
+        nats, hits = _losses_and_hits(outputs, target, smoothing)
     else:
-        nats, right = _in_pieces(head, outputs, target, smoothing, at_once)
-    nats, correct = jnp.where(real, nats, 0.0), right & real
-    each = {"loss": nats, "tokens": real, "correct": correct}
+        nats, hits = _in_pieces(head, outputs, target, smoothing, at_once)
+    nats, correct = jnp.where(real, nats, 0.0), hits & real
+    by_token = {"loss": nats, "tokens": real, "correct": correct}
     if "recalled" in batch:
-        asked = jnp.asarray(batch["recalled"]) != 0
-        each |= {"asked": asked, "recalled": correct & asked}
-    return each
+        recallable = jnp.asarray(batch["recalled"]) != 0
+        by_token |= {"asked": recallable, "recalled": correct & recallable}
+    return by_token
 
 
 class RowsApart:
@@ -199,12 +199,12 @@ def _in_pieces(
         return filled.reshape(rows, pieces, at_once, *array.shape[2:]).swapaxes(0, 1)
 
     @jax.checkpoint
-    def judged(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def score_piece(piece: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         return _losses_and_hits(head(piece[0]), piece[1], smoothing)
 
-    judgements = jax.lax.map(judged, (cut(x), cut(target)))
-    losses, right = (part.swapaxes(0, 1).reshape(rows, -1)[:, :length] for part in judgements)
-    return losses, right
+    judgements = jax.lax.map(score_piece, (cut(x), cut(target)))
+    losses, hits = (part.swapaxes(0, 1).reshape(rows, -1)[:, :length] for part in judgements)
+    return losses, hits
 
 
 def check_packs(config: schemas.LanguageModelling, system: LanguageModel, params: Tree) -> None:
@@ -237,13 +237,15 @@ def check_pieces(system: LanguageModel, at_once: int) -> None:
         )
 
 
-def summed(each: Sums) -> Sums:
+def summed(sums: Sums) -> Sums:
     """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
-    return {name: array if name == "statistics" else array.sum() for name, array in each.items()}
+    return {name: array if name == "statistics" else array.sum() for name, array in sums.items()}
 
 
 def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> jax.Array:
-    """A loss of attention at every token [B,T], summed over all looks; 0 at what is not real."""
+    """Returns the loss `name` that attention has left in the collections `collected` at every token
+    [B,T], summed over all looks; 0 at what is not real.
+    """
     looks = [look[name] for look in looks_of(collected) if name in look]
     total = sum((loss.reshape(real.shape) for loss in looks), jnp.zeros(real.shape))
     return jnp.where(real, total, 0.0)
@@ -259,25 +261,25 @@ def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums
     """Returns the "loss" of `sums` plus their weighted penalties, and the other sums, with the
     plain loss as "cross_entropy" if there are weights.
     """
-    rest = {name: value for name, value in sums.items() if name != "loss"}
+    remaining = {name: value for name, value in sums.items() if name != "loss"}
     if not weights:
-        return sums["loss"], rest
+        return sums["loss"], remaining
     added = sum(weight * sums[name] for name, weight in weights.items())
-    return sums["loss"] + added, {"cross_entropy": sums["loss"], **rest}
+    return sums["loss"] + added, {"cross_entropy": sums["loss"], **remaining}
 
 
-def penalties(config: schemas.Settings, made: Mapping[str, Tree]) -> dict[str, float]:
+def penalties(config: schemas.Settings, shapes: Mapping[str, Tree]) -> dict[str, float]:
     """Returns the weights of the losses that attention hands out, by name, without those that are
-    None; raises `UserError` for a loss without a weight or a weight without a loss. `made` is what
+    None; raises `UserError` for a loss without a weight or a weight without a loss. `shapes` is what
     `shapes_of` gives.
 
     Raises:
       UserError: attention samples, which is not trained here; a loss without a weight; a weight
         without a loss.
     """
-    refuse_terms(config, {name: tree for name, tree in made.items() if name != LOSSES})
+    refuse_terms(config, {name: tree for name, tree in shapes.items() if name != LOSSES})
     weights = config.loss_weights
-    offered = sorted({name for look in looks_of(made) for name in look})
+    offered = sorted({name for look in looks_of(shapes) for name in look})
     for name in offered:
         if weights.get(name, 0.0) == 0.0:
             raise UserError(
@@ -290,8 +292,8 @@ def penalties(config: schemas.Settings, made: Mapping[str, Tree]) -> dict[str, f
                 f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
                 f" {nearest(name, offered)}"
             )
-    given = {name: weights[name] for name in offered}
-    return {name: weight for name, weight in given.items() if weight is not None}
+    chosen = {name: weights[name] for name in offered}
+    return {name: weight for name, weight in chosen.items() if weight is not None}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

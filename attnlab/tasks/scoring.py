@@ -138,9 +138,9 @@ def scored_texts(
     if not pairs:
         return []
     vocabulary: Vocabulary = task.written_in if writes else task.data.vocabulary
-    whole = [text if writes else before + text for before, text in pairs]
+    full = [text if writes else before + text for before, text in pairs]
     begins = [0 if writes else len(before) for before, _ in pairs]
-    places = [*located(vocabulary, whole)]
+    places = [*located(vocabulary, full)]
     if writes:
         examples = task.encoded(pairs)
         rows = [Row(x[: len(x) - (not end)], len(x) - (not end)) for x in examples.packed("target")]
@@ -157,16 +157,16 @@ def scored_texts(
             for (ids, _), count in zip(places, counts, strict=True)
         ]
         scored = score_rows(task, params, rows, window, stride)
-    every = zip(pairs, begins, places, rows, scored, strict=True)
+    parts = zip(pairs, begins, places, rows, scored, strict=True)
     return [
         _text_score(vocabulary, text, place - begin, row, of_row, end)
-        for (_, text), begin, (_, place), row, of_row in every
+        for (_, text), begin, (_, place), row, of_row in parts
     ]
 
 
 def _pair(number: int, text: Any, writes: bool) -> tuple[str, str]:
-    """Returns what stands before a text and the text; raises `UserError` for what is neither a text
-    nor a pair, or not UTF-8.
+    """Returns what stands before a text and the text, from a str or a pair, which it must be if the
+    system `writes`; raises `UserError`, with its number, for what is neither, or not UTF-8.
     """
     parts = ("", text) if isinstance(text, str) else text
     pair = tuple(parts) if isinstance(parts, Iterable) else ()
@@ -191,7 +191,16 @@ def _text_score(
     scored: Scored,
     end: bool,
 ) -> TextScore:
-    """Returns the score of a text; its tokens, and those before it, stand at `places` of it."""
+    """Returns the score of a text, given log P and hits of its tokens.
+
+    Args:
+      vocabulary: of the tokens.
+      text: what is scored.
+      places: where in the text each token of it, and of what stands before it, begins and ends.
+      row: its ids.
+      scored: log P of its tokens, and whether each was the likeliest.
+      end: whether its end is one of them.
+    """
     ids = row.ids[len(row.ids) - row.scored :]
     selected = np.maximum(places[max(len(places) - row.scored + end, 0) :], 0)
     offsets = np.concatenate([selected, np.full((int(end), 2), len(text))])
@@ -225,11 +234,11 @@ def pieces(
       begin, end, first: ids begin ... end - 1 are read, and ids first ... end are scored.
     """
     last = length - 1
-    done, window = last - scored, window or last
-    while done < last:
-        end = min(last, max(done + (stride or window), window))
-        yield max(0, end - window), end, done + 1
-        done = end
+    scored_to, window = last - scored, window or last
+    while scored_to < last:
+        end = min(last, max(scored_to + (stride or window), window))
+        yield max(0, end - window), end, scored_to + 1
+        scored_to = end
 
 
 def score_rows(
@@ -239,7 +248,8 @@ def score_rows(
     window: int | None = None,
     stride: int | None = None,
 ) -> list[Scored]:
-    """Scores the last ids of each row.
+    """Scores the last ids of each row, which the language model of the task reads in windows of
+    `window` tokens that move by `stride`, see `scored_texts`.
 
     Raises:
       UserError: a window or a stride that is less than a token, a stride beyond the window, or a
@@ -276,16 +286,17 @@ def _scored(
     spans: Sequence[tuple[int, slice, slice]],
     rows: Sequence[Row],
 ) -> list[Scored]:
-    """Runs the program of a task on batches, see `score_rows`; `spans` say of each example of the batches to which row it belongs, where
-    there its scores go, and which of its scores these are.
+    """Runs the program of a task on batches and returns the scores of each row, see `score_rows`;
+    `spans` say of each example of the batches to which row it belongs, where in that its scores go,
+    and which of its scores these are.
     """
-    every = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
+    results = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
     for numbers, batch in batches:
-        nats, right = jax.device_get(task.token_scores(params, batch))
-        for at in np.flatnonzero(numbers >= 0):
-            row, where, part = spans[numbers[at]]
-            every[row][0][where], every[row][1][where] = -nats[at, part], right[at, part]
-    return every
+        nats, hits = jax.device_get(task.token_scores(params, batch))
+        for index in np.flatnonzero(numbers >= 0):
+            row, where, part = spans[numbers[index]]
+            results[row][0][where], results[row][1][where] = -nats[index, part], hits[index, part]
+    return results
 
 
 def widths_of(lengths: np.ndarray) -> list[int]:

@@ -80,8 +80,8 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         from outside of the image count for nothing.
         """
         image, mask = jnp.asarray(batch["image"]), jnp.asarray(batch["mask"])[..., None]
-        both = self.changed(key, jnp.concatenate([image, mask], axis=-1))
-        batch = {**batch, "image": both[..., :-1], "mask": both[..., -1]}
+        stacked = self.augment(key, jnp.concatenate([image, mask], axis=-1))
+        batch = {**batch, "image": stacked[..., :-1], "mask": stacked[..., -1]}
         return super().loss(params, batch, key, **options)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -124,14 +124,14 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         """Computes "confusion", how many pixels of each class (row) got each answer (column), and a
         line "mean IoU TAB accuracy" for every image alone.
         """
-        each, names = self._by_image(params, split)["confusion"], self.data.learned.classes
-        whole = each.sum(axis=0)
+        tables, names = self._by_image(params, split)["confusion"], self.data.learned.classes
+        total = tables.sum(axis=0)
         table = {
-            row: {column: int(whole[i, j]) for j, column in enumerate(names)}
+            row: {column: int(total[i, j]) for j, column in enumerate(names)}
             for i, row in enumerate(names)
         }
-        right = np.trace(each, axis1=1, axis2=2) / np.maximum(each.sum(axis=(1, 2)), 1)
-        lines = [f"{mean_iou(row):.4f}\t{part:.4f}" for row, part in zip(each, right, strict=True)]
+        share = np.trace(tables, axis1=1, axis2=2) / np.maximum(tables.sum(axis=(1, 2)), 1)
+        lines = [f"{mean_iou(row):.4f}\t{hit:.4f}" for row, hit in zip(tables, share, strict=True)]
         return {"confusion": table}, lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
@@ -140,9 +140,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         of macro F1 makes of them.
         """
         by_image = self._by_image(params, split)
-        each = by_image["confusion"]
-        pixels, hits = each.sum(axis=(1, 2)), np.diagonal(each, axis1=1, axis2=2)
-        either = each.sum(axis=1) + each.sum(axis=2) - hits
+        tables = by_image["confusion"]
+        pixels, hits = tables.sum(axis=(1, 2)), np.diagonal(tables, axis1=1, axis2=2)
+        either = tables.sum(axis=1) + tables.sum(axis=2) - hits
         rows = {
             "loss": ("ratio", np.stack([by_image["loss"], pixels], axis=1)),
             "accuracy": ("ratio", np.stack([hits.sum(axis=1), pixels], axis=1)),
@@ -170,22 +170,22 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
 
     # --- answers ---
 
-    def masks(self, params: Params, asked: Examples) -> np.ndarray:
+    def masks(self, params: Params, examples: Examples) -> np.ndarray:
         """The likeliest class of every pixel, numbers of `data.learned.classes`: uint8 [N,H,W]."""
-        masks: np.ndarray = by_example(self._answers, params, self.in_order(asked))
+        masks: np.ndarray = by_example(self._answers, params, self.in_order(examples))
         return masks
 
     @staticmethod
-    def asked(images: np.ndarray) -> Examples:
-        """See `ImageTask.asked`."""
+    def unlabelled(images: np.ndarray) -> Examples:
+        """See `ImageTask.unlabelled`."""
         return Examples(image=images, mask=np.ones(images.shape[:3], np.uint8))
 
-    def seen(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
+    def answer_maps(self, params: Params, image: np.ndarray) -> dict[str, AttentionMap]:
         """The pixels of each class that the image shows, the largest first."""
-        (mask,), names = self.masks(params, self.asked(image[None])), self.data.learned.classes
+        (mask,), names = self.masks(params, self.unlabelled(image[None])), self.data.learned.classes
         order = _by_size(mask, len(names))
-        pixels = np.stack([mask == at for at in order]).astype(np.float32)
-        return {"answer": AttentionMap(pixels, [names[at] for at in order], (), image)}
+        pixels = np.stack([mask == number for number in order]).astype(np.float32)
+        return {"answer": AttentionMap(pixels, [names[number] for number in order], (), image)}
 
     def answers(
         self, params: Params, examples: Examples, lines: Sequence[str]
@@ -195,7 +195,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         """
         names, responses = self.data.learned.classes, []
         for mask in self.masks(params, examples):
-            shares = [f"{names[at]} {(mask == at).mean():.3f}" for at in _by_size(mask, len(names))]
+            shares = [f"{names[k]} {(mask == k).mean():.3f}" for k in _by_size(mask, len(names))]
             responses.append([Response(", ".join(shares), 0.0)])
         return responses
 
@@ -203,7 +203,7 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
 def _by_size(mask: np.ndarray, classes: int) -> list[int]:
     """The classes that a mask [H,W] shows, those of the most pixels first."""
     counts = np.bincount(mask.ravel(), minlength=classes)
-    return [int(at) for at in np.argsort(-counts, kind="stable") if counts[at]]
+    return [int(number) for number in np.argsort(-counts, kind="stable") if counts[number]]
 
 
 def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:
@@ -211,8 +211,8 @@ def confusions(logits: jax.Array, mask: jax.Array) -> jax.Array:
     masks [B,H,W], 0 where nothing counts, to int32 [B,C,C].
     """
     classes = logits.shape[-1]
-    wanted, given = mask.astype(jnp.int32) - 1, logits.argmax(axis=-1)
-    one_hot = [jax.nn.one_hot(pixels, classes, dtype=jnp.float32) for pixels in (wanted, given)]
+    labels, answers = mask.astype(jnp.int32) - 1, logits.argmax(axis=-1)
+    one_hot = [jax.nn.one_hot(pixels, classes, dtype=jnp.float32) for pixels in (labels, answers)]
     # Exact: counts are below 2^24.
     return jnp.einsum("bhwi,bhwj->bij", *one_hot).astype(jnp.int32)
 

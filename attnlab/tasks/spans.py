@@ -39,29 +39,29 @@ def spans(tags: Sequence[str]) -> set[Span]:
     last.
     """
     closed, open_kind, first = set[Span](), None, 0
-    for at, tag in enumerate([*tags, _OUTSIDE]):
+    for position, tag in enumerate([*tags, _OUTSIDE]):
         letter, kind = _parted(tag)
         if open_kind is not None and (tag == _OUTSIDE or letter in _BEGINS or kind != open_kind):
-            closed.add((open_kind, first, at))
+            closed.add((open_kind, first, position))
             open_kind = None
         if tag != _OUTSIDE and open_kind is None:
-            open_kind, first = kind, at
+            open_kind, first = kind, position
         if open_kind is not None and letter in _ENDS:
-            closed.add((open_kind, first, at + 1))
+            closed.add((open_kind, first, position + 1))
             open_kind = None
     return closed
 
 
 def counts(gold: Sequence[str], answered: Sequence[str]) -> tuple[int, int, int]:
     """Spans that are right, spans that were said and spans that there are."""
-    right, wanted = spans(answered), spans(gold)
-    return len(right & wanted), len(right), len(wanted)
+    answered_spans, gold_spans = spans(answered), spans(gold)
+    return len(answered_spans & gold_spans), len(answered_spans), len(gold_spans)
 
 
-def scores(right: int, answered: int, gold: int) -> dict[str, float]:
+def scores(hits: int, answered: int, gold: int) -> dict[str, float]:
     """ "precision", "recall" and "f1"; 0 where nothing was said or there is nothing."""
-    precision, recall = right / max(answered, 1), right / max(gold, 1)
-    return {"precision": precision, "recall": recall, "f1": 2 * right / max(answered + gold, 1)}
+    precision, recall = hits / max(answered, 1), hits / max(gold, 1)
+    return {"precision": precision, "recall": recall, "f1": 2 * hits / max(answered + gold, 1)}
 
 
 def _parted(tag: str) -> tuple[str, str]:

@@ -190,11 +190,11 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         an input where positions read them.
         """
         source = jnp.asarray(batch["source"])
-        beside: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if self._trees:
             heads = jnp.asarray(batch["heads"])
-            beside["trees"] = structural_distance(heads, source != self.special.pad)
-        logits: Tree = self.system.apply({"params": params}, source, **beside, **options)
+            extra["trees"] = structural_distance(heads, source != self.special.pad)
+        logits: Tree = self.system.apply({"params": params}, source, **extra, **options)
         return logits
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
@@ -202,13 +202,13 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         training does not have), "words", "correct"; and "tokens", those that were read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
-        known = (target > 0) & (target <= len(self.tags))
-        losses = cross_entropy(logits, jnp.where(known, target - 1, 0), smoothing)
+        trained = (target > 0) & (target <= len(self.tags))
+        losses = cross_entropy(logits, jnp.where(trained, target - 1, 0), smoothing)
         return {
-            "loss": jnp.where(known, losses, 0.0).sum(),
+            "loss": jnp.where(trained, losses, 0.0).sum(),
             "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
             "words": (target > 0).sum(),
-            "correct": (known & (logits.argmax(axis=-1) == target - 1)).sum(),
+            "correct": (trained & (logits.argmax(axis=-1) == target - 1)).sum(),
         }
 
     def targets(self, ids: jax.Array | np.ndarray) -> jax.Array:

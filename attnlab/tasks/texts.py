@@ -63,13 +63,13 @@ def factory_of(config: schemas.Classification, sentences: int) -> Any:
     """
     factory = system_factory(config, Classifier)
     if sentences not in factory.func.texts:
-        wanted, can = (
+        expected, can = (
             ("a text", "pairs of texts")[sentences - 1],
             " or ".join(map(str, factory.func.texts)),
         )
         raise UserError(
             f"system={config.system.name} reads {can} text(s) a row, config.data={config.data.name}"
-            f" has {wanted}; choose from: {', '.join(_reading(sentences))}"
+            f" has {expected}; choose from: {', '.join(_reading(sentences))}"
         )
     return factory
 
@@ -85,8 +85,8 @@ def sentences_of(config: schemas.Classification) -> int:
 def handed_out(
     config: schemas.Classification, system: Classifier, sentences: int
 ) -> dict[str, Tree]:
-    """The shapes of what a pass over as many texts leaves in the collections "losses" and
-    "samples".
+    """Returns the shapes of what a pass of the system over `sentences` texts of the greatest length
+    leaves in the collections "losses" and "samples".
 
     Raises:
       UserError: the system cannot read rows of `batch.max_length`.
@@ -184,10 +184,10 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         system: Classifier = factory_of(config, sentences)(
             vocabulary=vocabulary, classes=cls.numbers, pad_id=special.pad, bos_id=special.bos
         )
-        made = handed_out(config, system, sentences)
-        refuse_terms(config, made)
+        aside = handed_out(config, system, sentences)
+        refuse_terms(config, aside)
         Auxiliary(
-            type(system), made, config, 1
+            type(system), aside, config, 1
         )  # as nothing is handed out, it refuses every weight of the node `auxiliary`
         return system
 
@@ -281,10 +281,10 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         """
         texts = tuple(line.split("\t"))
         if len(texts) != self.data.learned.sentences or not all(map(str.strip, texts)):
-            wanted = ("one text", "two texts with a tab between them")[
+            expected = ("one text", "two texts with a tab between them")[
                 self.data.learned.sentences - 1
             ]
-            raise UserError(f"{line!r}: expected {wanted}")
+            raise UserError(f"{line!r}: expected {expected}")
         return texts
 
     def encoded(self, texts: Sequence[tuple[str, ...]]) -> Examples:

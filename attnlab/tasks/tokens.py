@@ -40,7 +40,7 @@ TEACHER_FORCED: Mapping[str, Measure] = {
 
 
 def teacher_forced(loss: str, accuracy: str) -> dict[str, Measure]:
-    """Returns `TEACHER_FORCED` with the units of two of them."""
+    """Returns the measures `TEACHER_FORCED` with `loss` and `accuracy` as the units of these two."""
     units = {"loss": loss, "accuracy": accuracy}
     return {
         name: dataclasses.replace(measure, unit=units.get(name))
@@ -96,8 +96,8 @@ class TokenTask(Task[Config, Data, Model]):
         a row per example, from the sums [N] of each example.
         """
         rows = {
-            name: ("ratio", np.stack([sums[part], sums[whole]], axis=1))
-            for name, (part, whole) in self.ratios.items()
+            name: ("ratio", np.stack([sums[part], sums[divisor]], axis=1))
+            for name, (part, divisor) in self.ratios.items()
         }
         rows["perplexity"] = "perplexity", rows["loss"][1]
         return {name: rows[name] for name in self.evaluated if name in rows}
@@ -136,9 +136,9 @@ class OneTextTask(TokenTask[Config, Data, Model]):
         """Returns for each example the most probable output at each of its target positions."""
         likeliest: dict[int, np.ndarray] = {}
         for rows, batch in self.in_order(examples):
-            every = np.asarray(self._likeliest_ids(params, batch))
-            wanted = np.asarray(self.targets(batch["target"]))
-            likeliest |= {row: every[at, wanted[at]] for at, row in enumerate(rows) if row >= 0}
+            outputs = np.asarray(self._likeliest_ids(params, batch))
+            is_target = np.asarray(self.targets(batch["target"]))
+            likeliest |= {row: outputs[n, is_target[n]] for n, row in enumerate(rows) if row >= 0}
         return [likeliest[row] for row in range(len(examples))]
 
     @functools.cached_property

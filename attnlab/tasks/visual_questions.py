@@ -77,8 +77,9 @@ def build_system(
     shape: Shape | None,
     special: Special = OURS,
 ) -> VisualAnswerer:
-    """Builds the system of a config, checked for images of this shape where that is known; raises
-    `UserError` where it does not fit.
+    """Builds the system of a config for a vocabulary of this size and this number of answers,
+    checked for images of this shape (H, W, C) where that is known; raises `UserError` where it does
+    not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that cannot do what is asked of it, images too
@@ -92,8 +93,8 @@ def build_system(
         images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
         ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
         refuse_terms(config, shapes_of(system, images, ids))
-    what = "norms of system.backbone have the statistics of"
-    check_statistics(config, system, what, ", or take another system.backbone.normalisation")
+    subject = "norms of system.backbone have the statistics of"
+    check_statistics(config, system, subject, ", or take another system.backbone.normalisation")
     return system
 
 
@@ -183,11 +184,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """Returns the batches of training in the order of the seed; with `batch.questions` Q above
         1 a row is an image with Q questions. See `Task.ordered`.
         """
-        train, each = self.of_split("train"), self.config.batch.questions
+        train, count = self.of_split("train"), self.config.batch.questions
         things = self.data.things
-        if each > 1:
-            things = f"rows of {each} {things}"
-            train = together(train, np.array([row.image for row in self.data.rows["train"]]), each)
+        if count > 1:
+            things = f"rows of {count} {things}"
+            train = together(train, np.array([row.image for row in self.data.rows["train"]]), count)
         return TrainBatches(
             train, **self.config.batch.arguments, seed=seed, things=things, **shared
         )
@@ -225,8 +226,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
         @self.jit
         def look(params: Params, batch: Batch) -> dict[str, jax.Array]:
-            _, left = self.apply(params, batch, mutable=[MAPS])
-            return of_questions(self.system.maps(left.get(MAPS, {})))
+            _, collected = self.apply(params, batch, mutable=[MAPS])
+            return of_questions(self.system.maps(collected.get(MAPS, {})))
 
         batches = self.in_order(examples)
         looks: dict[str, np.ndarray] = by_example(look, params, batches)
@@ -236,19 +237,19 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         """Computes for each group (or kind, `by`) of questions the accuracy, that of guessing from
         the question only, and the number of questions.
         """
-        right, guessed, every = Counter[str](), Counter[str](), Counter[str]()
+        hits, guessed, totals = Counter[str](), Counter[str](), Counter[str]()
         for row, text in zip(rows, texts, strict=True):
             name = getattr(row, by)
-            every[name] += 1
-            right[name] += row.answer == text
+            totals[name] += 1
+            hits[name] += row.answer == text
             guessed[name] += row.answer == self.data.prior.guess(row.text)
         return {
             name: {
-                "accuracy": right[name] / count,
+                "accuracy": hits[name] / count,
                 QUESTION_ONLY: guessed[name] / count,
                 "questions": count,
             }
-            for name, count in sorted(every.items())
+            for name, count in sorted(totals.items())
         }
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
@@ -268,17 +269,17 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
           UserError: a line in another form, a file that is no image, or images of training that have
             neither 1 nor 3 channels.
         """
-        asked = [self._of_line(line) for line in lines]
-        at = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in asked))}
-        images = read_images(at, self.data.learned.shape)
+        pairs = [self._parse_line(line) for line in lines]
+        row = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in pairs))}
+        images = read_images(row, self.data.learned.shape)
         return Examples(
-            image=Shared(images, np.array([at[name] for name, _ in asked])),
-            question=self.data.vocabulary.packed(text for _, text in asked),
+            image=Shared(images, np.array([row[name] for name, _ in pairs])),
+            question=self.data.vocabulary.packed(text for _, text in pairs),
             # 1 says that a row is a question; nothing reads which answer it would be.
-            label=np.ones(len(asked), np.int32),
+            label=np.ones(len(pairs), np.int32),
         )
 
-    def _of_line(self, line: str) -> tuple[str, str]:
+    def _parse_line(self, line: str) -> tuple[str, str]:
         """The name of an image file and the question of a line; `UserError` for another form."""
         name, _, text = (part.strip() for part in line.partition("\t"))
         if not (name and text) or "\t" in text:
@@ -287,7 +288,7 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """See `Task.longer_than`; no image is read."""
-        packed = self.data.vocabulary.packed(self._of_line(line)[1] for line in lines)
+        packed = self.data.vocabulary.packed(self._parse_line(line)[1] for line in lines)
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
 
     def map_examples(self, split: str, number: int) -> list[VisualExample]:
@@ -304,11 +305,11 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         tab or as two; reads and resizes the images.
         """
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
-        asked = [self._of_line(line) for line in lines]
-        images = read_images([name for name, _ in asked], self.data.learned.shape)
+        questions = [self._parse_line(line) for line in lines]
+        images = read_images([name for name, _ in questions], self.data.learned.shape)
         return [
             VisualExample(image, name, text)
-            for image, (name, text) in zip(images, asked, strict=True)
+            for image, (name, text) in zip(images, questions, strict=True)
         ]
 
     def model_inputs(self, example: VisualExample) -> tuple[list[np.ndarray], Sides]:

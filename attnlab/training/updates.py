@@ -196,7 +196,7 @@ class Updates:
         if self.trained.all:
             return lines
         warnings = self.trained.warnings(
-            task.shapes, () if task.beginning is None else task.beginning.drawn()
+            task.shapes, () if task.beginning is None else task.beginning.drawn_paths()
         )
         return [*lines, self.trained.note(task.shapes), *warnings]
 

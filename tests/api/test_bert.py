@@ -84,7 +84,7 @@ def test_a_classifier_begins_with_a_masked_language_model_of_ours(
     told = json.loads((tmp_path / "tuned" / "pretrained.json").read_text())
     assert sorted(told["kept"]) == sorted(taken)
     other = configs.load(f"configs/{config}", shared)
-    drawn = TASKS.resolve(other.task).load(other, None, ()).beginning.drawn()
+    drawn = TASKS.resolve(other.task).load(other, None, ()).beginning.drawn_paths()
     assert "has another vocabulary" in caplog.text and "embed/embedding" in drawn
 
 

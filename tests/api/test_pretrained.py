@@ -15,7 +15,7 @@ import attnlab
 from attnlab.commands import main
 from attnlab.errors import UserError
 from attnlab.records.attempts import reopen
-from attnlab.tasks.pretrained import _fingerprint, _of_files
+from attnlab.tasks.pretrained import _fingerprint, _hash_run
 from attnlab.weights.names import flat
 from tests.data.test_tokenizer import byte_level
 from tests.weights import models, rule
@@ -188,7 +188,7 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
         ["system.width=6", begins, "schedule.peak=1e-30"],
         tmp_path / "same/manifest.json",
     )
-    for before in (_of_files(tmp_path / "first"), _fingerprint(tmp_path / "first")):
+    for before in (_hash_run(tmp_path / "first"), _fingerprint(tmp_path / "first")):
         reopen(tmp_path / "same")
         told = json.loads(manifest.read_text())
         told["data"]["pretrained"] = before

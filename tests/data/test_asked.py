@@ -45,17 +45,17 @@ def test_answers_stand_at_their_words_and_padding_elsewhere() -> None:
     for row, source, target in zip(ROWS, read.packed("source"), read.packed("target"), strict=True):
         assert data.vocabulary.decode(source[1:]).split() == list(row.words)
         assert source[0] == special.bos
-        said = [data.vocabulary.decode([one]) for one in target]
-        assert said == ["", *row.answers]
+        message = [data.vocabulary.decode([one]) for one in target]
+        assert message == ["", *row.answers]
     assert data.questions("valid") == 4 and data.size("train") == 3 and data.group == "place"
-    assert data.beside["valid"] == {"chance": 0.5, "majority": 0.75, "always x": 0.75}
+    assert data.extra["valid"] == {"chance": 0.5, "majority": 0.75, "always x": 0.75}
     assert "3 texts, 6 words, 4 questions" in data.about("valid")
     assert data.fingerprints["train"] == fingerprint_of_rows(ROWS)
 
 
 def test_an_answer_that_training_never_asks_for_is_no_chance() -> None:
-    found = asked.guesses(Counter(x=3, y=1), ["z", "y"])
-    assert found == {"chance": 0.25, "majority": 0.0}
+    actual = asked.guesses(Counter(x=3, y=1), ["z", "y"])
+    assert actual == {"chance": 0.25, "majority": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ def test_no_examples_at_all() -> None:
 def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length() -> None:
     data = examples(longest=60)
     batches = evaluation_batches(data, size=16, buckets=(8, 16))
-    found = np.concatenate([indices for indices, _ in batches])
-    assert sorted(found[found >= 0].tolist()) == list(range(200))
+    actual = np.concatenate([indices for indices, _ in batches])
+    assert sorted(actual[actual >= 0].tolist()) == list(range(200))
     for indices, batch in batches:
         assert batch["source"].shape in {(16, width) for width in (8, 16, 32, data.lengths.max())}
         assert [i for i in indices.tolist() if i >= 0] == numbers(batch)

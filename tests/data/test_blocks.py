@@ -22,9 +22,9 @@ def rows(blocks: Blocks, epoch: int = 0) -> dict[str, np.ndarray]:
     """All rows of an epoch, without those of padding."""
     first = epoch * blocks.batches_per_epoch
     every = [blocks(first + step) for step in range(blocks.batches_per_epoch)]
-    found = {name: np.concatenate([batch[name] for batch in every]) for name in every[0]}
-    real = found["target"][:, 0] != PAD
-    return {name: values[real] for name, values in found.items()}
+    actual = {name: np.concatenate([batch[name] for batch in every]) for name in every[0]}
+    real = actual["target"][:, 0] != PAD
+    return {name: values[real] for name, values in actual.items()}
 
 
 @pytest.mark.quick
@@ -34,14 +34,14 @@ def test_every_token_is_predicted_once_and_from_its_own_text(size: int, length: 
     blocks = Blocks(IDS, size=size, length=length)
     count = math.ceil(len(IDS) / length)
     assert blocks.batches_per_epoch == math.ceil(count / size)
-    found = rows(blocks)
-    flat = {name: values.reshape(-1)[: len(IDS)] for name, values in found.items()}
+    actual = rows(blocks)
+    flat = {name: values.reshape(-1)[: len(IDS)] for name, values in actual.items()}
     np.testing.assert_array_equal(flat["target"], IDS)
     # what is read, text by text: BOS and all but the end
     read = np.concatenate([np.append([BOS], one[:-1]) for one in TEXTS])
     np.testing.assert_array_equal(flat["source"], read)
     number = np.repeat(np.arange(len(TEXTS)), TEXTS.lengths)
-    for row, segments in enumerate(found["segments"]):
+    for row, segments in enumerate(actual["segments"]):
         own = number[row * length : (row + 1) * length]
         np.testing.assert_array_equal(segments[: len(own)], own - own[0])
         assert (segments[len(own) :] == -1).all()
@@ -61,7 +61,7 @@ def test_an_epoch_has_the_same_rows_in_another_order() -> None:
 
 def test_what_stands_beside_the_targets_and_the_special_ids_of_others() -> None:
     own = Special(pad=-1, bos=EOS, eos=EOS, unk=None)
-    blocks = Blocks(IDS, size=1, length=20, beside={"mark": IDS % 2}, special=own)
+    blocks = Blocks(IDS, size=1, length=20, extra={"mark": IDS % 2}, special=own)
     last = blocks(1)
     real = last["target"] != -1
     assert real.sum() == 12 and (last["source"] == -1).sum() == 8
@@ -71,22 +71,22 @@ def test_what_stands_beside_the_targets_and_the_special_ids_of_others() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 16, 17, 1000])
 def test_the_order_is_of_all_numbers(count: int) -> None:
-    found = permuted(np.arange(count), count, (5, 0))
-    assert sorted(found.tolist()) == list(range(count))
+    actual = permuted(np.arange(count), count, (5, 0))
+    assert sorted(actual.tolist()) == list(range(count))
     one_by_one = [int(permuted(np.array([at]), count, (5, 0))[0]) for at in range(min(count, 20))]
-    assert one_by_one == found[:20].tolist()
+    assert one_by_one == actual[:20].tolist()
 
 
 def test_the_order_is_random() -> None:
     """Neighbours, and where a number comes to stand, are as chance has them."""
     count, draws = 64, 400
-    found = np.array([permuted(np.arange(count), count, (seed, 0)) for seed in range(draws)])
+    actual = np.array([permuted(np.arange(count), count, (seed, 0)) for seed in range(draws)])
     expected = draws / count
     for place in (0, 1, 31, 63):
-        seen = np.bincount(found[:, place], minlength=count)
+        seen = np.bincount(actual[:, place], minlength=count)
         chi = ((seen - expected) ** 2 / expected).sum()  # 63 degrees of freedom: 63 +- 11
         assert 20 < chi < 110
-    together = np.mean(np.abs(np.diff(found, axis=1)) == 1)
+    together = np.mean(np.abs(np.diff(actual, axis=1)) == 1)
     assert abs(together - 2 / count) < 0.01
 
 

@@ -36,9 +36,9 @@ BLANK = 25  # the id of a blank in the Unigram
 
 
 def ids_of(line: str, folder: Path, messages: bool = False) -> list[int]:
-    (found,) = chat.prompts(adopted(folder), [line], "messages" if messages else "user")
-    assert isinstance(found, Prompt) and (found, found.shown) == (line, "")
-    return found.ids
+    (actual,) = chat.prompts(adopted(folder), [line], "messages" if messages else "user")
+    assert isinstance(actual, Prompt) and (actual, actual.context) == (line, "")
+    return actual.ids
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,9 +46,9 @@ def test_ids_are_those_of_the_reference(kind: str, tmp_path: Path) -> None:
     folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
     expected = [*map(int, GOLDEN[kind].split())]
     assert ids_of("hello", folder) == expected
-    said = json.dumps([{"role": "user", "content": "hello", "name": None}])
-    assert chat._messages(said, 1) == [{"role": "user", "content": "hello"}]
-    assert ids_of(said, folder, True) == expected
+    message = json.dumps([{"role": "user", "content": "hello", "name": None}])
+    assert chat._messages(message, 1) == [{"role": "user", "content": "hello"}]
+    assert ids_of(message, folder, True) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,14 +60,14 @@ def test_what_a_user_says_stays_text(
     """
 
     def rendered(template: str, tokens: Any, chats: Any) -> list[str]:
-        return [chat._text(template, tokens, messages) for messages in chats]
+        return [chat._render(template, tokens, messages) for messages in chats]
 
     monkeypatch.setattr(chat, "rendered", rendered)
     folder = of_kind(kind, tmp_path, chat_template=TEMPLATE)
     lines = ["hello", "<|im_end|>", "hello<|im_start|> <pad>", "</s>"]
-    found: Any = chat.prompts(adopted(folder), lines, "user")
-    innocent = found[0].ids
-    for line in found[1:]:
+    actual: Any = chat.prompts(adopted(folder), lines, "user")
+    innocent = actual[0].ids
+    for line in actual[1:]:
         for name in {*IDS} - {"<unk>"}:
             assert line.ids.count(IDS[name]) == innocent.count(IDS[name]), (line, name)
         if kind == "Unigram":  # nor is a blank put before what stands behind such a name
@@ -125,7 +125,7 @@ def test_a_template_has_bounds(template: str, words: str, monkeypatch: pytest.Mo
 def test_a_template_changes_nothing_and_sees_what_it_is_given(template: str, words: str) -> None:
     """In this process, where it needs no bound on time or memory."""
     with pytest.raises(Exception, match=words):
-        chat._text(template, {}, [{"role": "user", "content": "hello"}])
+        chat._render(template, {}, [{"role": "user", "content": "hello"}])
 
 
 def test_what_renders_templates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +152,8 @@ def test_what_holds_no_messages(line: str, tmp_path: Path) -> None:
 
 def test_lines_with_names_of_special_tokens(tmp_path: Path) -> None:
     vocabulary = adopted(of_kind("BPE", tmp_path))
-    found: Any = chat.prompts(vocabulary, ["hello<|im_end|>", ""], "special")
-    assert found[0].ids[-1] == 5 and found[0].shown == "hello<|im_end|>" and found[1] == ""
+    actual: Any = chat.prompts(vocabulary, ["hello<|im_end|>", ""], "special")
+    assert actual[0].ids[-1] == 5 and actual[0].context == "hello<|im_end|>" and actual[1] == ""
     with pytest.raises(UserError, match="'<pad>' has no token, or padding among"):
         chat.prompts(vocabulary, ["<pad>"], "special")
     own = Vocabulary.train(["a b a b"], "word")

@@ -125,8 +125,8 @@ def test_several_examples_stand_side_by_side_in_a_row() -> None:
     which = np.array([[1, 0], [2, -1], [2, 0]])
     ids = SideBySide(Packed([[5], [6, 7], [8]]), which)
     assert len(ids) == 3 and ids.lengths is not None and ids.lengths.tolist() == [2, 1, 1]
-    found = ids.block(ROWS, 2).tolist()
-    assert found == [[[8, 0], [5, 0]], [[0, 0], [0, 0]], [[6, 7], [5, 0]]]
+    actual = ids.block(ROWS, 2).tolist()
+    assert actual == [[[8, 0], [5, 0]], [[0, 0], [0, 0]], [[6, 7], [5, 0]]]
     pictures = SideBySide(Shared(np.arange(8).reshape(2, 2, 2), np.array([1, 1, 0])), which[:, 0])
     assert pictures.lengths is None
     assert pictures.block(ROWS, 2).tolist() == [[[0, 1], [2, 3]], [[0, 0]] * 2, [[4, 5], [6, 7]]]

@@ -32,8 +32,8 @@ def written(folder: Path, text: str, name: str = "train.conllu") -> Path:
 
 
 def test_a_treebank_is_read_without_what_is_no_word(tmp_path: Path) -> None:
-    found = Conllu(directory=str(written(tmp_path, TREEBANK))).tagged("train")
-    assert found == [DOG, Sentence(("Go",), ("VERB",), (ROOT,))]
+    actual = Conllu(directory=str(written(tmp_path, TREEBANK))).tagged("train")
+    assert actual == [DOG, Sentence(("Go",), ("VERB",), (ROOT,))]
     with gzip.open(tmp_path / "dev.conllu.gz", "wt") as file:
         file.write(TREEBANK)
     other = Conllu(directory=str(tmp_path), tags="deprel", trees=False).tagged("valid")
@@ -43,8 +43,8 @@ def test_a_treebank_is_read_without_what_is_no_word(tmp_path: Path) -> None:
 def test_columns_of_shared_tasks_are_read(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n"
     source = Columns(directory=str(written(tmp_path, text, "train.txt")))
-    wanted = [Sentence(("EU", "rejects"), ("B-ORG", "O")), Sentence(("Peter",), ("B-PER",))]
-    assert source.tagged("train") == wanted
+    expected = [Sentence(("EU", "rejects"), ("B-ORG", "O")), Sentence(("Peter",), ("B-PER",))]
+    assert source.tagged("train") == expected
     assert Columns(directory=str(tmp_path), tag=2).tagged("train")[0].tags == ("NNP", "VBZ")
 
 
@@ -67,9 +67,9 @@ def test_what_stands_between_columns(
     text: str, fields: dict[str, Any], words: list[list[str]], tag: str, tmp_path: Path
 ) -> None:
     """A no-break space is no separator, and neither is a blank where there are tabs."""
-    found = Columns(str(written(tmp_path, text, "train.txt")), **fields).tagged("train")
-    assert [list(one.words) for one in found] == words
-    assert found[0].tags[0] == tag
+    actual = Columns(str(written(tmp_path, text, "train.txt")), **fields).tagged("train")
+    assert [list(one.words) for one in actual] == words
+    assert actual[0].tags[0] == tag
 
 
 def test_comments_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,8 @@ def test_texts_become_ids_with_eos_and_come_back(tmp_path: Path, shared: bool) -
     files = {"name": "files", "directory": str(tmp_path)}
     corpus = Corpus.load(files, {**WORDS, "shared": shared}, splits=("train", "test"))
     assert (corpus.learned.source is corpus.learned.target) == shared
-    for number, (side, vocabulary) in enumerate(zip(SIDES, corpus.learned.both, strict=True)):
+    vocabularies = corpus.learned.vocabularies
+    for number, (side, vocabulary) in enumerate(zip(SIDES, vocabularies, strict=True)):
         packed = corpus.examples["train"].packed(side)
         assert all(ids[-1] == EOS for ids in packed)
         texts = [vocabulary.decode(ids) for ids in packed]
@@ -44,9 +45,9 @@ def test_each_side_may_have_a_kind_of_its_own(tmp_path: Path) -> None:
     data = {"name": "dates", "examples": 50, "valid": 5}
     settings = {**WORDS, "shared": False, "target_kind": "char"}
     corpus = Corpus.load(data, settings)
-    source, target = (vocabulary.settings for vocabulary in corpus.learned.both)
+    source, target = (vocabulary.settings for vocabulary in corpus.learned.vocabularies)
     assert source == {**target, "kind": "word"} != target
-    examples = encode(corpus.learned.both, [("3 march 1967", ""), ("4/5/6", "")])
+    examples = encode(corpus.learned.vocabularies, [("3 march 1967", ""), ("4/5/6", "")])
     assert examples.packed("target")[0].tolist() == [EOS]
     words = "kind='word' and target_kind='char': a shared vocabulary has one kind"
     with pytest.raises(UserError, match=words):

@@ -53,11 +53,11 @@ def test_source_and_target_are_the_text_and_sentinels_descend(length: int) -> No
         assert (len(source), len(target)) == SPANS.lengths(length)
         assert reassembled(source, target) == ids.tolist()
         _, count = SPANS.noise(length)
-        wanted = list(range(999, 999 - count, -1))
+        expected = list(range(999, 999 - count, -1))
         for one in (source, target):
-            assert [index for index in one.tolist() if index >= 900] == wanted
-        assert source[0] == ids[0] and source[-2] == wanted[-1]  # ends with noise
-        assert target[0] == wanted[0] and target[-2] == ids[-1]  # no sentinel closes it
+            assert [index for index in one.tolist() if index >= 900] == expected
+        assert source[0] == ids[0] and source[-2] == expected[-1]  # ends with noise
+        assert target[0] == expected[0] and target[-2] == ids[-1]  # no sentinel closes it
 
 
 def test_all_ways_to_divide_noise_and_the_rest_are_equally_likely() -> None:
@@ -65,10 +65,10 @@ def test_all_ways_to_divide_noise_and_the_rest_are_equally_likely() -> None:
     spans, rng = Spans(SPECIAL, density=0.4, span=2.0), np.random.default_rng(0)
     assert spans.noise(10) == (4, 2)
     number = 6000
-    found = Counter(tuple(spans.marks(10, rng).tolist()) for _ in range(number))
-    assert len(found) == 15
+    actual = Counter(tuple(spans.marks(10, rng).tolist()) for _ in range(number))
+    assert len(actual) == 15
     expected = number / 15
-    chi = sum((count - expected) ** 2 / expected for count in found.values())
+    chi = sum((count - expected) ** 2 / expected for count in actual.values())
     assert chi < 36.1  # 14 degrees of freedom, p = 0.001
 
 

@@ -42,8 +42,8 @@ def test_the_check_can_fail() -> None:
 def test_no_day_is_in_two_splits_and_valid_and_test_repeat_none() -> None:
     source = Dates(examples=66_000)
     days = {split: [target for _, target in source.pairs(split)] for split in SPLITS}
-    wanted = {"train": 66_000, "valid": 1_000, "test": 1_000}
-    assert {split: len(found) for split, found in days.items()} == wanted
+    expected = {"train": 66_000, "valid": 1_000, "test": 1_000}
+    assert {split: len(actual) for split, actual in days.items()} == expected
     assert len(set(days["train"])) == 65_744  # 90 % of the days of two centuries
     assert len(set(days["valid"])) == len(set(days["test"])) == 1_000
     assert len(set(days["train"] + days["valid"] + days["test"])) == 65_744 + 2_000
@@ -70,8 +70,8 @@ def test_alignment_links_the_fields_and_not_the_weekday() -> None:
     source, target = "friday, 3 march 1967", "1967-03-03"
     links = Dates().alignment((source, target))
     spans = {j: "".join(source[i] for i, k in sorted(links) if k == j) for j in range(len(target))}
-    wanted = ["1967", "1967", "", "march", "march", "", "3", "3"]
-    assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == wanted
+    expected = ["1967", "1967", "", "march", "march", "", "3", "3"]
+    assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == expected
     assert min(i for i, _ in links) == source.index("3")
 
 

@@ -27,17 +27,17 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 
 def texts(corpus: Corpus) -> tuple[list[str], int]:
     """The documents, put together, and how many records were left out."""
-    found, skipped, held = [], 0, ""
+    actual, skipped, held = [], 0, ""
     for chunk in corpus.chunks():
         some, left = pieces(corpus, chunk)
         skipped += left
         for text, ended in some:
             held += text
             if ended:
-                found.append(held)
+                actual.append(held)
                 held = ""
     assert not held
-    return found, skipped
+    return actual, skipped
 
 
 @pytest.mark.quick
@@ -50,15 +50,15 @@ def test_lines(tmp_path: Path, size: int, pack: object) -> None:
     assert texts(corpus) == (LINES, 0)
     every = list(corpus.chunks())
     assert [one.last for one in every] == [False] * (len(every) - 1) + [True]
-    assert every[-1].done == path.stat().st_size and (size > 100 or len(every) > 3)
+    assert every[-1].bytes_read == path.stat().st_size and (size > 100 or len(every) > 3)
 
 
 def test_a_file_as_a_document(tmp_path: Path, size: int) -> None:
     paths = tuple(tmp_path / f"{name}.txt" for name in "ab")
     for path in paths:
         path.write_text(f"{path.name}\n{TEXT[1:]}\n", newline="")
-    found, _ = texts(Corpus(paths, unit="file"))
-    assert found == [f"{path.name}\n{TEXT[1:]}\n" for path in paths]
+    actual, _ = texts(Corpus(paths, unit="file"))
+    assert actual == [f"{path.name}\n{TEXT[1:]}\n" for path in paths]
 
 
 def test_characters_are_not_cut(tmp_path: Path, size: int) -> None:
@@ -70,8 +70,8 @@ def test_json_lines(tmp_path: Path, size: int) -> None:
     records = [{"body": line, "n": 1} for line in LINES] + [{"body": None}]
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress("\n\n".join(map(json.dumps, records)).encode()))
-    found, skipped = texts(Corpus((path,), field="body"))
-    assert (found, skipped) == ([line for line in LINES if line], 2)
+    actual, skipped = texts(Corpus((path,), field="body"))
+    assert (actual, skipped) == ([line for line in LINES if line], 2)
 
 
 def test_parquet(tmp_path: Path, size: int) -> None:
@@ -107,8 +107,8 @@ def test_what_is_wrong(tmp_path: Path, name: str, content: bytes, message: str, 
 def test_files_are_found_by_name_and_by_pattern(tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "c.md"):
         (tmp_path / name).write_text("x")
-    found = find([str(tmp_path / "c.md"), str(tmp_path / "*.txt")])
-    assert [path.name for path in found] == ["c.md", "a.txt", "b.txt"]
+    actual = find([str(tmp_path / "c.md"), str(tmp_path / "*.txt")])
+    assert [path.name for path in actual] == ["c.md", "a.txt", "b.txt"]
     for named, message in (
         (["d.txt"], "there is no such file"),
         (["a.txt", "*.txt"], "twice"),
@@ -123,10 +123,10 @@ def test_a_sample_is_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
     paths = tuple(tmp_path / name for name in ("a.txt", "b.txt"))
     for path, count in zip(paths, (3000, 1000), strict=True):
         path.write_text("".join(f"{path.stem}{number:04}\n" for number in range(count)))
-    found = list(sample(Corpus(paths), 2400))
-    assert 2000 < sum(len(one) + 1 for one in found) < 2800
-    assert sum(one[0] == "b" for one in found) == pytest.approx(len(found) / 4, rel=0.2)
-    first = [int(one[1:]) for one in found if one[0] == "a"]
+    actual = list(sample(Corpus(paths), 2400))
+    assert 2000 < sum(len(one) + 1 for one in actual) < 2800
+    assert sum(one[0] == "b" for one in actual) == pytest.approx(len(actual) / 4, rel=0.2)
+    first = [int(one[1:]) for one in actual if one[0] == "a"]
     assert min(first) < 100 and max(first) > 2500
     everything = list(sample(Corpus(paths), 10**6))
     assert len(everything) == 4000

@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.data import documents, encoding
 from attnlab.data.documents import BadSource, Corpus
-from attnlab.data.encoding import Encoder, each
+from attnlab.data.encoding import Encoder, encode_chunks
 from attnlab.data.vocabulary import EOS, Special, Vocabulary
 from tests.data.tiny_corpus import LEARNED, lines, written
 
@@ -41,7 +41,7 @@ def test_what_is_wrong_in_another_process_is_told_here(corpus: Corpus, tmp_path:
     Vocabulary.train(lines(), **LEARNED).save(tmp_path / "v.json")
     corpus.files[0].write_bytes(b"fine\n" * 300 + b"\xff\n" + b"fine\n" * 300)
     with pytest.raises(BadSource, match="line 301: not UTF-8"):
-        list(each(corpus, tmp_path / "v.json", corpus.chunks(), 2))
+        list(encode_chunks(corpus, tmp_path / "v.json", corpus.chunks(), 2))
 
 
 def test_a_tokenizer_that_writes_the_end_of_text_itself(corpus: Corpus) -> None:
@@ -56,5 +56,5 @@ def test_a_killed_process(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.Mo
     worker = encoding._Worker(corpus, tmp_path / "v.json")
     worker._process.kill()
     with pytest.raises(Exception, match=r"was killed \(exit code -9\)"):
-        worker.give()
-    worker.end()
+        worker.receive()
+    worker.stop()

@@ -21,10 +21,10 @@ def read(clause: str) -> tuple[str, int, bool]:
 
 def judged(premise: str, hypothesis: str) -> str:
     person, action, denied = read(hypothesis)
-    said = {(who, what): no for who, what, no in map(read, premise.split(" and "))}
-    if (person, action) not in said:
+    message = {(who, what): no for who, what, no in map(read, premise.split(" and "))}
+    if (person, action) not in message:
         return "neutral"
-    return "entailment" if said[person, action] == denied else "contradiction"
+    return "entailment" if message[person, action] == denied else "contradiction"
 
 
 @pytest.mark.quick

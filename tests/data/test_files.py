@@ -80,8 +80,8 @@ def test_lines_end_at_newline_alone_and_are_stripped(tmp_path: Path) -> None:
 
 def test_blank_pairs_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        wanted = [("a", "1"), ("b", "2")]
-        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == wanted
+        expected = [("a", "1"), ("b", "2")]
+        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == expected
     assert "skipped 2 blank lines" in caplog.text
 
 

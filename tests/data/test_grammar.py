@@ -31,9 +31,9 @@ class Translator:
     def sentence(self) -> str:
         adverb = self.adverbs[self.words.pop()] if self.words[-1] in self.adverbs else ""
         subject, number = self.phrase()
-        said = f"{adverb} {subject} {self.clause(number)}"
+        message = f"{adverb} {subject} {self.clause(number)}"
         assert not self.words
-        return " ".join(said.split())
+        return " ".join(message.split())
 
     def phrase(self) -> tuple[str, int]:
         determiner = self.words.pop(0)
@@ -43,11 +43,11 @@ class Translator:
         noun, number = self.nouns[self.words.pop(0)]
         if determiner in ("a", "this", "some", "these"):
             assert number == (determiner in ("some", "these"))
-        said = [self.determiners[determiner], noun, *(forms[number] for forms in adjectives)]
+        message = [self.determiners[determiner], noun, *(forms[number] for forms in adjectives)]
         if self.words and self.words[0] == "that":
             self.words.pop(0)
-            said += ["ke", self.clause(number)]
-        return " ".join(said), number
+            message += ["ke", self.clause(number)]
+        return " ".join(message), number
 
     def clause(self, number: int) -> str:
         future = self.words[0] == "will"
@@ -80,11 +80,11 @@ def test_the_example_of_the_docstring() -> None:
 def test_alignment_of_the_example() -> None:
     source, target = (text.split() for text in EXAMPLE)
     linked = {f"{source[i]}-{target[j]}" for i, j in Grammar().alignment(EXAMPLE)}
-    wanted = (
+    expected = (
         *("tomorrow-alba", "tomorrow-nova", "dogs-kani", "old-vete", "big-gore", "that-ke"),
         *("a-un", "cat-mitso", "see-vidis", "sleep-dormis", "will-va"),
     )
-    assert linked == {*wanted}
+    assert linked == {*expected}
 
 
 def test_every_target_word_has_one_partner_and_only_the_has_none() -> None:

@@ -100,8 +100,8 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Never of the training split; and a split without any known label is of another task."""
-    said = enumerate(("maybe", "no", "yes", "perhaps"), 1)
-    lines = ["-\t-\t-\t-", *(f"{number}\ta\tb\t{label}" for number, label in said)]
+    message = enumerate(("maybe", "no", "yes", "perhaps"), 1)
+    lines = ["-\t-\t-\t-", *(f"{number}\ta\tb\t{label}" for number, label in message)]
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
     data = labelled.LabelledTexts.load(node(folder), WORDS, splits=("train", "test"))
     assert data.examples["test"]["label"].values.tolist() == [3, 1, 2, 3]  # type: ignore[union-attr]

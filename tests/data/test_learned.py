@@ -57,10 +57,10 @@ def test_a_vocabulary_is_inherited_where_the_settings_are_its_own(
     """A run that begins with the weights of another reads ids as that did."""
     own, other = (VocabularySettings.read({**WORDS, "size": size}) for size in (100, 90))
     assert inherited_vocabulary(None, own) is None
-    learned = Learned.of_vocabulary(Vocabulary.train(["a dog"], **own.of_one))
+    learned = Learned.of_vocabulary(Vocabulary.train(["a dog"], **own.arguments))
     learned.save(tmp_path)
     vocabulary = inherited_vocabulary(tmp_path, own)
-    assert vocabulary is not None and vocabulary.settings == own.of_one
+    assert vocabulary is not None and vocabulary.settings == own.arguments
     assert inherited_vocabulary(tmp_path, other) is None
     assert "has another vocabulary than config.vocabulary asks for" in caplog.text
     assert "--config.vocabulary.size=100" in caplog.text

@@ -75,8 +75,8 @@ def test_one_rule_for_all_splits(file: str, rule: str) -> None:
             kind.load(config, None, ("train", "valid"))
         return
     task = kind.load(config, None, ("train", "valid"))
-    said = [line.split(" tokens (")[0] for line in task.longer]
-    assert said == [
+    message = [line.split(" tokens (")[0] for line in task.longer]
+    assert message == [
         f"{split}: {more:,} of {every:,} {data.things} longer than batch.max_length={length}"
         for split, (more, every) in counts.items()
         if not (rule == "score" and split == "train")

@@ -15,8 +15,8 @@ def test_the_label_is_the_sum_of_the_two_numbers() -> None:
     assert len(rows) == 300
     for (text,), label in rows:
         words = text.split()
-        found = [int(word) for word in words if word.isdigit()]
-        assert len(found) == 2 and sum(found) % 5 == int(label) and 30 <= len(words) <= 60
+        actual = [int(word) for word in words if word.isdigit()]
+        assert len(actual) == 2 and sum(actual) % 5 == int(label) and 30 <= len(words) <= 60
     counts = Counter(label for _, label in rows)
     assert set(counts) == set("01234") and min(counts.values()) > 35
 

@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import Packed
-from attnlab.data.masking import Masked, Masking, begun, draws
+from attnlab.data.masking import Masked, Masking, draws, with_bos
 from attnlab.data.streams import Apart
 from attnlab.data.vocabulary import BOS, EOS, PAD, Special
 from attnlab.errors import UserError
@@ -20,12 +20,12 @@ SPECIAL = Special(reserved=(MASK,))
 
 def whole(masking: Masking, tokens: np.ndarray, *of: Any) -> tuple[np.ndarray, np.ndarray]:
     """What is read [b,T], and what is to be told at each place [b,T], padding elsewhere."""
-    found = masking(tokens, *of)
-    target, there = np.full(tokens.shape, PAD), found["target"] != PAD
+    actual = masking(tokens, *of)
+    target, there = np.full(tokens.shape, PAD), actual["target"] != PAD
     row = np.broadcast_to(np.arange(len(tokens))[:, None], there.shape)
-    target[row[there], found["places"][there]] = found["target"][there]
+    target[row[there], actual["places"][there]] = actual["target"][there]
     assert (target != PAD).sum() == there.sum()  # no place twice
-    return found["source"], target
+    return actual["source"], target
 
 
 def rows(count: int, length: int, vocabulary: int = 1000, seed: int = 0) -> np.ndarray:
@@ -49,12 +49,12 @@ def test_shares_of_a_hundred_thousand_tokens() -> None:
     chosen = target != PAD
     assert (chosen.sum(axis=1) == 15).all()  # 15.3 of 102, rounded
     n = chosen.sum()
-    for share, found in (
+    for share, actual in (
         (0.8, (read == MASK)[chosen]),
         (0.1, ((read != MASK) & (read != tokens))[chosen]),
         (0.1, (read == tokens)[chosen]),
     ):
-        assert abs(found.mean() - share) < 4 * np.sqrt(share * (1 - share) / n)
+        assert abs(actual.mean() - share) < 4 * np.sqrt(share * (1 - share) / n)
     others = read[chosen & (read != MASK) & (read != tokens)]
     assert abs(others.mean() - 499.5) < 4 * 1000 / np.sqrt(12 * len(others))
     assert others.min() < 30 and others.max() > 970
@@ -73,9 +73,9 @@ def test_the_number_of_a_row(rate: float, most: int) -> None:
     _, target = whole(masking, tokens, (0,), np.arange(61))
     for row, told in zip(tokens, target, strict=True):
         length = int((row != PAD).sum())
-        wanted = min(most or length, max(1, round(rate * length)))
+        expected = min(most or length, max(1, round(rate * length)))
         candidates = max(length - 2, 0)
-        assert (told != PAD).sum() == min(wanted, candidates)
+        assert (told != PAD).sum() == min(expected, candidates)
         assert not {BOS, EOS} & set(told.tolist())
 
 
@@ -92,12 +92,12 @@ def test_a_row_is_masked_alike_whatever_is_beside_it() -> None:
 
 
 def test_draws_are_uniform_and_not_alike() -> None:
-    found = draws((1, 2), np.arange(400), 250)
-    assert found.min() >= 0.0 and found.max() < 1.0
-    counts = np.histogram(found, 100, (0, 1))[0]
+    actual = draws((1, 2), np.arange(400), 250)
+    assert actual.min() >= 0.0 and actual.max() < 1.0
+    counts = np.histogram(actual, 100, (0, 1))[0]
     assert ((counts - 1000) ** 2 / 1000).sum() < 150  # chi-squared of 99 degrees, p = 7e-4
-    for other in (found[1:], found[:, 1:], draws((2, 1), np.arange(400), 250)):
-        same = found[: len(other), : other.shape[1]]
+    for other in (actual[1:], actual[:, 1:], draws((2, 1), np.arange(400), 250)):
+        same = actual[: len(other), : other.shape[1]]
         assert abs(np.corrcoef(same.ravel(), other.ravel())[0, 1]) < 0.015
 
 
@@ -134,9 +134,9 @@ def test_what_begins_a_row_belongs_to_its_first_text() -> None:
         "target": np.array([[7, EOS, 8], [PAD, PAD, PAD]], np.int32),
         "segments": np.array([[0, 0, 1], [-1, -1, -1]], np.int32),
     }
-    found = begun(batch, SPECIAL)
-    assert found["source"].tolist() == [[BOS, 7, EOS, 8], [PAD] * 4]
-    assert found["segments"].tolist() == [[0, 0, 0, 1], [-1] * 4]
+    actual = with_bos(batch, SPECIAL)
+    assert actual["source"].tolist() == [[BOS, 7, EOS, 8], [PAD] * 4]
+    assert actual["segments"].tolist() == [[0, 0, 0, 1], [-1] * 4]
 
 
 def test_a_vocabulary_without_a_mask() -> None:

@@ -45,13 +45,13 @@ def parts(batch: Any, row: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 def epoch(pairs: SentencePairs, number: int = 0) -> list[tuple[np.ndarray, np.ndarray, int]]:
     """All pairs of an epoch."""
-    found = []
+    actual = []
     for step in range(number * pairs.batches_per_epoch, (number + 1) * pairs.batches_per_epoch):
         batch = pairs(step)
         real = (batch["target"] != PAD).any(axis=1)
-        found += [parts(batch, row) for row in np.flatnonzero(real)]
+        actual += [parts(batch, row) for row in np.flatnonzero(real)]
         assert not batch["relation"][~real].any() and not batch["types"][~real].any()
-    return found
+    return actual
 
 
 @pytest.mark.quick

@@ -36,10 +36,10 @@ def test_a_side_in_its_order_and_a_prefix_before_every_source() -> None:
     for split in SPLITS:
         plain = SOURCES.resolve("grammar")(**SIZES).pairs(split)
         for side, number in (("source", 0), ("target", 1)):
-            found = SOURCES.resolve("one_side")(node, side).texts(split)
-            assert found == [pair[number] for pair in plain]
-        wanted = [(f"say: {source}", target) for source, target in plain]
-        assert SOURCES.resolve("prefixed")(node, "say: ").pairs(split) == wanted
+            actual = SOURCES.resolve("one_side")(node, side).texts(split)
+            assert actual == [pair[number] for pair in plain]
+        expected = [(f"say: {source}", target) for source, target in plain]
+        assert SOURCES.resolve("prefixed")(node, "say: ").pairs(split) == expected
 
 
 @pytest.mark.quick

@@ -42,9 +42,9 @@ def test_windows_overlap_and_know_which_answers_they_hold(stride: int) -> None:
     asked += [Question("x", "a b", ()), Question("x y", "a b c d e f g", (("g", 12),))]
     words = Vocabulary.train([passage, "x y z"], "word", 100, 1)
     whole = passages.encode(words, asked)
-    found = passages.encode(words, asked, Windows(12, stride, 2))
-    owners = found["question"].block(np.arange(len(found)), 0)
-    spans = found["span"].block(np.arange(len(found)), 0)
+    actual = passages.encode(words, asked, Windows(12, stride, 2))
+    owners = actual["question"].block(np.arange(len(actual)), 0)
+    spans = actual["span"].block(np.arange(len(actual)), 0)
     uncut = whole["span"].block(np.arange(len(whole)), 0)
     assert sorted(set(owners)) == list(range(6)) and (np.diff(owners) >= 0).all()
     for number, one in enumerate(asked):
@@ -55,14 +55,14 @@ def test_windows_overlap_and_know_which_answers_they_hold(stride: int) -> None:
         assert begins[-1] + room >= len(body) and (len(rows) == 1 or begins[-2] + room < len(body))
         first, last = uncut[number] - len(one.question.split()) - 2
         for row, begin in zip(rows.tolist(), begins, strict=True):
-            source = found.packed("source")[row]
+            source = actual.packed("source")[row]
             assert len(source) <= 12 and (source[head - 1], source[-1]) == (EOS, EOS)
             np.testing.assert_array_equal(source[head:-1], body[begin : begin + room])
-            numbers = found.packed("words")[row][head:-1]
+            numbers = actual.packed("words")[row][head:-1]
             assert numbers.tolist() == [begin + at + 1 for at in range(len(numbers))]
             inside = one.answers and begin <= first and last < begin + room
-            wanted = [first - begin + head, last - begin + head] if inside else [0, 0]
-            assert spans[row].tolist() == wanted
+            expected = [first - begin + head, last - begin + head] if inside else [0, 0]
+            assert spans[row].tolist() == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -31,13 +31,13 @@ class AttnlabNestedRecords(TinySet):
         if self.needs:
             raise ModuleNotFoundError(f"No module named {self.needs!r}")
         kind = of.ClassLabel(names=["a", "b"])
-        said = of.Sequence({"text": of.Text(), "kind": kind})
-        return {"pair": {"en": of.Text(), "kind": kind}, "said": said, "image": of.Image()}
+        message = of.Sequence({"text": of.Text(), "kind": kind})
+        return {"pair": {"en": of.Text(), "kind": kind}, "said": message, "image": of.Image()}
 
     def record(self, number: int) -> dict[str, Any]:
-        said = [{"text": f"text {j}", "kind": j} for j in range(number % 3)]
+        message = [{"text": f"text {j}", "kind": j} for j in range(number % 3)]
         pair = {"en": f"record {number}", "kind": number % 2}
-        return {"pair": pair, "said": said, "image": stored(number)}
+        return {"pair": pair, "said": message, "image": stored(number)}
 
 
 def stored(number: int) -> bytes:
@@ -68,10 +68,10 @@ def source(folder: Path, **fields: str) -> Fields:
 
 @pytest.mark.quick
 def test_features_within_others_and_images_as_they_are_stored(folder: Path) -> None:
-    found = list(source(folder).each("train", "text", "kind", "texts", "picture"))
-    numbers = [int(text.decode().split()[1]) for text, *_ in found]
+    actual = list(source(folder).scan("train", "text", "kind", "texts", "picture"))
+    numbers = [int(text.decode().split()[1]) for text, *_ in actual]
     assert sorted(numbers) == list(range(6))
-    for number, (_, kind, texts, picture) in zip(numbers, found, strict=True):
+    for number, (_, kind, texts, picture) in zip(numbers, actual, strict=True):
         assert kind == "ab"[number % 2] and picture == stored(number)
         assert texts == [f"text {j}".encode() for j in range(number % 3)]
     names = features_of(open_builder("attnlab_nested_records", str(folder)))
@@ -81,10 +81,10 @@ def test_features_within_others_and_images_as_they_are_stored(folder: Path) -> N
 
 
 def test_rows_are_chosen_before_they_are_read(folder: Path) -> None:
-    whole = [text for (text,) in source(folder).each("train", "text")]
+    whole = [text for (text,) in source(folder).scan("train", "text")]
     rows = lambda count: [count - 1, 0, 2]
-    wanted = [whole[5], whole[0], whole[2]]
-    assert [text for (text,) in source(folder).each("train", "text", rows=rows)] == wanted
+    expected = [whole[5], whole[0], whole[2]]
+    assert [text for (text,) in source(folder).scan("train", "text", rows=rows)] == expected
 
 
 def test_a_feature_that_is_not_there(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_feature_that_is_not_there(folder: Path) -> None:
         ("record", r"choose from: image, pair, pair.en, pair.kind, said, said.kind, said.text"),
     ):
         with pytest.raises(UserError, match=words):
-            next(source(folder, text=name).each("train", "text"))
+            next(source(folder, text=name).scan("train", "text"))
     texts = Tfds("attnlab_nested_records", str(folder), source="said.text", target="said.kind")
     with pytest.raises(UserError, match="feature 'said.text' is no text, but list"):
         texts.pairs("train")
@@ -107,12 +107,12 @@ def test_a_set_whose_code_needs_tensorflow_is_read_from_its_files(
 ) -> None:
     """So it is with `coco_captions`, whose features name types of TensorFlow."""
     monkeypatch.setattr(AttnlabNestedRecords, "needs", "tensorflow")
-    assert len(list(source(folder).each("train", "text"))) == 6
+    assert len(list(source(folder).scan("train", "text"))) == 6
     for name in ("attnlab_nested_records", "coco_captions"):
         with pytest.raises(UserError, match="is not prepared in .* prepare it once: pip") as caught:
-            next(Fields(name, str(tmp_path)).each("train", "text"))
+            next(Fields(name, str(tmp_path)).scan("train", "text"))
         assert f"attnlab.data.tfds {name} --directory {tmp_path}" in str(caught.value)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(AttnlabNestedRecords, "needs", "nothing_such")
     with pytest.raises(UserError, match="config.data.dataset=.*: .*No module named 'nothing_such'"):
-        next(source(folder).each("train", "text"))
+        next(source(folder).scan("train", "text"))

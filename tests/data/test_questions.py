@@ -41,8 +41,8 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     data = {"name": "squad", "directory": str(tmp_path)}
     words = {"kind": "word", "size": 100, "min_frequency": 1, "lowercase": True}
     for unanswerable, count in ((False, 1), (True, 2)):
-        found = questions.Questions.load(data, words, splits=("train",), unanswerable=unanswerable)
-        assert found.size("train") == count
+        actual = questions.Questions.load(data, words, splits=("train",), unanswerable=unanswerable)
+        assert actual.size("train") == count
     for answers, message in (
         ([{"text": "dog", "answer_start": 3}], "'dog' does not stand at character 3"),
         ([{"text": ".", "answer_start": -1}], "'.' does not stand at character -1"),

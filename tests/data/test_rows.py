@@ -156,7 +156,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         (tmp_path / name).write_text("text\na\n")
     for name in ("train.csv", "d/", "d.csv", "e"):  # there are images in e
         assert Rows(str(tmp_path), train=name).texts("train") == ["a"]
-    for wanted, message in (
+    for expected, message in (
         ("", "has train.csv and train.jsonl; name the one that is meant"),
         ("b", "has b/1.csv and b/2.json; name the one that is meant"),
         ("c/", "has c/a.csv and c/a.csv.gz; name the one that is meant"),
@@ -167,7 +167,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         ("c*.csv", r"no table .* 'c\*.csv'"),
     ):
         with pytest.raises(UserError, match=message):
-            Rows(str(tmp_path), train=wanted).texts("train")
+            Rows(str(tmp_path), train=expected).texts("train")
     with pytest.raises(UserError, match="no table .* 'valid' or 'validation' or 'dev'"):
         Rows(str(tmp_path)).texts("valid")
     for name in ("validation.csv", "dev.csv"):

@@ -22,7 +22,7 @@ from tests.data.tiny_corpus import LEARNED, lines, shards, written
 
 def test_an_index_that_is_whole(tmp_path: Path) -> None:
     made = shards(tmp_path / "s", written(tmp_path / "a.txt"))
-    assert opened(tmp_path / "s") == made and made.whole
+    assert opened(tmp_path / "s") == made and made.intact
 
 
 def test_a_digest_is_of_the_pieces() -> None:

@@ -83,9 +83,9 @@ def test_ids_are_read_like_an_array(folder: Path) -> None:
     begins = np.array([0, -4, LENGTH - begin - 3, len(ids) - 5, len(ids) + 3, -50])
     wide = np.pad(expected, 100)
     for width in (1, 7, 1500):
-        found = ids.windows(begins, width)
+        actual = ids.windows(begins, width)
         some = [np.pad(wide, (0, 2000))[100 + one : 100 + one + width] for one in begins]
-        np.testing.assert_array_equal(found, some)
+        np.testing.assert_array_equal(actual, some)
     for wrong in (len(ids), np.array([0, -len(ids) - 1])):
         with pytest.raises(IndexError):
             ids[wrong]

@@ -81,12 +81,12 @@ def test_processes_share_the_rows_of_a_step(maker: str) -> None:
 @pytest.mark.parametrize(("texts", "kind"), [("joined", Lanes), ("in_turn", Turns)])
 def test_what_stands_beside_the_targets_goes_with_them(texts: str, kind: type) -> None:
     marks = Packed(ids % 2 for ids in TEXTS)
-    batches = lanes(texts, TEXTS, size=4, length=4, beside={"mark": marks})
+    batches = lanes(texts, TEXTS, size=4, length=4, extra={"mark": marks})
     assert isinstance(batches, kind)
     for step in range(batches.batches_per_epoch):
         batch = batches(step)
-        wanted = np.where(batch["target"] == PAD, 0, batch["target"] % 2)
-        np.testing.assert_array_equal(batch["mark"], wanted)
+        expected = np.where(batch["target"] == PAD, 0, batch["target"] % 2)
+        np.testing.assert_array_equal(batch["mark"], expected)
 
 
 @every_maker

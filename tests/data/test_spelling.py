@@ -62,8 +62,8 @@ def test_a_letter_does_not_tell_its_sound_and_every_sound_is_made() -> None:
 
 def test_alignments_link_letters_with_what_they_are_said_as() -> None:
     source = Spelling()
-    wanted = {(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)}
-    assert source.alignment(("knaithe", "N EY TH EH")) == wanted
+    expected = {(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)}
+    assert source.alignment(("knaithe", "N EY TH EH")) == expected
     assert source.alignment(("fox", "F AA K S")) == {(0, 0), (1, 1), (2, 2), (2, 3)}
     with pytest.raises(ValueError, match="'fox' is not said 'F AA'"):
         source.alignment(("fox", "F AA"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlab.data.columns import Packed
-from attnlab.data.streams import Apart, Lanes, Turns, begun, lanes, widths
+from attnlab.data.streams import Apart, Lanes, Turns, lanes, shifted_texts, widths
 from attnlab.data.vocabulary import BOS, EOS, PAD
 
 IDS = np.arange(10, 33, dtype=np.int32)  # 23 ids: lanes of 6, 6, 6, 5
@@ -92,4 +92,4 @@ def test_texts_apart_begin_with_bos_and_are_fresh() -> None:
             assert source[source != PAD].tolist() == [BOS, *target[:-1]][: len(target)]
             seen += [target] if target else []
     assert sorted(seen) == sorted(texts[:3])
-    assert begun(Packed(texts)).packed("source")[2].tolist() == [BOS]
+    assert shifted_texts(Packed(texts)).packed("source")[2].tolist() == [BOS]

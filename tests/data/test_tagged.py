@@ -10,8 +10,8 @@ from attnlab.data.vocabulary import Vocabulary
 def test_the_first_piece_of_a_word_has_its_tag_and_its_head() -> None:
     vocabulary = Vocabulary.train(["it is no dog"], kind="char", min_frequency=1)
     rows = [Sentence(("is", "dog"), ("AUX", "NOUN"), (1, ROOT)), Sentence(("no",), ("X",), (ROOT,))]
-    found = encode(Learned.of_vocabulary(vocabulary, classes=("AUX", "NOUN")), rows)
-    source, target, heads = (found.packed(name) for name in ("source", "target", "heads"))
+    actual = encode(Learned.of_vocabulary(vocabulary, classes=("AUX", "NOUN")), rows)
+    source, target, heads = (actual.packed(name) for name in ("source", "target", "heads"))
     tokens = vocabulary.tokens(source[0])
     assert [tokens[1:3], tokens[4:7]] == [["i", "s"], ["d", "o", "g"]]  # a blank is the word's
     assert target[0].tolist() == [0, 1, 0, 2, 0, 0, 0, 0]
@@ -22,5 +22,5 @@ def test_the_first_piece_of_a_word_has_its_tag_and_its_head() -> None:
 def test_a_line_tells_sizes_and_trees() -> None:
     node = {"name": "agreement", "examples": 30, "valid": 5, "test": 5, "seed": 0, "depth": 1}
     words = {"kind": "spaced", "size": 100, "min_frequency": 1, "lowercase": False, "file": ""}
-    found = TaggedTexts.load(node, words)
-    assert "with trees" in found.about("train") and found.size("train") == 30
+    actual = TaggedTexts.load(node, words)
+    assert "with trees" in actual.about("train") and actual.size("train") == 30

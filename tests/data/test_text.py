@@ -56,8 +56,8 @@ def test_characters_are_counted_as_they_are_read() -> None:
 
 def test_what_can_be_recalled_goes_with_the_ids() -> None:
     data = Texts.load(TELLING, WORDS, splits=("valid",))
-    wanted = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
-    assert [marks.tolist() for marks in data.recalled["valid"]] == wanted
+    expected = [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
+    assert [marks.tolist() for marks in data.recalled["valid"]] == expected
     words = "word by word what can be recalled: set config.vocabulary.kind=word"
     with pytest.raises(UserError, match=words):
         Texts.load(TELLING, {**WORDS, "kind": "char"})

@@ -80,9 +80,9 @@ def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture)
     and said.
     """
     tiny = Tfds("attnlab_tiny_pairs", str(prepared), source="de", label="kind")
-    wanted = [i for i in range(20) if i % 5 and i != 7]
+    expected = [i for i in range(20) if i % 5 and i != 7]
     assert sorted(tiny.labelled("train")) == sorted(
-        ((f"Äpfel {i}", f"apples {i}"), "even" if i % 2 == 0 else "odd") for i in wanted
+        ((f"Äpfel {i}", f"apples {i}"), "even" if i % 2 == 0 else "odd") for i in expected
     )
     assert "skipped 5 examples" in caplog.text and tiny.sentences == 2
     single = Tfds("attnlab_tiny_pairs", str(prepared), source="en", target="", label="de")
@@ -239,9 +239,9 @@ def test_a_corpus_of_a_prepared_set(prepared: Path) -> None:
     """What `prepare` reads of the same folder, in chunks."""
     (folder,) = find([str(next(prepared.rglob("dataset_info.json")).parent)])
     corpus = Corpus((folder,), field="en")
-    found = [pieces(corpus, chunk) for chunk in corpus.chunks()]
-    assert [len(texts) for texts, _ in found] == [19] and found[0][1] == 1
-    assert {text for text, _ in found[0][0]} == {f"apples {i}" for i in range(20) if i != 7}
+    actual = [pieces(corpus, chunk) for chunk in corpus.chunks()]
+    assert [len(texts) for texts, _ in actual] == [19] and actual[0][1] == 1
+    assert {text for text, _ in actual[0][0]} == {f"apples {i}" for i in range(20) if i != 7}
     for how, message in (
         ({"field": "eng"}, "--field='eng' is no feature"),
         ({"split": "trian", "field": "en"}, "--split='trian' is no split"),

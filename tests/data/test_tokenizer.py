@@ -172,8 +172,8 @@ def test_text_that_spells_a_special_token_stays_text(kind: str, tmp_path: Path) 
         ids = vocabulary.encode_all([text])[0].tolist()
         assert ids and not {*ids} & ({*IDS.values()} - unknown)
     for text in ("hello user", "hello < p a d >"):
-        wanted = theirs.encode(text, add_special_tokens=False).ids
-        assert vocabulary.encode_all([text])[0].tolist() == wanted
+        expected = theirs.encode(text, add_special_tokens=False).ids
+        assert vocabulary.encode_all([text])[0].tolist() == expected
     kept = vocabulary.to_json()
     older = {name: one for name, one in kept.items() if name != "guarded"}
     before = Adopted.restored(older, vocabulary.settings)
@@ -207,10 +207,10 @@ def test_the_special_ids_of_bert_and_its_mask(tmp_path: Path) -> None:
     one = Tokenizer(models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     one.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     told = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    found = adopted(stored(one, tmp_path, {"pad_token_id": 0}, told))
-    assert found.special == Special(0, 2, 3, 1, (4,))
-    found.save(tmp_path / "kept.json")
-    assert Vocabulary.load(tmp_path / "kept.json").special == found.special
+    actual = adopted(stored(one, tmp_path, {"pad_token_id": 0}, told))
+    assert actual.special == Special(0, 2, 3, 1, (4,))
+    actual.save(tmp_path / "kept.json")
+    assert Vocabulary.load(tmp_path / "kept.json").special == actual.special
     with pytest.raises(UserError, match="a tokenizer has what it has"):
         Vocabulary.train([], "tokenizer", file=str(tmp_path), reserved=1)
 
@@ -231,9 +231,9 @@ def test_no_text_is_read_for_its_sake(tmp_path: Path) -> None:
     """Where no split is asked for, the data need not be there."""
     vocabulary = {"kind": "tokenizer", "file": str(byte_level(tmp_path / "in"))}
     nowhere = {"name": "text", "directory": str(tmp_path / "nowhere")}
-    found = Texts.load(nowhere, vocabulary, splits=())
-    mine, theirs = (one.packed(["A dog"]) for one in (found.vocabulary, adopted(tmp_path / "in")))
-    assert found.splits == () and mine.ids[:].tolist() == theirs.ids[:].tolist() != []
+    actual = Texts.load(nowhere, vocabulary, splits=())
+    mine, theirs = (one.packed(["A dog"]) for one in (actual.vocabulary, adopted(tmp_path / "in")))
+    assert actual.splits == () and mine.ids[:].tolist() == theirs.ids[:].tolist() != []
     with pytest.raises(UserError, match="nowhere"):
         Texts.load(nowhere, {"kind": "bpe"}, splits=())
     pairs = {"name": "files", "directory": str(tmp_path / "nowhere")}

@@ -119,8 +119,8 @@ def test_end_is_appended_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch)
 
 def test_tokens_are_one_readable_piece_each() -> None:
     assert train("char").tokens(train("char").encode_all(["a c"])[0]) == ["a", "\u2423", "c"]
-    wanted = ["▁the", "▁cat", "▁", "."]
-    assert train("word").tokens(train("word").encode_all(["the cat ."])[0]) == wanted
+    expected = ["▁the", "▁cat", "▁", "."]
+    assert train("word").tokens(train("word").encode_all(["the cat ."])[0]) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

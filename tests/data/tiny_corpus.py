@@ -19,9 +19,9 @@ def lines(count: int = 300, seed: int = 0) -> list[str]:
     """Lines of none to twelve words; one of them is longer than a shard."""
     rng = random.Random(seed)
     words = ["the", "dog", "saw", "a", "Hund", "über", "street", "lamp,", "it", "runs."]
-    found = [" ".join(rng.choices(words, k=rng.randrange(13))) for _ in range(count)]
-    found[count // 2] = " ".join(rng.choices(words, k=900))
-    return found
+    actual = [" ".join(rng.choices(words, k=rng.randrange(13))) for _ in range(count)]
+    actual[count // 2] = " ".join(rng.choices(words, k=900))
+    return actual
 
 
 def written(path: Path, count: int = 300, seed: int = 0) -> Corpus:

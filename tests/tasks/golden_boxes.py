@@ -56,16 +56,16 @@ def judged(images: int, *both: Listed) -> np.ndarray:
 
     def indexed(listed: Listed) -> COCO:
         numbered = {"images": images, "categories": CLASSES}
-        found = COCO()
-        found.dataset = {
+        actual = COCO()
+        actual.dataset = {
             **{name: [{"id": at + 1} for at in range(most)] for name, most in numbered.items()},
             "annotations": [
                 {"iscrowd": 0, **one, "id": at, "area": one["bbox"][2] * one["bbox"][3]}
                 for at, one in enumerate(listed, 1)
             ],
         }
-        found.createIndex()
-        return found
+        actual.createIndex()
+        return actual
 
     judge = COCOeval(*map(indexed, both), "bbox")
     judge.evaluate()

@@ -103,8 +103,8 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
     assert float(sums["hops"]) == pytest.approx(overlap, rel=1e-5)
     assert float(sums["doubly_stochastic"]) == pytest.approx(uncovered, rel=1e-5)
     assert float(sums["cross_entropy"]) == pytest.approx(float(plain["loss"]), rel=1e-6)
-    wanted = float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered
-    assert float(total) == pytest.approx(wanted, rel=1e-5)
+    expected = float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered
+    assert float(total) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.full
@@ -123,16 +123,16 @@ def test_without_weights_nothing_is_added() -> None:
 
 def choices(system: Any, samples: Any, source: np.ndarray) -> dict[str, np.ndarray]:
     """log p and entropy [B,T] of what was sampled; the encoder's stand at the first step."""
-    found: dict[str, np.ndarray] = {one: np.zeros(source.shape) for one in ("log_prob", "entropy")}
+    actual: dict[str, np.ndarray] = {one: np.zeros(source.shape) for one in ("log_prob", "entropy")}
     for path, (look,) in jax.tree_util.tree_leaves_with_path(
         samples, is_leaf=lambda x: isinstance(x, tuple)
     ):
         per_query = np.asarray(look, np.float64).reshape(*look.shape[:2], -1).sum(axis=1)
         if path[0].key.startswith("encoder"):
-            found[path[-1].key][:, 0] += (per_query * (source != PAD)).sum(axis=1)
+            actual[path[-1].key][:, 0] += (per_query * (source != PAD)).sum(axis=1)
         else:
-            found[path[-1].key] += per_query
-    return found
+            actual[path[-1].key] += per_query
+    return actual
 
 
 SLOTS = [f"system.{slot}_attention.alignment=hard" for slot in ("encoder", "cross")]
@@ -185,8 +185,8 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     np.testing.assert_allclose(sums["tracked"]["rewards"], rewards, rtol=1e-5)
     np.testing.assert_array_equal(sums["tracked"]["rows"], rows)
     after, before = (one["baseline"] for one in (task.follow(carried, sums["tracked"]), carried))
-    wanted = np.where(rows > 0, 0.9 * before + 0.1 * rewards / np.maximum(rows, 1), before)
-    np.testing.assert_allclose(after, wanted, rtol=1e-5)
+    expected = np.where(rows > 0, 0.9 * before + 0.1 * rewards / np.maximum(rows, 1), before)
+    np.testing.assert_allclose(after, expected, rtol=1e-5)
 
 
 @pytest.mark.full

@@ -77,12 +77,12 @@ class Images:
 
     @classmethod
     def drawn(cls, sizes: Mapping[str, int]) -> Images:
-        rng, found = np.random.default_rng(0), {}
+        rng, actual = np.random.default_rng(0), {}
         for split, size in sizes.items():
             label = rng.integers(0, 2, size)
             image = rng.integers(0, 156, (size, SIDE, SIDE)) + 99 * label[:, None, None]
-            found[split] = Examples(image=image.astype(np.uint8), label=label.astype(np.int32) + 1)
-        return cls(found)
+            actual[split] = Examples(image=image.astype(np.uint8), label=label.astype(np.int32) + 1)
+        return cls(actual)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -175,8 +175,8 @@ def images() -> Brightness:
 
 def test_a_task_of_images_trains_and_scores_and_says_where_it_looked(images: Brightness) -> None:
     batches = images.batches(1)
-    wanted = {"image": (6, SIDE, SIDE), "label": (6,)}
-    assert {name: one.shape for name, one in batches(0).items()} == wanted
+    expected = {"image": (6, SIDE, SIDE), "label": (6,)}
+    assert {name: one.shape for name, one in batches(0).items()} == expected
     params = first_params(images.init, jax.random.key(0))
     step = jax.jit(jax.value_and_grad(lambda p, batch: images.loss(p, batch, jax.random.key(0))[0]))
     before = images.evaluate(params, "valid")
@@ -275,13 +275,13 @@ def test_special_ids_may_stand_anywhere(system: str) -> None:
 
     mirrored = jax.tree_util.tree_map_with_path(turned, params)
     for same in (other, no_id):
-        wanted = pytest.approx(task.evaluate(params, "valid"), rel=1e-5)
-        assert same.evaluate(mirrored, "valid") == wanted
+        expected = pytest.approx(task.evaluate(params, "valid"), rel=1e-5)
+        assert same.evaluate(mirrored, "valid") == expected
     ways = [functools.partial(one.respond, p) for one, p in ((task, params), (other, mirrored))]
-    said, found = (way(["abc", "ed", "a"]) for way in ways)
-    assert [best[0].text for best in found] == [best[0].text for best in said]
-    scores = [best[0].score for best in said]
-    assert [best[0].score for best in found] == pytest.approx(scores, rel=1e-4)
+    message, actual = (way(["abc", "ed", "a"]) for way in ways)
+    assert [best[0].text for best in actual] == [best[0].text for best in message]
+    scores = [best[0].score for best in message]
+    assert [best[0].score for best in actual] == pytest.approx(scores, rel=1e-4)
     (there,), (here,) = (
         scored_texts(each, p, [("abc", "cba")]) for each, p in ((other, mirrored), (task, params))
     )

@@ -33,7 +33,7 @@ def test_overlaps_by_hand() -> None:
     np.testing.assert_allclose(iou, [1, 1 / 7, 0, 1 / 4], rtol=1e-6)
     np.testing.assert_allclose(giou, [1, 1 / 7 - 2 / 9, -2 / 10, 1 / 4], rtol=1e-6)
     nothing = np.zeros((1, 4))
-    assert [float(found[0]) for found in overlaps(nothing, nothing)] == [0, -1]
+    assert [float(actual[0]) for actual in overlaps(nothing, nothing)] == [0, -1]
     slope = jax.jit(jax.grad(lambda box: overlaps(box, one)[1].sum()))
     assert np.isfinite(slope(nothing)).all()
 
@@ -45,15 +45,15 @@ def test_a_match_costs_as_little_as_scipys() -> None:
     cost = rng.normal(size=(60, 4, 7)).astype(np.float32)
     real = np.arange(4) < rng.integers(0, 5, size=(60, 1))
     cost[::2][~real[::2]] = np.nan
-    found = np.asarray(jax.jit(jax.vmap(matched))(cost, real))
-    for one, mine, there in zip(cost, found, real, strict=True):
+    actual = np.asarray(jax.jit(jax.vmap(matched))(cost, real))
+    for one, mine, there in zip(cost, actual, real, strict=True):
         rows, columns = linear_sum_assignment(one[there])
         assert one[there][rows, mine[there]].sum() == pytest.approx(one[there][rows, columns].sum())
         assert len({*mine}) == 4 and (mine[there] == columns).all()
 
 
-def answers(*found: tuple[list[float], int, float]) -> Answers:
-    boxes, classes, scores = zip(*found, strict=True) if found else ((), (), ())
+def answers(*actual: tuple[list[float], int, float]) -> Answers:
+    boxes, classes, scores = zip(*actual, strict=True) if actual else ((), (), ())
     return Answers(np.array(boxes).reshape(-1, 4), np.array(classes, int), np.array(scores, float))
 
 
@@ -70,8 +70,8 @@ def test_average_precision_by_hand() -> None:
     2/3.
     """
     truth = [objects(A, B)]
-    found = [answers((A, 0, 0.9), (FAR, 0, 0.8), (B, 0, 0.7))]
-    ap = average_precisions(found, truth, 2, np.array([0.5]))
+    actual = [answers((A, 0, 0.9), (FAR, 0, 0.8), (B, 0, 0.7))]
+    ap = average_precisions(actual, truth, 2, np.array([0.5]))
     assert ap[0, 0] == pytest.approx((51 + 50 * 2 / 3) / 101) and np.isnan(ap[1, 0])
     # Another class finds nothing of this one; one that is missed ends the curve.
     only = [answers((A, 0, 0.9), (B, 1, 0.95))]
@@ -80,8 +80,8 @@ def test_average_precision_by_hand() -> None:
     # A recall of 7 / 20 is a little less than the 36th of the 101 numbers.
     many = [by_corners(20 * k, 0, 20 * k + 10, 10) for k in range(21)]
     order = [*range(7), 20, *range(7, 20)]  # the last box is no object
-    found = [answers(*((many[k], 0, 1 - at / 100) for at, k in enumerate(order)))]
-    ap = average_precisions(found, [objects(*many[:20])], 1, np.array([0.5]))
+    actual = [answers(*((many[k], 0, 1 - at / 100) for at, k in enumerate(order)))]
+    ap = average_precisions(actual, [objects(*many[:20])], 1, np.array([0.5]))
     assert ap[0, 0] == pytest.approx((35 + 66 * 20 / 21) / 101)
 
 
@@ -90,13 +90,13 @@ def test_average_precision_is_that_of_pycocotools() -> None:
     expected = np.load(golden_boxes.FILE)["precisions"]
     for number, wanted in enumerate(expected):
         images, *both = golden_boxes.drawn(number)
-        found, truth = [], []
+        actual, truth = [], []
         for image in range(1, images + 1):
             mine, theirs = ([one for one in part if one["image_id"] == image] for part in both)
             crowd = np.array([one["iscrowd"] == 1 for one in mine], bool)
             truth.append(Truth(*in_rows(mine), crowd))
-            found.append(Answers(*in_rows(theirs), np.array([one["score"] for one in theirs])))
-        ap = average_precisions(found, truth, golden_boxes.CLASSES, THRESHOLDS)
+            actual.append(Answers(*in_rows(theirs), np.array([one["score"] for one in theirs])))
+        ap = average_precisions(actual, truth, golden_boxes.CLASSES, THRESHOLDS)
         np.testing.assert_allclose(ap, wanted, rtol=1e-14, err_msg=f"set {number}")
 
 

@@ -47,13 +47,13 @@ def test_losses_are_those_of_a_loop_over_captions(task: Captioning, params: Any)
     for row, target in enumerate(examples.packed("target")):
         read = np.concatenate([[task.special.bos], target, np.full(10 - len(target), 5)])[None, :10]
         logits = np.asarray(call(normalised[row : row + 1].astype(np.float32), read), np.float64)
-        wanted = logits[np.arange(len(target)), target]
-        nats += (np.logaddexp.reduce(logits, axis=1)[: len(target)] - wanted).sum()
+        expected = logits[np.arange(len(target)), target]
+        nats += (np.logaddexp.reduce(logits, axis=1)[: len(target)] - expected).sum()
         right += (logits[: len(target)].argmax(axis=1) == target).sum()
         count += len(target)
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats / count, rel=1e-5)
-    assert found["accuracy"] == right / count
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats / count, rel=1e-5)
+    assert actual["accuracy"] == right / count
     assert task.counts("valid")["tokens"] == count
 
 
@@ -62,7 +62,7 @@ def test_scores_and_what_they_are_made_of(
 ) -> None:
     """Localisation is that of the maps that are drawn; F1 of names is counted by hand."""
     check_items(task, params, "valid", {*Captioning.measures})
-    shown, captions = task.data.beside["valid"], task.data.rows["valid"]
+    shown, captions = task.data.extra["valid"], task.data.rows["valid"]
     weights = [
         attention_maps(task, params, example)["attention"].weights[0]
         for example in task.map_examples("valid", 9)

@@ -18,8 +18,8 @@ LOGITS = np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], 
 def test_sums_and_rows_leave_padding_and_labels_not_known_out() -> None:
     """The first row is right, the second padding, the third of a class that training lacks."""
     sums = choice_sums(jnp.asarray(LOGITS), jnp.array([1, 0, 4]), 0.0)
-    wanted = {"loss": np.log(2), "known": 1, "rows": 2, "correct": 1}
-    assert {name: float(value) for name, value in sums.items()} == pytest.approx(wanted)
+    expected = {"loss": np.log(2), "known": 1, "rows": 2, "correct": 1}
+    assert {name: float(value) for name, value in sums.items()} == pytest.approx(expected)
     classes = np.array([0, 3])
     items = Items.of(choice_rows(LOGITS[[0, 2]], classes, classes < 3))
     assert items.score("loss") == pytest.approx(np.log(2)) and items.score("accuracy") == 0.5

@@ -67,7 +67,7 @@ def plain() -> Classification:
 @of_models
 def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model) -> None:
     task, batch = changed(model.task, auxiliary__hops=None), batch_of(model.task, 3)
-    names, found = task.data.learned.classes, dict.fromkeys(("hard", "soft"), 0.0)
+    names, actual = task.data.learned.classes, dict.fromkeys(("hard", "soft"), 0.0)
     real = np.flatnonzero(batch["label"])
     assert 0 < len(real) <= 3
     for row in real:
@@ -76,8 +76,8 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
             for side in ("source", "target")[: task.data.learned.sentences]
         ]
         every = model.log_probs(*texts)
-        found["hard"] -= every[batch["label"][row] - 1]
-        found["soft"] -= every.mean()
+        actual["hard"] -= every[batch["label"][row] - 1]
+        actual["soft"] -= every.mean()
     smooth = changed(task, training__label_smoothing=0.2)
 
     @jax.jit
@@ -85,7 +85,7 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
         return smooth.loss(*given), smooth.loss(*given, numbers={SMOOTHING: 0.0})
 
     both = losses(model.params, batch, jax.random.key(1))
-    expected = (0.8 * found["hard"] + 0.2 * found["soft"], found["hard"])
+    expected = (0.8 * actual["hard"] + 0.2 * actual["soft"], actual["hard"])
     for (total, sums), wanted in zip(both, expected, strict=True):
         assert float(total) == pytest.approx(wanted, rel=1e-5)
         assert int(sums["rows"]) == float(task.weight(batch)) == len(real)
@@ -156,9 +156,9 @@ def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
     task = Classification(model.task.config, data)
     items = check_items(task, model.params, "test", {"loss", "accuracy", "macro_f1"})
     assert len(items) == 9 + strange and items.rows["loss"][:, 1].sum() == 9
-    found = items.scores("accuracy", np.eye(9 + strange))
+    actual = items.scores("accuracy", np.eye(9 + strange))
     answers = task.score(model.params, "test")[1]
-    assert found == [float(one == other) for one, other in (line.split("\t") for line in answers)]
+    assert actual == [float(one == other) for one, other in (line.split("\t") for line in answers)]
 
 
 @of_models

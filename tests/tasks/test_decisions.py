@@ -67,9 +67,9 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward() -> None:
     slope = (rewards * density) @ ((places - mean) / 0.3**2) * 0.05**2  # for the mean
     exact = slope * (1 - mean**2)  # for the bias
     keys = jax.random.split(jax.random.key(1), 40_000)
-    found = np.asarray(jax.jit(jax.vmap(estimate))(keys), np.float64)
-    error = found.std(axis=0) / len(found) ** 0.5
-    assert (np.abs(found.mean(axis=0) - exact) < 4 * error).all()
+    actual = np.asarray(jax.jit(jax.vmap(estimate))(keys), np.float64)
+    error = actual.std(axis=0) / len(actual) ** 0.5
+    assert (np.abs(actual.mean(axis=0) - exact) < 4 * error).all()
     assert (np.abs(exact) > 12 * error).any()
 
 

@@ -30,13 +30,13 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
     prompts = [[BOS], [EOS, 5, 6], [BOS, 4, 5, 6, 7]]
     source = np.array([[*one, *[PAD] * (5 - len(one))] for one in [*prompts, []]], np.int32)
     decoder = continuing(task.system, Decoding(method="greedy", max_ratio=0.0, max_extra=4))
-    found = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
-    assert len(found) == 3
-    for prompt, together in zip(prompts, found, strict=True):
+    actual = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
+    assert len(actual) == 3
+    for prompt, together in zip(prompts, actual, strict=True):
         (alone,) = decoder(params, [(np.array([0]), {"source": np.array([prompt], np.int32)})])
         assert alone[0].tokens.tolist() == together[0].tokens.tolist()
         np.testing.assert_allclose(alone[0].log_prob, together[0].log_prob, atol=1e-5)
-    for prompt, (best,) in zip(prompts, found, strict=True):
+    for prompt, (best,) in zip(prompts, actual, strict=True):
         read = list(prompt)
         for token in best.tokens:
             log_p = passed(params, read)[0][-1]
@@ -83,8 +83,8 @@ def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) 
     run = jax.jit(lambda tokens: system.apply({"params": params}, tokens))
     for how in ({"method": "greedy", "prefill": 3}, {"method": "beam"}):
         settings = Decoding(max_ratio=0.0, max_extra=4, length_penalty=0.0, **how)  # type: ignore[arg-type]
-        found = continuing(system, settings)(params, [(np.arange(3), {"source": source})])
-        for prompt, best in zip(prompts, found, strict=True):
+        actual = continuing(system, settings)(params, [(np.arange(3), {"source": source})])
+        for prompt, best in zip(prompts, actual, strict=True):
             tokens = best[0].tokens.tolist()
             whole = np.array([[*prompt, *tokens, *[PAD] * (12 - len(prompt) - len(tokens))]])
             logits = np.array(run(whole)[0, len(prompt) - 1 :][: len(tokens)], np.float64)

@@ -43,9 +43,9 @@ def expected(task: Detection, logits: np.ndarray, boxes: np.ndarray, batch: Any)
             chances = np.exp(logits[layer, row])
             chances /= chances.sum(axis=-1, keepdims=True)
             of = batch["labels"][row][batch["labels"][row] > 0] - 1
-            wanted = batch["boxes"][row][: len(of)]
-            giou = np.asarray(overlaps(boxes[layer, row][None], wanted[:, None])[1], np.float64)
-            apart = np.abs(boxes[layer, row][None] - wanted[:, None]).sum(axis=-1)
+            expected = batch["boxes"][row][: len(of)]
+            giou = np.asarray(overlaps(boxes[layer, row][None], expected[:, None])[1], np.float64)
+            apart = np.abs(boxes[layer, row][None] - expected[:, None]).sum(axis=-1)
             objects, chosen = linear_sum_assignment(-chances[:, of].T + 5 * apart - 2 * giou)
             for query, p in enumerate(chances):
                 mine = objects[chosen == query]
@@ -66,8 +66,8 @@ def test_the_loss_is_that_of_the_best_assignment(task: Detection, params: Any) -
 
 def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None:
     """A system that answers with the truth has an AP of 1; rows of padding are no images."""
-    found = task.evaluate(params, "valid")
-    assert found.keys() == {"loss", "ap", "ap50", "iou"} and found["ap"] <= found["ap50"]
+    actual = task.evaluate(params, "valid")
+    assert actual.keys() == {"loss", "ap", "ap50", "iou"} and actual["ap"] <= actual["ap50"]
     labels, boxes = task.data.labels("valid"), task.data.boxes("valid")
     real, scores = np.ones(len(labels)), (labels > 0) * 0.9
     truth = {"boxes": boxes, "classes": labels - 1, "scores": scores, "real": real}
@@ -79,7 +79,7 @@ def test_evaluation_reads_every_image_once(task: Detection, params: Any) -> None
     scores, lines = task.score(params, "valid")
     assert len(lines) == 9 and set(scores["by_class"]) <= set(task.data.learned.classes)
     mean = np.mean([one["ap50"] for one in scores["by_class"].values()])
-    assert mean == pytest.approx(found["ap50"])
+    assert mean == pytest.approx(actual["ap50"])
 
 
 @pytest.mark.full
@@ -94,15 +94,15 @@ def test_several_devices_take_the_step_of_one(task: Detection, params: Any, name
     placed, fed = on.place(jax.device_get(state)), on.feed(batch)
     after, told = on.compile(step, placed, fed)(placed, fed)
     assert float(on.fetch(told)["loss"]) == pytest.approx(float(metrics["loss"]), rel=1e-4)
-    moved, wanted = on.fetch(after).params["queries"], alone.params["queries"]
-    np.testing.assert_allclose(moved, wanted, rtol=1e-3, atol=1e-6)
+    moved, expected = on.fetch(after).params["queries"], alone.params["queries"]
+    np.testing.assert_allclose(moved, expected, rtol=1e-3, atol=1e-6)
 
 
 def test_files_are_answered_and_maps_drawn(task: Detection, params: Any, tmp_path: Path) -> None:
     (name,) = image_files(tmp_path, task.of_split("valid").batch(np.arange(1), 1)["image"])
     ((best,),) = task.respond(params, [name])
-    found = task.detections(params, task.of_split("valid"))[0]
-    sure = found.scores >= 0.5
+    actual = task.detections(params, task.of_split("valid"))[0]
+    sure = actual.scores >= 0.5
     assert best.text == task.score(params, "valid")[1][0]
     assert len(best.text.split(", ")) == sure.sum() if sure.any() else best.text == "nothing"
     (first, _) = task.map_examples("valid", 2)
@@ -115,17 +115,17 @@ def test_boxes_are_drawn(task: Detection, params: Any, monkeypatch: pytest.Monke
     """Of three boxes in the middle of an image, as shares of its sides, two have a score of 0.5."""
     height, width = task.data.learned.shape[:2]
     boxes = np.array([[0.5, 0.5, 4 / height, 2 / width]] * 2 + [[0.5, 0.5, 1.0, 1.0]], np.float32)
-    found = Answers(boxes, np.array([0, 1, 0]), np.array([0.6, 0.9, 0.4]))
-    monkeypatch.setattr(task, "detections", lambda params, asked: [found] * len(asked))
+    actual = Answers(boxes, np.array([0, 1, 0]), np.array([0.6, 0.9, 0.4]))
+    monkeypatch.setattr(task, "detections", lambda params, asked: [actual] * len(asked))
     image = task.map_examples("valid", 1)[0].image
-    drawn = task.seen(params, image)["answer"]
+    drawn = task.answer_maps(params, image)["answer"]
     assert drawn.rows == [task.data.learned.classes[at] for at in (1, 0)]
-    wanted = np.zeros((height, width), np.float32)
-    wanted[height // 2 - 2 : height // 2 + 2, width // 2 - 1 : width // 2 + 1] = 1.0
-    np.testing.assert_allclose(drawn.weights, [0.9 * wanted, 0.6 * wanted], rtol=1e-6)
-    none = found._replace(scores=np.zeros(3))
+    expected = np.zeros((height, width), np.float32)
+    expected[height // 2 - 2 : height // 2 + 2, width // 2 - 1 : width // 2 + 1] = 1.0
+    np.testing.assert_allclose(drawn.weights, [0.9 * expected, 0.6 * expected], rtol=1e-6)
+    none = actual._replace(scores=np.zeros(3))
     monkeypatch.setattr(task, "detections", lambda params, asked: [none])
-    assert task.seen(params, image) == {}
+    assert task.answer_maps(params, image) == {}
 
 
 @pytest.mark.full

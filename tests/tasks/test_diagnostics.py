@@ -40,25 +40,25 @@ def test_scores_are_those_of_a_loop_over_texts(mixer: str) -> None:
         fine = []
         for at, answer in enumerate(row.answers, start=1):
             if answer:
-                (wanted,) = next(iter(vocabulary.encode_stream([answer])))
-                nats += np.logaddexp.reduce(logits[at]) - logits[at, wanted]
-                fine.append(bool(logits[at].argmax() == wanted))
+                (expected,) = next(iter(vocabulary.encode_stream([answer])))
+                nats += np.logaddexp.reduce(logits[at]) - logits[at, expected]
+                fine.append(bool(logits[at].argmax() == expected))
         for group, one in zip(row.groups, fine, strict=True):
             groups.setdefault(group, []).append(one)
         right, asked, whole = right + sum(fine), asked + len(fine), whole + all(fine)
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats / asked, rel=1e-5)
-    assert found["accuracy"] == right / asked
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats / asked, rel=1e-5)
+    assert actual["accuracy"] == right / asked
     assert task.counts("valid") == {"questions": asked == 27 and 27}
-    assert found["exact"] == whole / 9
+    assert actual["exact"] == whole / 9
     more, lines = task.score(params, "valid")
     assert more["by_distance"] == {
         str(group): {"accuracy": np.mean(fine), "questions": len(fine)}
         for group, fine in sorted(groups.items())
     }
     assert more["a value of the text"] == 1 / 3 and 0 < more["chance"] <= more["majority"] < 1
-    said = [line.split("\t") for line in lines]
-    pairs = [zip(one.split(), other.split(), strict=True) for _, one, other in said]
+    message = [line.split("\t") for line in lines]
+    pairs = [zip(one.split(), other.split(), strict=True) for _, one, other in message]
     assert sum(one == other for pair in pairs for one, other in pair) == right
     check_items(task, params, "valid", {"loss", "accuracy", "exact"})
 

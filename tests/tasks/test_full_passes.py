@@ -59,9 +59,9 @@ def decoded(make: Any, params: Any, source: Any, how: dict[str, Any], full: bool
     return make(settings)(params, [(np.arange(3), {"source": source})])
 
 
-def check_same(found: Any, expected: Any) -> None:
+def check_same(actual: Any, expected: Any) -> None:
     """The same tokens, with the same probabilities and weights up to rounding."""
-    every = (itertools.chain.from_iterable(one) for one in (found, expected))
+    every = (itertools.chain.from_iterable(one) for one in (actual, expected))
     for one, other in zip(*every, strict=True):
         assert one.tokens.tolist() == other.tokens.tolist()
         np.testing.assert_allclose(one.log_prob, other.log_prob, atol=1e-5)
@@ -119,9 +119,9 @@ def test_without_a_cache_it_writes_only_if_told_to() -> None:
     system: Any = system_factory(config, LanguageModel)(vocabulary=9)
     caching: Any = build(SYSTEMS, ConfigDict(DECODER), "system")(vocabulary=9)
     params = away(system, jnp.ones((1, 2), jnp.int32))
-    found = decoded(functools.partial(continuing, system), params, SOURCE, HOW["greedy"], True)
+    actual = decoded(functools.partial(continuing, system), params, SOURCE, HOW["greedy"], True)
     make = functools.partial(continuing, caching)
-    check_same(found, decoded(make, params, SOURCE, HOW["greedy"], False))
+    check_same(actual, decoded(make, params, SOURCE, HOW["greedy"], False))
 
 
 @pytest.mark.parametrize(

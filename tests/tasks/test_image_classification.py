@@ -35,9 +35,9 @@ def test_scores_are_those_of_a_loop_over_images(task: ImageClassification, param
     logits = np.array([call(one.astype(np.float32)) for one in normalised], np.float64)
     labels = task.data.labels("valid")
     nats = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(21), labels]
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
-    assert found["accuracy"] == np.mean(logits.argmax(axis=1) == labels)
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert actual["accuracy"] == np.mean(logits.argmax(axis=1) == labels)
     scores, lines = task.score(params, "valid")
     names = learned.classes
     for label, answer in ((0, 0), (1, 2), (3, 1)):
@@ -66,9 +66,9 @@ def test_files_are_answered(task: ImageClassification, params: Any, tmp_path: Pa
     images = task.of_split("valid").batch(np.arange(3), 1)["image"]
     names = image_files(tmp_path, images)
     answers = [line.split("\t")[1] for line in task.score(params, "valid")[1][:3]]
-    found = task.respond(params, names)
-    assert [best.text for (best,) in found] == answers
-    assert all(best.score <= 0 for (best,) in found) and task.longer_than(1, names) == []
+    actual = task.respond(params, names)
+    assert [best.text for (best,) in actual] == answers
+    assert all(best.score <= 0 for (best,) in actual) and task.longer_than(1, names) == []
     first, _ = task.map_examples("valid", 2)
     label = task.classes[task.data.labels("valid")[0]]
     assert first.shown() == f"valid image 1  ->  {label}"
@@ -85,8 +85,8 @@ def test_gates_and_maps_lie_over_the_image() -> None:
     params = noisy(task)
     (example,) = task.map_examples("valid", 1)
     over, gates = overlays(task, params, example, {})
-    wanted = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
-    assert {name: one.weights.shape for name, one in over.items()} == wanted
+    expected = {"gate_0": (1, 12, 12), "gate_1": (1, 6, 6)}
+    assert {name: one.weights.shape for name, one in over.items()} == expected
     run = jax.jit(lambda x: task.system.apply({"params": params}, x, mutable=["gates"]))
     _, collected = run(task.normalised(example.image[None]))
     gate = collected["gates"]["gate_1"]["gate"][0][0, :, :, 0]

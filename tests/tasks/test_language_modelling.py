@@ -72,13 +72,13 @@ def test_scores_are_those_of_a_loop_over_tokens(how: list[str]) -> None:
     params, texts = drawn(task), texts_read(task)
     nats, right, tokens = summed(params, texts)
     loss = nats / tokens
-    wanted = {"loss": loss, "perplexity": math.exp(loss), "accuracy": right / tokens}
-    wanted["bits_per_character"] = loss / math.log(2)
-    assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=1e-5)
+    expected = {"loss": loss, "perplexity": math.exp(loss), "accuracy": right / tokens}
+    expected["bits_per_character"] = loss / math.log(2)
+    assert task.evaluate(params, "valid") == pytest.approx(expected, rel=1e-5)
     both = jax.tree.map(lambda leaf: np.stack([0.5 * leaf, leaf]), params)
     other, scores = task.evaluate_stacked(both, "valid")
-    assert scores == pytest.approx(wanted, rel=1e-5) and other["loss"] != scores["loss"]
-    items = check_items(task, params, "valid", {*wanted})
+    assert scores == pytest.approx(expected, rel=1e-5) and other["loss"] != scores["loss"]
+    items = check_items(task, params, "valid", {*expected})
     assert items.rows["loss"][:, 1].tolist() == [len(text) + 1 for text in task.data.rows["valid"]]
     if task.config.batch.texts != "joined":
         assert ([BOS], [EOS]) in texts
@@ -91,11 +91,11 @@ def test_bits_per_character_of_words() -> None:
     it would cost less than its letters.
     """
     task = load(*JOINED, "vocabulary.kind=word")
-    found = task.evaluate(drawn(task), "train")
+    actual = task.evaluate(drawn(task), "train")
     tokens = len(task.data.ids["train"].ids)
     characters = sum(len(text) + 1 for text in task.data.rows["train"])
-    assert characters > tokens and found["bits_per_character"] == pytest.approx(
-        found["loss"] * tokens / characters / math.log(2)
+    assert characters > tokens and actual["bits_per_character"] == pytest.approx(
+        actual["loss"] * tokens / characters / math.log(2)
     )
     unknown = task.score(drawn(task), "valid")[0]["unknown"]
     assert unknown == (task.data.ids["valid"].ids == UNK).mean() > 0

@@ -43,7 +43,7 @@ def test_sums_are_those_of_a_loop_over_pixels(grid: tuple[int, int]) -> None:
     places = grid[0] * grid[1]
     weights = [rng.dirichlet(np.ones(places), size=9) for _ in CAPTIONS]
     words = named(CAPTIONS, known)
-    found = sums(list(enumerate(weights))[::-1], words, known.objects, grid)
+    actual = sums(list(enumerate(weights))[::-1], words, known.objects, grid)
     of = {
         (row, column): (row * grid[0] // 6) * grid[1] + column * grid[1] // 8
         for row in range(6)
@@ -58,7 +58,7 @@ def test_sums_are_those_of_a_loop_over_pixels(grid: tuple[int, int]) -> None:
             mass = sum(weights[number][at][of[one]] / size[of[one]] for one in pixels)
             best = int(np.argmax(weights[number][at]))
             expected += [mass, len(pixels) / 48, best in on, len(on) / places, 1]
-        np.testing.assert_allclose(found[number], expected, rtol=1e-12)
+        np.testing.assert_allclose(actual[number], expected, rtol=1e-12)
 
 
 ASKED = Question(0, "what", "a", kind="one", boxes=((0, 0, 2, 3),))
@@ -79,9 +79,9 @@ def test_attention_in_the_boxes_by_kind() -> None:
     looks = {"even": np.full((3, 6), 1 / 6), "second": np.tile([0.0, 1, 0, 0, 0, 0], (3, 1))}
     other = ASKED._replace(kind="two", boxes=((2, 4, 2, 2),))
     nothing = ASKED._replace(boxes=())
-    found = localised(looks, [ASKED, other, nothing], (2, 3), (4, 6, 3))
-    assert found["even"] == found["chance"] == pytest.approx({"one": 6 / 24, "two": 4 / 24})
-    assert found["second"] == pytest.approx({"one": 0.5, "two": 0.0})
+    actual = localised(looks, [ASKED, other, nothing], (2, 3), (4, 6, 3))
+    assert actual["even"] == actual["chance"] == pytest.approx({"one": 6 / 24, "two": 4 / 24})
+    assert actual["second"] == pytest.approx({"one": 0.5, "two": 0.0})
     assert localised(looks, [nothing] * 3, (2, 3), (4, 6, 3)) == {}
 
 
@@ -93,7 +93,7 @@ def test_only_looks_of_the_question_at_the_image_count() -> None:
         "itself": AttentionMap(weights, "image", "image"),
         "words": AttentionMap(weights, "hops", "question"),
     }
-    found = of_questions(maps)
-    assert set(found) == {"hops", "read"}
-    np.testing.assert_allclose(found["hops"], [[6, 7, 8, 9]])
-    np.testing.assert_allclose(found["read"], [[4, 5, 6, 7]])
+    actual = of_questions(maps)
+    assert set(actual) == {"hops", "read"}
+    np.testing.assert_allclose(actual["hops"], [[6, 7, 8, 9]])
+    np.testing.assert_allclose(actual["read"], [[4, 5, 6, 7]])

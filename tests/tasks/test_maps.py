@@ -16,7 +16,7 @@ IMAGE_8_6 = np.zeros((8, 6, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("places", "size", "wanted"),
+    ("places", "size", "expected"),
     [
         (48, (8, 6), (0, 8, 6)),  # every pixel
         (12, (8, 6), (0, 4, 3)),
@@ -28,9 +28,9 @@ IMAGE_8_6 = np.zeros((8, 6, 3), np.uint8)
     ],
 )
 def test_the_grid_follows_from_the_number_of_places(
-    places: int, size: tuple[int, int], wanted: tuple[int, int, int] | None
+    places: int, size: tuple[int, int], expected: tuple[int, int, int] | None
 ) -> None:
-    assert grid_of(places, *size) == wanted
+    assert grid_of(places, *size) == expected
 
 
 def test_maps_onto_places_lie_over_the_image() -> None:
@@ -50,8 +50,8 @@ def test_maps_onto_places_lie_over_the_image() -> None:
     np.testing.assert_allclose(over["cross"].weights, words.mean(0).reshape(3, 4, 3), rtol=1e-6)
     assert over["cross"].rows == ["a", "red", "star"]
     assert over["self"].rows == ["class token", "all places"]
-    wanted = np.stack([within[0, 0, 1:], within[0, 1:, 1:].mean(axis=0)]).reshape(2, 4, 3)
-    np.testing.assert_allclose(over["self"].weights, wanted, rtol=1e-6)
+    expected = np.stack([within[0, 0, 1:], within[0, 1:, 1:].mean(axis=0)]).reshape(2, 4, 3)
+    np.testing.assert_allclose(over["self"].weights, expected, rtol=1e-6)
     assert over_image(system, IMAGE_8_6, maps, (2, 6))["cross"].weights.shape == (3, 2, 6)
 
 
@@ -60,9 +60,9 @@ def test_chosen_maps_have_the_chosen_heads_and_rows_and_mistakes_one_line() -> N
     maps = {name: AttentionMap(weights) for name in ("layer_0/attention", "layer_1/attention")}
     maps["layer_2/mixer"] = AttentionMap(weights, kind="sensitivity")
     chosen = Chosen(("layer_1/*", "layer_2/*"), heads=(2, 0), rows=(3,), kinds=("exact",))
-    ((name, found),) = chosen.among(maps).items()
+    ((name, actual),) = chosen.among(maps).items()
     assert name == "layer_1/attention"
-    np.testing.assert_array_equal(found.weights, weights[:, [2, 0]][:, :, [3]])
+    np.testing.assert_array_equal(actual.weights, weights[:, [2, 0]][:, :, [3]])
     assert list(Chosen().among(maps)) == list(maps)
     for wrong, words in (
         (Chosen(("layer_9",)), "no map is called 'layer_9'; there are layer_0/attention, layer_1/"),

@@ -181,11 +181,11 @@ class Stories:
 
     def texts(self, split: str) -> list[str]:
         rng = np.random.default_rng(list(SIZES).index(split))
-        found = []
+        actual = []
         for _ in range(12 * SIZES[split]):
             letter = str(rng.choice(list("abcdefgh")))
-            found += [letter * int(rng.integers(2, 5)) for _ in range(rng.integers(2, 4))] + [""]
-        return found
+            actual += [letter * int(rng.integers(2, 5)) for _ in range(rng.integers(2, 4))] + [""]
+        return actual
 
 
 PAIRS = [
@@ -232,9 +232,9 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
             picked, related = told(row)
             nats, counted, pairs = nats - picked.sum(), counted + len(picked), pairs + 1
             right += int(related.argmax() == row["relation"][0])
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats / counted, rel=1e-5)
-    assert found["next_sentence"] == pytest.approx(right / pairs)
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats / counted, rel=1e-5)
+    assert actual["next_sentence"] == pytest.approx(right / pairs)
     assert task.counts("valid") == {"hidden tokens": counted, "pairs": pairs}
     check_items(task, params, "valid", {"loss", "perplexity", "accuracy", "next_sentence"})
 

@@ -54,10 +54,10 @@ def test_the_mean_over_rows_is_a_score_with_items(functions: str, runs: Runs) ->
     run = attnlab.load(folder, {"training.metrics": paths}, splits=("valid",))
     results, outputs = scores(run.task, run.params, "valid")
     pairs = zip(outputs, run.task.data.rows["valid"], strict=True)
-    wanted = [len(target) - len(answer) for answer, (_, target) in pairs]
-    assert results["length"] == pytest.approx(np.mean(wanted)) and len(wanted) == 10
+    expected = [len(target) - len(answer) for answer, (_, target) in pairs]
+    assert results["length"] == pytest.approx(np.mean(expected)) and len(expected) == 10
     items = resampled(run.task, run.params, "valid", outputs, results)
-    assert items is not None and items.rows["length"][:, 0].tolist() == wanted
+    assert items is not None and items.rows["length"][:, 0].tolist() == expected
     assert {"bleu", "loss", "length"} <= {*items.rules}
     assert run.task.measures["length"] == "min" and "length" not in type(run.task).evaluated
 

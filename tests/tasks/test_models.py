@@ -15,8 +15,8 @@ from attnlab.tasks.translation import Translation
 
 
 def test_what_is_no_system_or_no_mechanism_is_named() -> None:
-    said = "system=attnlab.data.markers:Markers: expected a class derived from"
-    with pytest.raises(UserError, match=said):
+    message = "system=attnlab.data.markers:Markers: expected a class derived from"
+    with pytest.raises(UserError, match=message):
         system_factory(ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}}), Classifier)
     words = r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Mixer"
     with pytest.raises(UserError, match=words):
@@ -53,10 +53,10 @@ def test_an_example_beyond_the_positions_is_named_before_training() -> None:
     assert 20 < longest < 40
     with pytest.raises(UserError) as caught:
         read("system.positions.length=21")
-    said = str(caught.value)
-    assert f"the valid split has an example of {longest} tokens, and scores leave none out" in said
+    text = str(caught.value)
+    assert f"the valid split has an example of {longest} tokens, and scores leave none out" in text
     words = f"rows of {longest} tokens, but positions end at 21; take config.batch.longer=cut, or "
-    assert words in said and "\n" not in said
+    assert words in text and "\n" not in text
     read(f"system.positions.length={longest}")
     twice = "decoding.max_ratio=1.0"  # 35 tokens may be written for the longest in training
     with pytest.raises(UserError, match=rf"example of {longest} .* {longest + 15} tokens may be"):

@@ -66,8 +66,8 @@ def test_crops_are_trained_on_anywhere_and_scored_in_turn_from_nothing() -> None
         np.testing.assert_array_equal(source[1:], target[:-1])
         assert any((stream[at : at + 12] == target).all() for at in range(1, len(stream) - 11))
     params = noisy(task, 0.3)
-    found = task.evaluate(params, "valid")
+    actual = task.evaluate(params, "valid")
     totals = task.totals(task.batch_sums(params, "valid"), "valid")
     assert totals["tokens"] == len(task.data.ids["valid"].ids)
     joined = load("batch.texts=joined", "batch.max_length=12")
-    assert found == joined.evaluate(params, "valid")  # a decoder carries nothing on
+    assert actual == joined.evaluate(params, "valid")  # a decoder carries nothing on

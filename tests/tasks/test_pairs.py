@@ -33,7 +33,7 @@ def test_each_side_has_its_vocabulary() -> None:
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = noisy(task)
     _, tokens = looked(task, params, "abc", "CBA")
-    wanted = {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}
-    assert tokens == wanted
+    labels = {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}
+    assert tokens == labels
     written = [task.text(best[0]) for best in task.translate(params, ["abcde", "e"])]
     assert not {*"".join(written)} & {*"abcde"}

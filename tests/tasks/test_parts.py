@@ -46,15 +46,15 @@ def _cases() -> list[Any]:
     """One config for each part in a slot of a system. What is drawn by default has every file and
     every slot; systems and parts are numbered, for numbers are all alike to the sample.
     """
-    found = {}
+    actual = {}
     for place, (file, name) in enumerate(SMALL, 2):
         config = load(file, name)
         for slot, table in slots(config):
             for number, part in enumerate(table.names(), 2):
                 drawn = {"file": file, "slot": slot, "part": number, "config": place}
                 id_of = f"{file}:{name}-{slot}-{part}"
-                found.setdefault((config.system.name, slot, part), pytest.param(drawn, id=id_of))
-    return list(found.values())
+                actual.setdefault((config.system.name, slot, part), pytest.param(drawn, id=id_of))
+    return list(actual.values())
 
 
 @pytest.mark.parametrize("case", _cases())

@@ -16,7 +16,7 @@ import pytest
 
 from attnlab import weights
 from attnlab.errors import UserError
-from attnlab.tasks.pretrained import InitialWeights, _fingerprint, _of_files
+from attnlab.tasks.pretrained import InitialWeights, _fingerprint, _hash_run
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Pretrained
 from attnlab.training.pruning import Keep, prune
@@ -55,14 +55,14 @@ def test_a_run_that_is_pruned_has_the_same_weights(
 ) -> None:
     """Whoever began from it goes on, also if its fingerprint is that of an earlier version."""
     run = Path(shutil.copytree(searched, tmp_path / "run"))
-    taken, now, before = beginning(str(run), {}), _fingerprint(run), _of_files(run)
+    taken, now, before = beginning(str(run), {}), _fingerprint(run), _hash_run(run)
     mine = {"pretrained": now}
     assert taken.in_saved_form(mine, {"pretrained": before}) == {"pretrained": before} != mine
     assert (
         taken.in_saved_form(mine, {}) == taken.in_saved_form(mine, {"pretrained": "other"}) == mine
     )
     prune(run, keep)
-    assert _fingerprint(run) == now != _of_files(run) != before
+    assert _fingerprint(run) == now != _hash_run(run) != before
     for file in run.rglob("metadata"):
         file.write_text("{")
-    assert _fingerprint(run) == _of_files(run)
+    assert _fingerprint(run) == _hash_run(run)

@@ -28,8 +28,8 @@ SMALL = [
 def task() -> Pronunciation:
     config = configs.load("configs/g2p.py:rnnsearch", SMALL)
     settings = VocabularySettings.read(config.vocabulary)
-    source = Vocabulary.train((word for word, _ in PAIRS), **settings.of_one)
-    target = Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target)
+    source = Vocabulary.train((word for word, _ in PAIRS), **settings.arguments)
+    target = Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.target_arguments)
     examples = {"test": corpus.encode((source, target), PAIRS)}
     data = corpus.Corpus({"test": PAIRS}, examples, Learned(source=source, target=target))
     return Pronunciation(config, data)
@@ -56,8 +56,8 @@ def test_the_nearest_pronunciation_counts_each_word_once(monkeypatch: pytest.Mon
     asked = answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     scores, outputs = task().score(None, "test")
     assert asked == ["ab", "cab", "baba"] and outputs == ["A B B", "G A", "A B B", "B A B A K"]
-    wanted = {"phoneme_error_rate": pytest.approx(3 / 10), "word_error_rate": pytest.approx(2 / 3)}
-    assert scores == wanted
+    rates = {"phoneme_error_rate": pytest.approx(3 / 10), "word_error_rate": pytest.approx(2 / 3)}
+    assert scores == rates
     assert set(scores) | {"loss", "perplexity", "accuracy"} == set(Pronunciation.measures)
     answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert task().score(None, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}

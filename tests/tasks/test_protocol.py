@@ -28,15 +28,15 @@ def test_methods_take_what_callers_give(name: str) -> None:
     """What a task adds to their arguments may be left out."""
     kind = TASKS.resolve(name)
     for method in METHODS:
-        wanted, given = (
+        expected, given = (
             [*inspect.signature(getattr(of, method)).parameters.values()] for of in (Task, kind)
         )
-        if given[-1].kind is inspect.Parameter.VAR_KEYWORD is not wanted[-1].kind:  # handed on
+        if given[-1].kind is inspect.Parameter.VAR_KEYWORD is not expected[-1].kind:  # handed on
             given = given[:-1]
-            wanted = [one for one in wanted if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+            expected = [one for one in expected if one.kind is not inspect.Parameter.KEYWORD_ONLY]
         names = [argument.name for argument in given]
-        assert names[: len(wanted)] == [argument.name for argument in wanted], method
-        added = given[len(wanted) :]
+        assert names[: len(expected)] == [argument.name for argument in expected], method
+        added = given[len(expected) :]
         assert all(one.default is not inspect.Parameter.empty for one in added), method
         assert "self" not in names or method not in ("check", "load", "saved"), method
 

@@ -68,8 +68,8 @@ def test_scores_and_answers_are_those_of_loops(task: QuestionAnswering, params: 
         texts.append(one.passage[places[words[i] - 1][0] : places[words[j] - 1][1]])
         hits.append(exact(texts[-1], one.answers[0][0]))
         shares.append(f1(texts[-1], one.answers[0][0]))
-    wanted = {"loss": nats / len(rows), "accuracy": right / len(rows)}
-    assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=1e-5)
+    expected = {"loss": nats / len(rows), "accuracy": right / len(rows)}
+    assert task.evaluate(params, "valid") == pytest.approx(expected, rel=1e-5)
     scores, lines = task.score(params, "valid")
     assert [line.split("\t")[1] for line in lines] == texts
     assert scores == pytest.approx({"exact": np.mean(hits), "f1": np.mean(shares)})
@@ -104,13 +104,13 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
     assert task.counts("valid") == {"windows": windows} and windows > 2 * len(rows)
     assert f"7 questions in {windows} windows" in task.data.about("valid")
     owners = task.of_split("valid")["question"].block(np.arange(windows), 0)
-    found = [by_window(task, params, number) for number in range(windows)]
+    sums = [by_window(task, params, number) for number in range(windows)]
     assert task.evaluate(params, "valid") == pytest.approx(
-        {"loss": np.mean([one[0] for one in found]), "accuracy": np.mean([one[1] for one in found])}
+        {"loss": np.mean([row[0] for row in sums]), "accuracy": np.mean([row[1] for row in sums])}
     )
     margins, stretches = [], []
     for number, one in enumerate(rows):
-        own = [found[at][2] for at in np.flatnonzero(owners == number)]
+        own = [sums[at][2] for at in np.flatnonzero(owners == number)]
         _, score, (first, last) = max(own, key=lambda each: each[1])
         margins.append(min(each[0] for each in own) - score)
         places = passages.cut(one.passage)
@@ -127,8 +127,8 @@ def test_the_best_of_all_windows_or_no_answer() -> None:
     for name, how in (("exact", exact), ("f1", f1)):
         assert scores[name] == pytest.approx(np.mean(list(map(how, texts, right))))
     typed = [f"{one.question}\t{one.passage}" for one in rows]
-    said = [best.text for (best,) in task.respond(params, typed)]
-    assert said == [text or "(no answer)" for text in texts]
+    message = [best.text for (best,) in task.respond(params, typed)]
+    assert message == [text or "(no answer)" for text in texts]
     assert task.longer_than(5, typed) == []
 
 
@@ -142,14 +142,14 @@ def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
 
     @jax.jit
     def losses(one: Any) -> Any:
-        found = jax.value_and_grad(lambda params: task.sums(params, one)["loss"])(params)
-        return task.loss(params, one, jax.random.key(0))[0], *found
+        actual = jax.value_and_grad(lambda params: task.sums(params, one)["loss"])(params)
+        return task.loss(params, one, jax.random.key(0))[0], *actual
 
-    found = [losses(one) for one in (batch, wider)]
-    loss, still = ([float(one[which]) for one in found] for which in (0, 1))
+    actual = [losses(one) for one in (batch, wider)]
+    loss, still = ([float(one[which]) for one in actual] for which in (0, 1))
     assert still[0] == pytest.approx(still[1], rel=1e-5) and np.isfinite(loss).all()
     assert task.weight(wider) == task.weight(batch) == 8
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found[1][2]))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(actual[1][2]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,8 +220,8 @@ def test_answers_that_are_too_long_or_cut_by_every_window_cannot_be_reached(unit
     words = {"kind": "word", "size": 100, "min_frequency": 1}
     for windows, share in ((None, 0.25), (Windows(13, 9, 2), 0.75), (Windows(13, 4, 2), 0.5)):
         options: dict[str, Any] = {"unanswerable": True, "windows": windows, "units": units}
-        found = questions.Questions.load(data, words, None, ("train",), **options)
-        assert found.beside == {"train": share}
+        actual = questions.Questions.load(data, words, None, ("train",), **options)
+        assert actual.extra == {"train": share}
 
 
 def test_texts_are_compared_as_squad_compares_them() -> None:

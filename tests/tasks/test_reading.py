@@ -35,17 +35,17 @@ def test_pieces_are_what_the_whole_text_is_and_a_fresh_row_knows_nothing() -> No
     assert after is None
     state = state_before(task.system, jax.eval_shape(lambda: params), 2)
     assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(state))
-    found = []
+    actual = []
     for piece, fresh in ((slice(0, 3), [1, 1]), (slice(3, 6), [0, 1])):
         batch = {"source": source[:, piece], "target": target[:, piece], "fresh": np.array(fresh)}
         each, state = read(batch, state)
-        found.append(np.asarray(each["loss"]))
-    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], whole["loss"][0], atol=1e-5)
-    np.testing.assert_allclose(found[0][1], whole["loss"][1, :3], atol=1e-5)
+        actual.append(np.asarray(each["loss"]))
+    np.testing.assert_allclose(np.concatenate(actual, axis=1)[0], whole["loss"][0], atol=1e-5)
+    np.testing.assert_allclose(actual[0][1], whole["loss"][1, :3], atol=1e-5)
     anew = passed(params, source[1, 3:])[0]
-    wanted = [-anew[place, token] for place, token in enumerate(target[1, 3:])]
-    np.testing.assert_allclose(found[1][1], wanted, atol=1e-5)
-    assert abs(np.asarray(wanted) - np.asarray(whole["loss"])[1, 3:]).max() > 1e-2
+    expected = [-anew[place, token] for place, token in enumerate(target[1, 3:])]
+    np.testing.assert_allclose(actual[1][1], expected, atol=1e-5)
+    assert abs(np.asarray(expected) - np.asarray(whole["loss"])[1, 3:]).max() > 1e-2
 
 
 def test_padding_counts_nowhere() -> None:

@@ -30,9 +30,9 @@ def golden(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[attn
 def test_every_token_is_scored_as_by_transformers(golden: tuple[attnlab.Run, Any]) -> None:
     """In windows of several strides, and so are pairs and whole texts by the harness's back end."""
     run, numbers = golden
-    for (window, stride), wanted in zip(given.WINDOWS, numbers["windows"], strict=True):
+    for (window, stride), expected in zip(given.WINDOWS, numbers["windows"], strict=True):
         scored = run.score(given.TEXTS, window=window, stride=stride, end=False)
-        for score, log_probs in zip(scored, wanted, strict=True):
+        for score, log_probs in zip(scored, expected, strict=True):
             np.testing.assert_allclose(score.log_probs, log_probs, rtol=0, atol=1e-5)
     vocabulary, begin = run.task.data.vocabulary, run.task.first_id
     rows = []
@@ -42,10 +42,10 @@ def test_every_token_is_scored_as_by_transformers(golden: tuple[attnlab.Run, Any
         )
         before, ids = (before, ids) if pair[0] else ([begin], [begin, *vocabulary.named(pair[1])])
         rows.append(Row(np.array(ids, np.int32), len(ids) - len(before)))
-    for (found, likeliest), (log_prob, greedy) in zip(
+    for (actual, likeliest), (log_prob, greedy) in zip(
         score_rows(run.task, run.params, rows), numbers["pairs"], strict=True
     ):
-        assert found.sum() == pytest.approx(log_prob, abs=1e-5 * len(found))
+        assert actual.sum() == pytest.approx(log_prob, abs=1e-5 * len(actual))
         assert likeliest.all() == greedy
     assert window_of(run.task) == 128 < max(map(len, numbers["windows"][0]))
 
@@ -74,8 +74,8 @@ def test_the_sum_of_a_split_is_what_evaluate_gives() -> None:
     scored = scored_texts(task, params, texts)
     nats = -sum(score.log_prob for score in scored)
     tokens = sum(len(score.log_probs) for score in scored)
-    wanted, _, _ = summed(params, texts_read(task)[1:])
-    assert nats == pytest.approx(wanted, rel=1e-5) and tokens == sum(len(x) + 1 for x in texts)
+    expected, _, _ = summed(params, texts_read(task)[1:])
+    assert nats == pytest.approx(expected, rel=1e-5) and tokens == sum(len(x) + 1 for x in texts)
     text = max(texts, key=len)
     (first, whole), (rest,) = (
         scored_texts(task, params, pairs, end=False)

@@ -43,21 +43,21 @@ def test_scores_are_those_of_a_loop_over_pixels(task: Segmentation, params: Any)
     images = (split["image"] / 255 - np.array(learned.mean)) / np.array(learned.deviation)
     call = jax.jit(lambda x: task.system.apply({"params": params}, x))
     logits = np.asarray(call(images.astype(np.float32)), np.float64)
-    wanted, given = split["mask"].astype(int) - 1, logits.argmax(axis=-1)
-    picked = np.take_along_axis(logits, wanted[..., None], -1)[..., 0]
+    truth, given = split["mask"].astype(int) - 1, logits.argmax(axis=-1)
+    picked = np.take_along_axis(logits, truth[..., None], -1)[..., 0]
     nats = np.log(np.exp(logits).sum(-1)) - picked
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
-    assert found["accuracy"] == pytest.approx(np.mean(wanted == given))
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert actual["accuracy"] == pytest.approx(np.mean(truth == given))
     parts = []
     for k in range(5):
-        hits, either = ((wanted == k) & (given == k)).sum(), ((wanted == k) | (given == k)).sum()
+        hits, either = ((truth == k) & (given == k)).sum(), ((truth == k) | (given == k)).sum()
         parts += [hits / either] if either else []
-    assert found["mean_iou"] == pytest.approx(np.mean(parts))
+    assert actual["mean_iou"] == pytest.approx(np.mean(parts))
     scores, lines = task.score(params, "valid")
-    count = np.sum((wanted == 0) & (given == 2))
+    count = np.sum((truth == 0) & (given == 2))
     assert scores["confusion"]["ground"]["square"] == count and len(lines) == 9
-    assert float(lines[3].split("\t")[1]) == pytest.approx(np.mean(wanted[3] == given[3]), abs=1e-4)
+    assert float(lines[3].split("\t")[1]) == pytest.approx(np.mean(truth[3] == given[3]), abs=1e-4)
     assert task.counts("valid") == {"pixels": 9 * 400}
     check_items(task, params, "valid", {"loss", "accuracy", "mean_iou"})
     np.testing.assert_array_equal(task.masks(params, task.of_split("valid")), given)
@@ -111,5 +111,5 @@ def test_files_are_answered(task: Segmentation, params: Any, tmp_path: Path) -> 
     look = overlays(task, params, example, {})[0]["answer"]
     assert list(look.rows) == list(shares) and task.system.looks
     for label, pixels in zip(look.rows, look.weights, strict=True):
-        wanted = mask == task.data.learned.classes.index(label)
-        np.testing.assert_array_equal(pixels, wanted.astype(np.float32))
+        expected = mask == task.data.learned.classes.index(label)
+        np.testing.assert_array_equal(pixels, expected.astype(np.float32))

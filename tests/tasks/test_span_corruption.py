@@ -25,9 +25,9 @@ SMALL = [
 
 def task(*overrides: str) -> SpanCorruption:
     config = configs.load("configs/span_corruption.py:t5", [*SMALL, *overrides])
-    found = TASKS.resolve("span_corruption").load(config, None, ("train", "valid"))
-    assert isinstance(found, SpanCorruption)
-    return found
+    actual = TASKS.resolve("span_corruption").load(config, None, ("train", "valid"))
+    assert isinstance(actual, SpanCorruption)
+    return actual
 
 
 def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:

@@ -68,8 +68,8 @@ def test_it_stops_there(method: str) -> None:
         return len(looks) == 1 or len(ids) >= 20  # the first text earlier than the second
 
     source = {"source": np.array([[BOS, 4], [BOS, PAD]], np.int32)}
-    found = continuing(task.system, settings, ended=ended)(params, [(np.array([0, 1]), source)])
-    assert [len(best[0].tokens) for best in found] == [1, 20]
+    actual = continuing(task.system, settings, ended=ended)(params, [(np.array([0, 1]), source)])
+    assert [len(best[0].tokens) for best in actual] == [1, 20]
     assert looks == [1, *range(1, 21)]
     assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Decoding(), str) is None
 

@@ -40,19 +40,19 @@ class Spans(Agreement):
     stray: str = ""
 
     def tagged(self, split: str) -> list[Sentence]:
-        found = []
+        actual = []
         for one in super().tagged(split):
             tags, before = [], False
             for each in one.tags:
                 inside = each.startswith(("NOUN", "ADJ"))
                 tags.append(("I-NP" if before else "B-NP") if inside else "O")
                 before = inside
-            found.append(Sentence(one.words, tuple(tags), None))
+            actual.append(Sentence(one.words, tuple(tags), None))
         if split == "valid":
-            found[0] = Sentence(found[0].words, (self.own, *found[0].tags[1:]), None)
+            actual[0] = Sentence(actual[0].words, (self.own, *actual[0].tags[1:]), None)
         if self.stray:
-            found[1] = Sentence(found[1].words, (self.stray, *found[1].tags[1:]), None)
-        return found
+            actual[1] = Sentence(actual[1].words, (self.stray, *actual[1].tags[1:]), None)
+        return actual
 
 
 def load(system: str, *overrides: str) -> Tagging:
@@ -70,9 +70,9 @@ def outputs(task: Tagging, params: Any, row: int) -> np.ndarray:
     """The logits of a sentence of the validation split at its words; all are read as 24 tokens."""
     read, _ = task.model_inputs(task.map_examples("valid", row + 1)[row])
     read = [np.pad(one, [(0, 0), *[(0, 24 - one.shape[1])] * (one.ndim - 1)]) for one in read]
-    found: Any = applied(task)({"params": params}, *read)
+    actual: Any = applied(task)({"params": params}, *read)
     target = task.of_split("valid").packed("target")[row]
-    return np.asarray(found[0], np.float64)[: len(target)][target > 0]
+    return np.asarray(actual[0], np.float64)[: len(target)][target > 0]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_scores_are_those_of_a_loop_over_words(system: str) -> None:
             nats -= logits[at, names.index(tag)] - np.logaddexp.reduce(logits[at])
             right += int(logits[at].argmax() == names.index(tag))
             words += 1
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats / words, rel=1e-5)
-    assert found["perplexity"] == pytest.approx(np.exp(nats / words), rel=1e-5)
-    assert found["accuracy"] == right / words and task.counts("valid") == {"words": words}
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats / words, rel=1e-5)
+    assert actual["perplexity"] == pytest.approx(np.exp(nats / words), rel=1e-5)
+    assert actual["accuracy"] == right / words and task.counts("valid") == {"words": words}
     more, lines = task.score(params, "valid")
     assert more == {} and sum(map(bool, lines)) == words and "f1" not in task.measures
     assert sum(line.split("\t")[1] == line.split("\t")[2] for line in lines if line) == right
@@ -108,8 +108,8 @@ def test_the_tree_is_read_where_a_scheme_reads_it() -> None:
     assert np.abs(before - apply(params, flat)).max() > 1e-3
     plain = load("transformer")
     apply = jax.jit(functools.partial(plain.apply, noisy(plain, 0.2)))
-    found = [apply(one) for one in (batch, flat)]
-    np.testing.assert_array_equal(*found)
+    actual = [apply(one) for one in (batch, flat)]
+    np.testing.assert_array_equal(*actual)
     assert reads_trees({"a": {"positions": {"name": "syntax_relative"}}})
     assert not reads_trees({"a": {"positions": "rope"}, "b": 3})
 
@@ -134,10 +134,10 @@ def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
     params = noisy(task, 0.2)
     assert task.tags == ("B-NP", "I-NP", "O") and "f1" in task.measures
     more, lines = task.score(params, "valid")
-    rows, said, right = task.data.rows["valid"], [], np.zeros(3, int)
+    rows, message, right = task.data.rows["valid"], [], np.zeros(3, int)
     for block in "\n".join(lines).split("\n\n"):
-        said.append([line.split("\t")[2] for line in block.strip("\n").split("\n")])
-    for one, tags in zip(rows, said, strict=True):
+        message.append([line.split("\t")[2] for line in block.strip("\n").split("\n")])
+    for one, tags in zip(rows, message, strict=True):
         right += counts(one.tags, tags)
     assert more == scores(*map(int, right)) and np.isfinite(task.evaluate(params, "valid")["loss"])
     with pytest.raises(UserError, match="its positions read dependency trees, which config.data"):

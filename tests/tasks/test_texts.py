@@ -105,8 +105,8 @@ def test_correlation_of_labels_far_from_zero_is_that_of_numpy(folder: Path) -> N
         task.apply = lambda _, batch, middle=middle, **how: (
             batch["label"] + 0.3 * jnp.sin(9 * (batch["label"] - middle))
         )[:, None]
-        wanted = np.corrcoef(truth, truth + 0.3 * np.sin(9 * (truth - middle)))[0, 1]
-        assert task.evaluate({}, "valid")["correlation"] == pytest.approx(wanted, abs=1e-3)
+        expected = np.corrcoef(truth, truth + 0.3 * np.sin(9 * (truth - middle)))[0, 1]
+        assert task.evaluate({}, "valid")["correlation"] == pytest.approx(expected, abs=1e-3)
     task = load(folder)
     task.apply = lambda _, batch, **how: 0.01 * (batch["label"] + 1e5)[:, None]
     assert abs(task.evaluate({}, "valid")["correlation"]) <= 1.0

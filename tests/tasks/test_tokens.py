@@ -85,9 +85,9 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     out = {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))}
     drawn = {"out": out, "h": np.ones(1)}
     node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
-    found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
-    np.testing.assert_allclose(found["out"]["bias"], np.log(np.array([1, 2, 1, 4]) / 8), rtol=1e-6)
-    assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
+    actual = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
+    np.testing.assert_allclose(actual["out"]["bias"], np.log(np.array([1, 2, 1, 4]) / 8), rtol=1e-6)
+    assert actual["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
     for training in ({"output_bias": "zeros"}, {}):
         config = ConfigDict({"training": training})
         assert with_output_bias(config, drawn, np.array([3]), 4) is drawn

@@ -190,9 +190,9 @@ def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
     pairs = [*model.task.data.rows["test"], ("abc", "a"), ("abc", "edc")]
     ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
     ends = [(np.append(one, EOS), np.append(other, EOS)) for one, other in zip(*ids, strict=True)]
-    wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
+    expected = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
     scored = scored_texts(model.task, model.params, pairs)
-    assert [score.log_prob for score in scored] == pytest.approx(wanted, abs=1e-4)
+    assert [score.log_prob for score in scored] == pytest.approx(expected, abs=1e-4)
     prices = [picked(model.log_probs(source, target), target)[-1] for source, target in ends]
     assert max(map(abs, prices)) > 1e-2  # the end has a price
 
@@ -268,7 +268,7 @@ def test_references_are_lower_cased_and_so_is_bleu(
         config,
         Corpus({"test": pairs}, {"test": encode(both, pairs)}, Learned.of_vocabulary(vocabulary)),
     )
-    found = [
+    actual = [
         [Decoded(np.append(ids, EOS), 0.0, 0.0, None)]
         for ids in vocabulary.encode_all([target for _, target in pairs])
     ]
@@ -278,7 +278,7 @@ def test_references_are_lower_cased_and_so_is_bleu(
         asked.append(references)
         return corpus_scores(hypotheses, references, **how)
 
-    monkeypatch.setattr(Translation, "translate", lambda *rest, **how: found)
+    monkeypatch.setattr(Translation, "translate", lambda *rest, **how: actual)
     monkeypatch.setattr("attnlab.tasks.written.corpus_scores", noted)
     scores, hypotheses = task.score(None, "test")
     assert hypotheses == asked[0] == ["\u00e9t\u00e9 b c d e", "\u00e9 a b c d"]

@@ -40,13 +40,13 @@ def test_scores_are_those_of_a_loop_over_questions(task: VisualQuestions, params
     label = np.array([learned.classes.index(row.answer) for row in rows])
     nats = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(21), label]
     right = logits.argmax(axis=1) == label
-    found = task.evaluate(params, "valid")
-    assert found["loss"] == pytest.approx(nats.mean(), rel=1e-5)
-    assert found["accuracy"] == right.mean()
+    actual = task.evaluate(params, "valid")
+    assert actual["loss"] == pytest.approx(nats.mean(), rel=1e-5)
+    assert actual["accuracy"] == right.mean()
     scores, lines = task.score(params, "valid")
-    said = learned.classes[logits[4].argmax()]
-    assert lines[4] == f"{rows[4].text}\t{rows[4].answer}\t{said}"
-    assert scores["confusion"][rows[4].answer][said] >= 1
+    message = learned.classes[logits[4].argmax()]
+    assert lines[4] == f"{rows[4].text}\t{rows[4].answer}\t{message}"
+    assert scores["confusion"][rows[4].answer][message] >= 1
     check_items(task, params, "valid", {"loss", "accuracy"})
 
     prior = Prior(task.data.rows["train"])
@@ -112,12 +112,12 @@ def test_questions_side_by_side_train_as_single_rows(task: VisualQuestions, para
     single = {key: batch[key].reshape(21, *batch[key].shape[2:]) for key in ("question", "label")}
     single["image"] = np.repeat(batch["image"], 7, axis=0)
     assert rows.weight(batch) == task.weight(single) == 21
-    found, wanted = (
+    actual, expected = (
         jax.jit(jax.value_and_grad(one.loss, has_aux=True))(params, read, key)
         for one, read in ((rows, batch), (task, single))
     )
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(found)]
-    pairs = zip(paths, jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(actual)]
+    pairs = zip(paths, jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
     for path, one, other in pairs:
         if "variance" not in path:  # n / (n - 1) of it, and n counts an image once in one of them
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4, err_msg=path)
@@ -147,10 +147,10 @@ def test_files_are_asked_about(task: VisualQuestions, params: Any, tmp_path: Pat
     names = image_files(tmp_path, images)
     lines = [f"{names[0]}\t{rows[0].text}", f"{names[1]}\t{rows[20].text}"]
     lines += [f"{names[0]}\t{rows[1].text}"]
-    said = [line.split("\t")[2] for line in task.score(params, "valid")[1]]
-    found = task.respond(params, lines)
-    assert [best.text for (best,) in found] == [said[0], said[20], said[1]]
-    assert all(best.score <= 0 for (best,) in found)
+    message = [line.split("\t")[2] for line in task.score(params, "valid")[1]]
+    actual = task.respond(params, lines)
+    assert [best.text for (best,) in actual] == [message[0], message[20], message[1]]
+    assert all(best.score <= 0 for (best,) in actual)
     assert task.longer_than(9, [*lines, f"a.png\t{'red ' * 20}"])[-1] == 3
     for line in ("what", f"{names[0]}\t", "\twhat", f"{names[0]}\twhat\tis"):
         with pytest.raises(UserError, match="expected the name of an image file, a tab and"):

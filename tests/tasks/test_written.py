@@ -20,6 +20,6 @@ def test_words_behind_an_end_are_padding_to_norms_over_a_batch(over_batch: bool)
     target = np.array([[5, 6, EOS], [7, EOS, PAD], [PAD, PAD, PAD]])
     last = PAD if over_batch else EOS
     first = PAD if over_batch else BOS
-    wanted = [[BOS, 5, 6], [BOS, 7, last], [first, PAD, PAD]]
-    np.testing.assert_array_equal(task.target_in(target), wanted)
+    expected = [[BOS, 5, 6], [BOS, 7, last], [first, PAD, PAD]]
+    np.testing.assert_array_equal(task.target_in(target), expected)
     np.testing.assert_array_equal(task.shifted(target)[:, 1:], target[:, :-1])

@@ -72,7 +72,7 @@ def load(system: str, *overrides: str) -> Translation:
     of_sides = [[pair[side] for pair in pairs["train"]] for side in (0, 1)]
     source, target = (Vocabulary.train(texts, kind="char", min_frequency=1) for texts in of_sides)
     learned = Learned(source=source, target=source if config.vocabulary.shared else target)
-    examples = {split: encode(learned.both, texts) for split, texts in pairs.items()}
+    examples = {split: encode(learned.vocabularies, texts) for split, texts in pairs.items()}
     return Translation(config, Corpus(pairs, examples, learned))
 
 
@@ -88,21 +88,21 @@ def looked(task: Any, params: Any, *texts: str | None) -> tuple[dict[str, Any], 
     return attention_maps(task, params, example), {side: list(sides[side]) for side in sides}
 
 
-def check_items(task: Any, params: Any, split: str, wanted: set[str]) -> Items:
+def check_items(task: Any, params: Any, split: str, expected: set[str]) -> Items:
     """What the scores of a split are made of: with every example once, counts give the recorded
     scores to the last bit, losses nearly.
     """
     results, outputs = scores(task, params, split)
     items = resampled(task, params, split, outputs, results)
-    assert items is not None and set(items.rules) == wanted <= set(declared(task))
-    for name in wanted:
+    assert items is not None and set(items.rules) == expected <= set(declared(task))
+    for name in expected:
         losses = name in ("loss", "perplexity", "bits_per_character", "absolute_error")
         assert items.score(name) == (
             pytest.approx(results[name], rel=1e-6, abs=1e-6) if losses else results[name]
         ), name
     for name, one in counted(task, split).items():
         assert (one.count is not None) == (one.of is not None)
-        if one.count is not None and name in wanted:
+        if one.count is not None and name in expected:
             assert items.rows[name].sum(axis=0)[1] == one.count > 0
             whole = results[name] * one.count
             assert whole == pytest.approx(round(whole), abs=1e-9)

@@ -26,16 +26,16 @@ SHARED = ["batch.size=16", "batch.buckets=4,8", "batch.max_length=8"]
 def rows(split: str, texts: int) -> list[labelled.Labelled]:
     """Words of letters a to d, and what they are."""
     rng = np.random.default_rng(list(SIZES).index(split))
-    found: list[labelled.Labelled] = []
+    actual: list[labelled.Labelled] = []
     for _ in range(SIZES[split]):
         word = "".join(rng.choice(list("abcd"), rng.integers(1, 7)))
         letter = str(rng.choice(list("abcd")))
-        found.append(
+        actual.append(
             ((word,), f"ends in {word[-1]}")
             if texts == 1
             else ((word, letter), "in" if letter in word else "out")
         )
-    return found
+    return actual
 
 
 def load(system: str, texts: int = 1, *overrides: str) -> Classification:

@@ -95,12 +95,12 @@ def load(*overrides: str) -> LanguageModelling:
 def passed(params: Any, tokens: Any) -> tuple[np.ndarray, np.ndarray]:
     """log p [T,V] after each of the tokens of one text, and the last h, of `Plain` in float64."""
     weights = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), jax.device_get(params))
-    h, found = np.zeros(len(weights["past"])), []
+    h, actual = np.zeros(len(weights["past"])), []
     for token in tokens:
         h = np.tanh(weights["embed"]["embedding"][token] + h @ weights["past"])
         logits = h @ weights["out"]["kernel"] + weights["out"]["bias"]
-        found.append(logits - logits.max() - np.log(np.exp(logits - logits.max()).sum()))
-    return np.array(found), h
+        actual.append(logits - logits.max() - np.log(np.exp(logits - logits.max()).sum()))
+    return np.array(actual), h
 
 
 def drawn(task: LanguageModelling) -> Any:

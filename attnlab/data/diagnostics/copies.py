@@ -49,8 +49,8 @@ class InARow:
 
 
 def _row(source: list[str], target: list[str]) -> Row:
-    """Returns the row of source words, "=" and target words, whose answers are each target word at
-    the word before it and "." at the last.
+    """Makes the row of a list of source words, "=" and a list of target words, whose answers are
+    each target word at the word before it and "." at the last.
     """
     answers = ("",) * len(source) + (*target, END)
     return Row((*source, SAY, *target), answers, (len(source),) * (len(target) + 1))
@@ -89,17 +89,17 @@ class SelectiveCopying(Drawn):
     group = "place"
     limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: random words among blanks (or before them, unless `scattered`), then "="
-        once per word, where the answers are these words in order. See `Drawn.drawn`.
+        once per word, where the answers are these words in order. See `Drawn.draw_row`.
         """
         blanks = (self.tested or self.blanks) if split == "test" else self.blanks
         symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
         places = range(blanks + self.words)
         chosen = sorted(draw.sample(places, self.words)) if self.scattered else places[: self.words]
         text = [BLANK] * len(places)
-        for at, word in zip(chosen, symbols, strict=True):
-            text[at] = word
+        for place, word in zip(chosen, symbols, strict=True):
+            text[place] = word
         return Row(
             (*text, *[SAY] * self.words),
             ("",) * len(text) + tuple(symbols),
@@ -142,14 +142,13 @@ class Induction(Drawn):
         if self.tested:
             within("tested", self.tested, 2)
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: random words with the trigger at a random position and again at the end,
-        where the answer is the word after its first occurrence. See `Drawn.drawn`.
+        where the answer is the word after its first occurrence. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         words = [f"s{below(draw, self.symbols)}" for _ in range(length)]
-        at = below(draw, length - 1)
-        words[at] = TRIGGER
-        return Row(
-            (*words, TRIGGER), ("",) * length + (words[at + 1],), (power_of_two(length - at),)
-        )
+        first = below(draw, length - 1)
+        words[first] = TRIGGER
+        answer = words[first + 1]
+        return Row((*words, TRIGGER), ("",) * length + (answer,), (power_of_two(length - first),))

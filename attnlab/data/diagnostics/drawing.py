@@ -11,14 +11,14 @@ from attnlab.data.generated import Sized
 
 @dataclass(frozen=True)
 class Drawn(Sized):
-    """Base of the generators: `examples`, `valid` and `test` texts, each drawn by `drawn`."""
+    """Base of the generators: `examples`, `valid` and `test` texts, each drawn by `draw_row`."""
 
     @property
     def group(self) -> str:
         """What the groups of its rows are called, "" for none."""
         return ""
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """One text; only the test split may have other lengths than the others."""
         raise NotImplementedError
 
@@ -30,7 +30,7 @@ class Drawn(Sized):
         """
         draw = random.Random(f"{type(self).__name__} {self.seed} {split}")
         return list(
-            self.apart(split, lambda: self.drawn(draw, split), lambda row: " ".join(row.words))
+            self.apart(split, lambda: self.draw_row(draw, split), lambda row: " ".join(row.words))
         )
 
 

@@ -61,10 +61,10 @@ class ListOps(Drawn):
                 " expected shortest <= longest"
             )
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: the words of a random expression of allowed length, whose value is the
         answer at the last word; raises `UserError` after 100,000 failed draws. See
-        `Drawn.drawn`.
+        `Drawn.draw_row`.
         """
         for _ in range(_TRIES):
             words: list[str] = []
@@ -99,17 +99,18 @@ class ListOps(Drawn):
         tally: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:
             tally[row.words[0]][row.answers[-1]] += 1
-        return {"operator in front": sum(max(seen.values()) for seen in tally.values()) / len(rows)}
+        right = sum(max(counts.values()) for counts in tally.values())
+        return {"operator in front": right / len(rows)}
 
 
 def applied(operator: str, values: list[int]) -> int:
     """Returns the value of an operator (MIN, MAX, MED for the median rounded down, SM for the sum
     modulo 10) applied to the values.
     """
-    of: dict[str, Any] = {
+    functions: dict[str, Any] = {
         "MIN": min,
         "MAX": max,
         "MED": lambda values: int(statistics.median(values)),
         "SM": lambda values: sum(values) % 10,
     }
-    return int(of[operator](values))
+    return int(functions[operator](values))

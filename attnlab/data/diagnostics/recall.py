@@ -93,10 +93,10 @@ class MultiQueryRecall(Drawn):
             return self.length, self.pairs
         return self.tested_length or self.length, self.tested_pairs or self.pairs
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: pairs of different keys and values, then each key once more at a random
         position among blanks (or random words, with `noise`), where the answer is its value. See
-        `Drawn.drawn`.
+        `Drawn.draw_row`.
         """
         length, pairs = self._sizes(split)
         if self.fewest:
@@ -106,21 +106,21 @@ class MultiQueryRecall(Drawn):
         keys, values = (draw.sample(range(half), pairs) for _ in range(2))
         words = [BLANK] * length
         if self.noise:
-            others = [key for key in range(half) if key not in set(keys)]
-            for at in range(2 * pairs, length):
-                chosen = below(draw, len(others) + half)
-                words[at] = (
-                    f"k{others[chosen]}" if chosen < len(others) else f"v{chosen - len(others)}"
+            unused = [key for key in range(half) if key not in set(keys)]
+            for place in range(2 * pairs, length):
+                chosen = below(draw, len(unused) + half)
+                words[place] = (
+                    f"k{unused[chosen]}" if chosen < len(unused) else f"v{chosen - len(unused)}"
                 )
         answers = [""] * length
-        asked: dict[int, int] = {}
+        groups: dict[int, int] = {}
         gaps = self._gaps(draw, (length - 2 * pairs) // 2, pairs)
         for number, (key, value, gap) in enumerate(zip(keys, values, gaps, strict=True)):
             words[2 * number : 2 * number + 2] = f"k{key}", f"v{value}"
-            at = 2 * pairs + 2 * gap
-            words[at], answers[at] = f"k{key}", f"v{value}"
-            asked[at] = pairs if self.by == "pairs" else power_of_two(at - 2 * number)
-        return Row(tuple(words), tuple(answers), tuple(asked[at] for at in sorted(asked)))
+            place = 2 * pairs + 2 * gap
+            words[place], answers[place] = f"k{key}", f"v{value}"
+            groups[place] = pairs if self.by == "pairs" else power_of_two(place - 2 * number)
+        return Row(tuple(words), tuple(answers), tuple(groups[place] for place in sorted(groups)))
 
     def _gaps(self, draw: random.Random, space: int, count: int) -> list[int]:
         """Draws `count` different numbers below `space` by weight, in random order: the indices of
@@ -133,8 +133,8 @@ class MultiQueryRecall(Drawn):
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
         """Returns the expected accuracy of a random guess among the values of the text."""
-        asked = [sum(map(bool, row.answers)) for row in rows]
-        return {"a value of the text": len(rows) / sum(asked)}
+        counts = [sum(map(bool, row.answers)) for row in rows]
+        return {"a value of the text": len(rows) / sum(counts)}
 
 
 @dataclass(frozen=True)
@@ -184,23 +184,23 @@ class SingleQueryRecall(Drawn):
     def _pairs(self, split: str) -> int:
         return (self.tested or self.pairs) if split == "test" else self.pairs
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: pairs of keys and values, then "?" and a key that has occurred, where the
-        answer is its value. See `Drawn.drawn`.
+        answer is its value. See `Drawn.draw_row`.
         """
         pairs = self._pairs(split)
-        of = [below(draw, self.values) for _ in range(self.keys)]
+        value = [below(draw, self.values) for _ in range(self.keys)]
         if self.distance >= 0:
             keys = draw.sample(range(self.keys), pairs)
             key = keys[pairs - 1 - self.distance]
         else:
             keys = [below(draw, self.keys) for _ in range(pairs)]
             key = keys[below(draw, pairs)]
-        words = [word for key in keys for word in (f"k{key}", f"v{of[key]}")] + [ASK, f"k{key}"]
-        last = max(at for at, other in enumerate(keys) if other == key)
+        words = [word for key in keys for word in (f"k{key}", f"v{value[key]}")] + [ASK, f"k{key}"]
+        last = max(index for index, other in enumerate(keys) if other == key)
         return Row(
             tuple(words),
-            ("",) * (len(words) - 1) + (f"v{of[key]}",),
+            ("",) * (len(words) - 1) + (f"v{value[key]}",),
             (len(words) - 1 - 2 * last,),
         )
 
@@ -249,23 +249,23 @@ class Needle(Drawn):
                 )
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: one pair of key and value at a random position among blanks or other
-        pairs, then "?" and this key, where the answer is the value. See `Drawn.drawn`.
+        pairs, then "?" and this key, where the answer is the value. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         places = length // 2
-        at = below(draw, places)
+        place = below(draw, places)
         if self.hay == "pairs":
             keys = draw.sample(range(self.keys), places)
             words = [word for key in keys for word in (f"k{key}", f"v{below(draw, self.values)}")]
         else:
             words = [BLANK] * length
-            words[2 * at] = f"k{below(draw, self.keys)}"
-            words[2 * at + 1] = f"v{below(draw, self.values)}"
-        key, value = words[2 * at : 2 * at + 2]
+            words[2 * place] = f"k{below(draw, self.keys)}"
+            words[2 * place + 1] = f"v{below(draw, self.values)}"
+        key, value = words[2 * place : 2 * place + 2]
         return Row(
             (*words, ASK, key),
             ("",) * (length + 1) + (value,),
-            (power_of_two(length + 1 - 2 * at),),
+            (power_of_two(length + 1 - 2 * place),),
         )

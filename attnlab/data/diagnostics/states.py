@@ -58,9 +58,9 @@ class StateTracking(Drawn):
         if self.of != "parity":
             within("order", self.order, 2 if self.of != "alternating" else 3, _LARGEST[self.of])
 
-    def drawn(self, draw: random.Random, split: str) -> Row:
+    def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: random elements of the group, where the answer at each is the product of
-        all elements so far. See `Drawn.drawn`.
+        all elements so far. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         table = products(self.of, 2 if self.of == "parity" else self.order)
@@ -70,22 +70,20 @@ class StateTracking(Drawn):
             state = table[element][state]
             words.append(f"g{element}")
             answers.append(f"e{state}")
-        return Row(
-            tuple(words), tuple(answers), tuple(power_of_two(at) for at in range(1, length + 1))
-        )
+        return Row(tuple(words), tuple(answers), tuple(map(power_of_two, range(1, length + 1))))
 
 
 @functools.cache
-def products(of: Kind, order: int) -> tuple[tuple[int, ...], ...]:
+def products(kind: Kind, order: int) -> tuple[tuple[int, ...], ...]:
     """Returns the multiplication table of the group of this kind and order: entry [x][y] is the
     number of the product x y, and element 0 is the identity. Permutations are composed, (x y)(i) =
     x(y(i)), and numbered in lexical order.
     """
-    if of in ("parity", "cyclic"):
+    if kind in ("parity", "cyclic"):
         return tuple(tuple((x + y) % order for y in range(order)) for x in range(order))
-    every = [p for p in itertools.permutations(range(order)) if of == "symmetric" or _even(p)]
-    number = {p: at for at, p in enumerate(every)}
-    return tuple(tuple(number[tuple(x[i] for i in y)] for y in every) for x in every)
+    elements = [p for p in itertools.permutations(range(order)) if kind == "symmetric" or _even(p)]
+    numbers = {p: index for index, p in enumerate(elements)}
+    return tuple(tuple(numbers[tuple(x[i] for i in y)] for y in elements) for x in elements)
 
 
 def _even(permutation: tuple[int, ...]) -> bool:

@@ -91,20 +91,20 @@ class AnnotatedData(Pictures[Row]):
 
     ground: ClassVar[tuple[str, ...]] = ()
 
-    def learn(self, given: Mapping[str, Boxed | Segmented]) -> Learned:
+    def learn(self, by_split: Mapping[str, Boxed | Segmented]) -> Learned:
         """Returns the shape, mean and deviation of the training images, and the classes, `ground`
         first. See `Dataset.learn`.
         """
-        train = given["train"]
+        train = by_split["train"]
         return Learned().with_images(train.images, (*self.ground, *train.classes))
 
-    def check_learned(self, given: Boxed | Segmented, split: str) -> None:
+    def check_learned(self, content: Boxed | Segmented, split: str) -> None:
         """Raises `UserError` if the images of a split differ in shape from those of training, or
         its classes in names or order.
         """
-        self.learned.check(given.images, self.where(split))
-        if (*self.ground, *given.classes) != self.learned.classes:
+        self.learned.check(content.images, self.where(split))
+        if (*self.ground, *content.classes) != self.learned.classes:
             raise UserError(
-                f"{self.where(split)} has the classes {', '.join(given.classes)},"
+                f"{self.where(split)} has the classes {', '.join(content.classes)},"
                 f" training {', '.join(self.learned.classes[len(self.ground) :])}"
             )

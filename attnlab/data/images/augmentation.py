@@ -29,22 +29,22 @@ def augmented(
       anywhere: whether all that is not 0 is put as one piece anywhere within the image, every place
         as likely; nothing of it is cut off.
     """
-    of_crop, of_flip = jax.random.split(key)
+    crop_key, flip_key = jax.random.split(key)
     if crop:
         edge = (crop, crop)
         padded = jnp.pad(images, ((0, 0), edge, edge, (0, 0)))
-        corners = jax.random.randint(of_crop, (len(images), 2), 0, 2 * crop + 1)
+        corners = jax.random.randint(crop_key, (len(images), 2), 0, 2 * crop + 1)
 
         def cut(image: jax.Array, corner: jax.Array) -> jax.Array:
             return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), images.shape[1:])
 
         images = jax.vmap(cut)(padded, corners)
     if flip:
-        turned = jax.random.bernoulli(of_flip, 0.5, (len(images), 1, 1, 1))
+        turned = jax.random.bernoulli(flip_key, 0.5, (len(images), 1, 1, 1))
         images = jnp.where(turned, images[:, :, ::-1], images)
     if anywhere:
         for axis in (1, 2):
-            images = _along(jax.random.fold_in(key, axis), images, axis)
+            images = _shift_along(jax.random.fold_in(key, axis), images, axis)
     return images
 
 
@@ -61,13 +61,13 @@ def check_anywhere(images: np.ndarray) -> None:
         )
 
 
-def _along(key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
+def _shift_along(key: jax.Array, images: jax.Array, axis: int) -> jax.Array:
     """Shifts each image [B,H,W,C] along `axis` by a random amount that keeps all its nonzero pixels
     inside.
     """
     length = images.shape[axis]
     filled = (images != 0).any(axis=(3 - axis, 3))
-    first, behind = filled.argmax(axis=1), filled[:, ::-1].argmax(axis=1)
-    by = jax.random.randint(key, first.shape, -first, behind + 1)
-    from_ = (jnp.arange(length) - by[:, None]) % length
-    return jnp.take_along_axis(images, jnp.expand_dims(from_, (3 - axis, 3)), axis=axis)
+    leading, trailing = filled.argmax(axis=1), filled[:, ::-1].argmax(axis=1)
+    shift = jax.random.randint(key, leading.shape, -leading, trailing + 1)
+    source = (jnp.arange(length) - shift[:, None]) % length
+    return jnp.take_along_axis(images, jnp.expand_dims(source, (3 - axis, 3)), axis=axis)

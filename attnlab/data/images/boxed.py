@@ -37,7 +37,7 @@ class BoxedData(AnnotatedData[Judged]):
         """
         labels = self.labels(split)
         counts = (labels > 0).sum(axis=1)
-        return super().about(split) + f"; {counts.sum():,} objects, up to {self.most(split)} of one"
+        return super().about(split) + f"; {counts.sum():,} objects, up to {counts.max()} of one"
 
     def labels(self, split: str) -> np.ndarray:
         """Class + 1 of each object, 0 for none: [N,M]."""
@@ -47,15 +47,15 @@ class BoxedData(AnnotatedData[Judged]):
         """The boxes of the objects, [N,M,4]."""
         return self.examples[split]["boxes"].block(np.arange(self.size(split)), 1)
 
-    def most(self, split: str) -> int:
+    def most_objects(self, split: str) -> int:
         """How many objects an image of the split has at most."""
         return int((self.labels(split) > 0).sum(axis=1).max())
 
-    def checked(self, given: Boxed, split: str) -> Boxed:
+    def checked(self, content: Boxed, split: str) -> Boxed:
         """Returns the images and boxes of a split unchanged; raises `UserError` for none, unequal
         counts, an unknown label, or a box outside its image. See `Dataset.checked`.
         """
-        where, (images, labels, boxes, classes, unlearned) = self.where(split), given
+        where, (images, labels, boxes, classes, unlearned) = self.where(split), content
         check_images(images, where)
         if not classes or not any(len(names) for names in labels):
             raise UserError(f"{where} has no object; there is nothing to find")
@@ -67,16 +67,16 @@ class BoxedData(AnnotatedData[Judged]):
         for label in {label for image in unlearned for label, _, _ in image} - {*classes}:
             raise UserError(f"{where} has a crowd of {label!r}; {nearest(label, classes)}")
         height, width = images.shape[1:3]
-        for number, (mine, of) in enumerate(zip(boxes, labels, strict=True), 1):
-            if len(mine) != len(of):
+        for number, (image_boxes, image_labels) in enumerate(zip(boxes, labels, strict=True), 1):
+            if len(image_boxes) != len(image_labels):
                 raise UserError(
-                    f"{where}: image {number} has {len(of)} labels and {len(mine)} boxes"
+                    f"{where}: image {number} has {len(image_labels)} labels and {len(image_boxes)} boxes"
                 )
-            for label, (row, column, high, broad) in zip(of, mine, strict=True):
-                within = (
+            for label, (row, column, high, broad) in zip(image_labels, image_boxes, strict=True):
+                is_inside = (
                     row >= 0 and column >= 0 and row + high <= height and column + broad <= width
                 )
-                if not within or min(high, broad) <= 0:
+                if not is_inside or min(high, broad) <= 0:
                     raise UserError(
                         f"{where}: the box of {label!r} in image {number} (row {row}, column {column},"
                         f" {high} high, {broad} wide) is not within {height} x {width} pixels"
@@ -85,61 +85,61 @@ class BoxedData(AnnotatedData[Judged]):
                     raise UserError(
                         f"{where}: image {number} has the label {label!r}; {nearest(label, classes)}"
                     )
-        return given
+        return content
 
-    def encoded(self, given: Boxed, split: str) -> Split:
+    def encoded(self, content: Boxed, split: str) -> Split:
         """Encodes a split as the columns "image", "boxes" (middle and sides as shares of the
         image), "labels" (class + 1, 0 for none) and "real", with padding to M objects. See
         `Dataset.encoded`.
         """
-        self.check_learned(given, split)
-        count, most = len(given.images), max(map(len, given.labels))
-        numbers = {label: number for number, label in enumerate(given.classes, 1)}
-        labels, boxes = np.zeros((count, most), np.int32), np.zeros((count, most, 4), np.float32)
-        sides = np.tile(np.array(given.images.shape[1:3], np.float64), 2)
-        for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
+        self.check_learned(content, split)
+        count, slots = len(content.images), max(map(len, content.labels))
+        numbers = {label: number for number, label in enumerate(content.classes, 1)}
+        labels, boxes = np.zeros((count, slots), np.int32), np.zeros((count, slots, 4), np.float32)
+        sides = np.tile(np.array(content.images.shape[1:3], np.float64), 2)
+        for row, (names, image_boxes) in enumerate(zip(content.labels, content.boxes, strict=True)):
             labels[row, : len(names)] = [numbers[name] for name in names]
-            shares = np.asarray(mine, np.float64).reshape(-1, 4) / sides
+            shares = np.asarray(image_boxes, np.float64).reshape(-1, 4) / sides
             boxes[row, : len(names), :2] = shares[:, :2] + shares[:, 2:] / 2
             boxes[row, : len(names), 2:] = shares[:, 2:]
         examples = Examples(
-            image=given.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
+            image=content.images, boxes=boxes, labels=labels, real=np.ones(count, np.int32)
         )
-        return Split(_judged(given), examples, fingerprint(given.images, [_digest(given)]))
+        return Split(_judged(content), examples, fingerprint(content.images, [_digest(content)]))
 
 
-def _judged(given: Boxed) -> list[Judged]:
+def _judged(content: Boxed) -> list[Judged]:
     """Returns for each image the boxes (as shares of it), class numbers and crowd flags of all its
     objects, the unlearned ones too, against which predictions are scored.
     """
-    numbers = {label: number for number, label in enumerate(given.classes)}
-    sides, judged = np.tile(np.array(given.images.shape[1:3], np.float64), 2), []
-    for row, (names, mine) in enumerate(zip(given.labels, given.boxes, strict=True)):
-        more = given.unlearned[row] if given.unlearned else ()
+    numbers = {label: number for number, label in enumerate(content.classes)}
+    sides, judged = np.tile(np.array(content.images.shape[1:3], np.float64), 2), []
+    for row, (names, image_boxes) in enumerate(zip(content.labels, content.boxes, strict=True)):
+        unlearned = content.unlearned[row] if content.unlearned else ()
         boxes = np.concatenate(
             [
                 np.asarray(part, np.float64).reshape(-1, 4)
-                for part in (mine, *(box for _, box, _ in more))
+                for part in (image_boxes, *(box for _, box, _ in unlearned))
             ]
         )
         boxes[:, :2] += boxes[:, 2:] / 2
-        of = [numbers[name] for name in (*names, *(name for name, _, _ in more))]
-        crowd = [*(False for _ in names), *(crowd for _, _, crowd in more)]
-        judged.append((boxes / sides, np.array(of, int), np.array(crowd, bool)))
+        classes = [numbers[name] for name in (*names, *(name for name, _, _ in unlearned))]
+        crowd = [*(False for _ in names), *(crowd for _, _, crowd in unlearned)]
+        judged.append((boxes / sides, np.array(classes, int), np.array(crowd, bool)))
     return judged
 
 
-def _digest(given: Boxed) -> str:
+def _digest(boxed: Boxed) -> str:
     """Returns the SHA-256 (hex) of the labels and boxes of all images, those of unlearned objects
     included.
     """
     content: list[Any] = [
-        (list(names), np.asarray(mine, np.float64).tolist())
-        for names, mine in zip(given.labels, given.boxes, strict=True)
+        (list(names), np.asarray(image_boxes, np.float64).tolist())
+        for names, image_boxes in zip(boxed.labels, boxed.boxes, strict=True)
     ]
-    if any(given.unlearned):
+    if any(boxed.unlearned):
         content += [
             [(name, np.asarray(box, np.float64).tolist(), crowd) for name, box, crowd in image]
-            for image in given.unlearned
+            for image in boxed.unlearned
         ]
     return hashlib.sha256(repr(content).encode()).hexdigest()

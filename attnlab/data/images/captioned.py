@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 
 class CaptionData(Dataset[str]):
     """The data of a run of captioning; rows are captions, columns "source", the images, and "target",
-    the ids of the captions; `beside` has what the words are about, where the source knows that.
+    the ids of the captions; `extra` has what the words are about, where the source knows that.
     """
 
     method = "captions"
@@ -31,31 +31,31 @@ class CaptionData(Dataset[str]):
     kept = "vocabulary, mean and deviation"
     parts = ("target", "images")
 
-    def checked(self, given: Captioned, split: str) -> Captioned:
+    def checked(self, content: Captioned, split: str) -> Captioned:
         """Returns the images and captions of a split unchanged; raises `UserError` for bad images,
         or unless there are as many images as captions. See `Dataset.checked`.
         """
-        images, captions, _ = given
+        images, captions, _ = content
         check_images(images, self.where(split))
         if len(images) != len(captions):
             raise UserError(
                 f"{self.where(split)} has {len(images)} images and {len(captions)} captions"
             )
-        return given
+        return content
 
-    def learn(self, given: Mapping[str, Captioned]) -> Learned:
+    def learn(self, by_split: Mapping[str, Captioned]) -> Learned:
         """Trains the vocabulary on the training captions and computes the shape, mean and deviation
         of the images. See `Dataset.learn`.
         """
-        images, captions, _ = given["train"]
-        vocabulary = Vocabulary.train(captions, **self.settings.of_one)
+        images, captions, _ = by_split["train"]
+        vocabulary = Vocabulary.train(captions, **self.settings.arguments)
         return Learned(target=vocabulary).with_images(images)
 
-    def encoded(self, given: Captioned, split: str) -> Split:
+    def encoded(self, content: Captioned, split: str) -> Split:
         """Encodes a split as the columns "source" (images) and "target" (ids of captions); raises
         `UserError` if the images differ in shape from training. See `Dataset.encoded`.
         """
-        images, captions, shown = given
+        images, captions, shown = content
         self.learned.check(images, self.where(split))
         examples = encoded(self.vocabulary, images, captions)
         return Split(captions, examples, fingerprint(images, captions), shown)
@@ -103,12 +103,12 @@ class CaptionFolder(ImageFiles):
           UserError: a file that is missing, a line without a name or a caption, an image that is
             missing or damaged; with file and line.
         """
-        own = bool(self.valid) or split == "test"
-        path = find_file(self.directory, getattr(self, split if own else "train"))
+        has_file = bool(self.valid) or split == "test"
+        path = find_file(self.directory, getattr(self, split if has_file else "train"))
         lines = _lines(path)
-        names = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), own)}
+        names = {*self.part(split, list(dict.fromkeys(name for _, name, _ in lines)), has_file)}
         lines = [line for line in lines if line[1] in names]
-        at = {name: row for row, name in enumerate(dict.fromkeys(name for _, name, _ in lines))}
+        row_of = {name: row for row, name in enumerate(dict.fromkeys(name for _, name, _ in lines))}
         first = {path.parent / name: where for where, name, _ in reversed(lines)}
 
         def read(file: Path) -> np.ndarray:
@@ -118,8 +118,8 @@ class CaptionFolder(ImageFiles):
             except UserError as error:
                 raise UserError(f"{first[file]}: {error}") from error
 
-        images = self.read_all([path.parent / name for name in at], read)
-        rows = [at[name] for _, name, _ in lines]
+        images = self.read_all([path.parent / name for name in row_of], read)
+        rows = [row_of[name] for _, name, _ in lines]
         return Captioned(images[rows], [text for _, _, text in lines])
 
 

@@ -213,12 +213,12 @@ def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
     return [entries for entries in lists if isinstance(entries, list)]
 
 
-def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
-    """Returns a dict from the id of each entry of a list to its `field`; raises `UserError` for an
-    id that is no whole number or occurs twice.
+def _names(entries: list[Any], field: str, title: str) -> dict[int, str]:
+    """Returns a dict from the id of each entry of a list to its `field`; raises `UserError`, with
+    the entries called `title` and their numbers, for an id that is no whole number or occurs twice.
     """
     by_id: dict[int, str] = {}
-    for entry, where in _entries(entries, what):
+    for entry, where in _entries(entries, title):
         key, name = _field(entry, "id", where), str(_field(entry, field, where))
         if type(key) is not int:
             raise UserError(f"{where}: id is {key!r}; expected a whole number")
@@ -228,28 +228,30 @@ def _names(entries: list[Any], field: str, what: str) -> dict[int, str]:
     return by_id
 
 
-def _id_of(entry: Mapping[str, Any], what: str, names: Mapping[Any, str], where: str) -> Any:
-    """Returns the image or category id of an annotation; raises `UserError` if the file has no such
-    image or category.
+def _id_of(entry: Mapping[str, Any], kind: str, names: Mapping[Any, str], where: str) -> Any:
+    """Returns the id of the image or category (`kind`) that an annotation names; raises `UserError`
+    unless it is among `names`, those of the file by id.
     """
-    key = _field(entry, f"{what}_id", where)
+    key = _field(entry, f"{kind}_id", where)
     if key not in names:
-        raise UserError(f"{where} is of {what} {key!r}, which the file does not have")
+        raise UserError(f"{where} is of {kind} {key!r}, which the file does not have")
     return key
 
 
-def _entries(entries: list[Any], what: str) -> list[tuple[Mapping[str, Any], str]]:
-    """Returns each entry of a list with its name for error messages; raises `UserError` if one is
-    no object.
+def _entries(entries: list[Any], title: str) -> list[tuple[Mapping[str, Any], str]]:
+    """Returns each entry of a list with its name for error messages, `title` and its number; raises
+    `UserError` if one is no object.
     """
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, Mapping):
-            raise UserError(f"{what} {number} is {entry!r}; expected an object")
-    return [(entry, f"{what} {number}") for number, entry in enumerate(entries, 1)]
+            raise UserError(f"{title} {number} is {entry!r}; expected an object")
+    return [(entry, f"{title} {number}") for number, entry in enumerate(entries, 1)]
 
 
 def _field(entry: Mapping[str, Any], name: str, where: str) -> Any:
-    """Returns a field of an entry; raises `UserError` unless it is a whole number or a text."""
+    """Returns the field `name` of an entry; raises `UserError` unless it is a whole number or a
+    text.
+    """
     if type(entry.get(name)) not in (int, str):  # true and false are no numbers here
         raise UserError(f"{where} has no {name!r}, a number or a text")
     return entry[name]
@@ -261,8 +263,8 @@ def check_box(
     """Returns a box as four floats; raises `UserError`, which names the `form`, if it is something
     else.
     """
-    whole = isinstance(box, list) and len(box) == 4
-    if not whole or not all(type(side) in (int, float) for side in box or ()):
+    four_long = isinstance(box, list) and len(box) == 4
+    if not four_long or not all(type(side) in (int, float) for side in box or ()):
         raise UserError(f"{where}: bbox is {box!r}; expected {form}")
     return [float(side) for side in box or ()]
 
@@ -286,8 +288,8 @@ def fit_objects(
     crowd = np.array([crowd for _, _, crowd in objects], bool)
     learned = (boxes[:, 2:].min(axis=1) > 0) & ~crowd
     labels = [objects[row][0] for row in np.flatnonzero(learned)]
-    others = np.flatnonzero(~learned)
-    unlearned = [(objects[row][0], boxes[row], bool(crowd[row])) for row in others]
+    unlearned_rows = np.flatnonzero(~learned)
+    unlearned = [(objects[row][0], boxes[row], bool(crowd[row])) for row in unlearned_rows]
     return labels, boxes[learned], unlearned
 
 

@@ -37,18 +37,18 @@ def in_parallel(read: Callable[[Cell], Read], cells: Iterable[Cell]) -> list[Rea
         return list(pool.map(read, cells))
 
 
-def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: object) -> np.ndarray:
+def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], key: object) -> np.ndarray:
     """Returns images as one array, uint8 [N,H,W,C], from the cache if they are there.
 
     Args:
       cells: the files, paths or bytes; or tuples of several from which one array is made.
       read: makes an image of one.
-      by: all that decides what `read` makes of a file, by its `repr`.
+      key: all that decides what `read` makes of a file, by its `repr`.
 
     Raises:
       UserError: what `read` raises, or images of different sizes.
     """
-    with _place(by, cells) as path:
+    with _cache_path(key, cells) as path:
         if path is not None:
             with contextlib.suppress(Exception):  # none is there, or damaged
                 content = np.memmap(path, mode="r")
@@ -75,7 +75,7 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], by: objec
 
 
 @contextlib.contextmanager
-def _place(by: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
+def _cache_path(key: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
     """Yields the path in the cache of what is made of some files, while no other process has it; None
     without a cache that can be written, or if a file is missing.
     """
@@ -84,10 +84,10 @@ def _place(by: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
     with contextlib.ExitStack() as stack:
         path = None
         with contextlib.suppress(OSError):
-            key = repr((by, VERSION, PIL.__version__, [*map(_mark, cells)]))
+            identity = repr((key, VERSION, PIL.__version__, [*map(_identity, cells)]))
             folder = (cache_folder() or Path(os.devnull)) / "images"
             folder.mkdir(parents=True, exist_ok=True)
-            name = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
+            name = folder / hashlib.sha256(identity.encode()).hexdigest()[:32]
             fcntl.flock(stack.enter_context(open(f"{name}.lock", "ab")), fcntl.LOCK_EX)
             path = Path(f"{name}.npy")
         yield path
@@ -105,12 +105,12 @@ def _make_room(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _mark(cell: Path | bytes | tuple[Path | bytes, ...]) -> object:
+def _identity(cell: Path | bytes | tuple[Path | bytes, ...]) -> object:
     """Returns what tells whether an image is that of before: of a file where it lies, its number on
     the disk, its bytes and the times of its last changes in ns, of bytes their SHA-256.
     """
     if isinstance(cell, tuple):
-        return [*map(_mark, cell)]
+        return [*map(_identity, cell)]
     if isinstance(cell, bytes):
         return hashlib.sha256(cell).hexdigest()
     state = os.stat(cell)
@@ -130,8 +130,8 @@ def stacked(images: Sequence[tuple[object, np.ndarray]]) -> np.ndarray:
     first, image = images[0]
     for name, other in images:
         if other.shape != image.shape:
-            mine, theirs = (f"{array.shape[0]} x {array.shape[1]}" for array in (other, image))
+            size, first_size = (f"{array.shape[0]} x {array.shape[1]}" for array in (other, image))
             raise UserError(
-                f"{name} is {mine} pixels, {first} {theirs}; set config.data.side to resize all"
+                f"{name} is {size} pixels, {first} {first_size}; set config.data.side to resize all"
             )
     return np.stack([image for _, image in images])

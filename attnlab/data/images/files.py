@@ -45,10 +45,10 @@ class Idx(HeldOut):
           UserError: a file that is missing, damaged or no IDX file of unsigned bytes, or as many
             labels as there are no images.
         """
-        of = "test" if split == "test" else "train"
+        prefix = "test" if split == "test" else "train"
         paths = [
-            find_file(self.directory, getattr(self, f"{of}_{what}"))
-            for what in ("images", "labels")
+            find_file(self.directory, getattr(self, f"{prefix}_{kind}"))
+            for kind in ("images", "labels")
         ]
         images, labels = read_idx(paths[0], (3, 4)), read_idx(paths[1], (1,))
         if len(images) != len(labels):
@@ -83,26 +83,26 @@ class Npz(HeldOut):
         """
         path = find_file(self.directory, self.file)
         arrays = arrays_of(path)
-        of = "train" if split == "valid" and "x_valid" not in arrays else split
-        images, labels = (array_of(arrays, path, f"{axis}_{of}") for axis in "xy")
+        suffix = "train" if split == "valid" and "x_valid" not in arrays else split
+        images, labels = (array_of(arrays, path, f"{axis}_{suffix}") for axis in "xy")
         channels_first = images.ndim == 4 and images.shape[3] > 4 and images.shape[1] in (1, 3)
         if images.dtype != np.uint8 or images.ndim not in (3, 4) or channels_first:
             raise UserError(
-                f"{path}: x_{of} is {images.dtype} {list(images.shape)}; expected uint8 [N,H,W] or"
+                f"{path}: x_{suffix} is {images.dtype} {list(images.shape)}; expected uint8 [N,H,W] or"
                 " [N,H,W,C]"
             )
         labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
         if labels.ndim != 1 or labels.dtype.kind not in "iuU":
             raise UserError(
-                f"{path}: y_{of} is {labels.dtype} {list(labels.shape)}; expected whole numbers or"
+                f"{path}: y_{suffix} is {labels.dtype} {list(labels.shape)}; expected whole numbers or"
                 " names, [N] or [N,1]"
             )
         if len(images) != len(labels):
             raise UserError(
-                f"{path}: x_{of} has {len(images):,} images, y_{of} {len(labels):,} labels"
+                f"{path}: x_{suffix} has {len(images):,} images, y_{suffix} {len(labels):,} labels"
             )
-        own = split != "valid" and "x_valid" in arrays
-        rows = self.part(split, range(len(images)), own or of == "valid")
+        own_split = split != "valid" and "x_valid" in arrays
+        rows = self.part(split, range(len(images)), own_split or suffix == "valid")
         return Labelled(with_channels(images)[rows], labels[rows])
 
 
@@ -156,7 +156,9 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
 
 
 def array_of(arrays: dict[str, np.ndarray], path: Path, name: str) -> np.ndarray:
-    """Returns the array of this name; raises `UserError`, with near names, if the file has none."""
+    """Returns the array called `name` of those in a file; raises `UserError`, with near names, if
+    it has none.
+    """
     if name not in arrays:
         raise UserError(f"{path} has no array {name!r}; {nearest(name, arrays)}")
     return arrays[name]

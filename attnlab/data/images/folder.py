@@ -63,8 +63,8 @@ class ImageFiles(HeldOut):
         read = read or self.read
         if not type(self).__module__.startswith("attnlab."):
             return stacked([(path, read(path)) for path in paths])
-        by = [getattr(self, name, "") for name in ("side", "grey", "resize", "resample")]
-        return decoded(paths, read, by)
+        settings = [getattr(self, name, "") for name in ("side", "grey", "resize", "resample")]
+        return decoded(paths, read, settings)
 
     def place(self, split: str) -> tuple[Path, bool]:
         """Returns the folder of a split (that of training if there is none for validation), and
@@ -101,8 +101,8 @@ class ImageFolder(ImageFiles):
         """
         super().__post_init__()
         least = max(self.side, 1)
-        wrong = not all(least <= side <= 4096 for side in self.resize) or len(self.resize) > 2
-        if wrong or (len(self.resize) == 1 and not self.side):
+        invalid = not all(least <= side <= 4096 for side in self.resize) or len(self.resize) > 2
+        if invalid or (len(self.resize) == 1 and not self.side):
             raise UserError(
                 f"config.data.resize={self.resize} must be (), (height, width), or with a side one"
                 f" number alone, each in {least} ... 4096"
@@ -130,10 +130,10 @@ class ImageFolder(ImageFiles):
             short = min(image.shape[:2])
             size = tuple(int(size[0] * side / short) for side in image.shape[:2])
         image = resized(image, (size[0], size[1]) if size[0] else 0, self.resample)
-        above, before = ((side - self.side) // 2 for side in image.shape[:2])
+        top, left = ((side - self.side) // 2 for side in image.shape[:2])
         if not self.side:
             return image
-        return image[above : above + self.side, before : before + self.side]
+        return image[top : top + self.side, left : left + self.side]
 
     def images(self, split: str) -> Labelled:
         """Reads the images of `split`, resized, each labelled with the name of its folder.
@@ -162,8 +162,8 @@ def read_images(
             f"images of training have {channels} channels, a file has 1 or 3; maps of images of the"
             " test split are in the folder maps of the run"
         )
-    whole = [fitted(read_image(expanded(name.strip()), 0, channels == 1)) for name in names]
-    return np.stack([resized(image, (size[0], size[1])) for image in whole])
+    images = [fitted(read_image(expanded(name.strip()), 0, channels == 1)) for name in names]
+    return np.stack([resized(image, (size[0], size[1])) for image in images])
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -178,8 +178,8 @@ def image_files(folder: Path) -> list[Path]:
 def check_folder(folder: Path) -> None:
     """Raises `UserError`, with near names, if there is no such folder."""
     if not folder.is_dir():
-        here = HERE if folder.parent == Path() else ""
-        raise UserError(f"cannot find the folder {folder}{here}; {alike(folder)}")
+        folder_hint = HERE if folder.parent == Path() else ""
+        raise UserError(f"cannot find the folder {folder}{folder_hint}; {alike(folder)}")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -54,19 +54,19 @@ class ImageData(Pictures[str]):
     of C is k + 1 in a batch, 0 is a row of padding.
 
     Attributes:
-      before: what another model has learned, taken instead; images need not be of its size.
+      pretrained: what another model has learned, taken instead; images need not be of its size.
     """
 
     method = "images"
     such_as = "shapes, idx, npz, image_folder or tfds_images"
 
-    before: Learned | None = None
+    pretrained: Learned | None = None
 
-    def checked(self, given: Labelled, split: str) -> Labelled:
+    def checked(self, content: Labelled, split: str) -> Labelled:
         """Returns the images of a split with their labels as str; raises `UserError` unless they
         are uint8 [N,H,W,C] with as many labels. See `Dataset.checked`.
         """
-        where, images, labels = self.where(split), given.images, list(map(str, given.labels))
+        where, images, labels = self.where(split), content.images, list(map(str, content.labels))
         check_images(images, where)
         if len(images) != len(labels):
             raise UserError(f"{where} has {len(images)} images and {len(labels)} labels")
@@ -75,27 +75,27 @@ class ImageData(Pictures[str]):
     @property
     def learns(self) -> bool:
         """See `Dataset.learns`."""
-        return self.before is None
+        return self.pretrained is None
 
-    def learn(self, given: Mapping[str, Labelled]) -> Learned:
+    def learn(self, by_split: Mapping[str, Labelled]) -> Learned:
         """Computes the classes, at least two, and the shape, mean and deviation of the training
-        images; if `before` is given, takes that instead. See `Dataset.learn`.
+        images; if `pretrained` is given, takes that instead. See `Dataset.learn`.
         """
-        if self.before is not None:
-            shapes = [images.shape[1:] for images, _ in given.values()]
-            return dataclasses.replace(self.before, shape=(*shapes, self.before.shape)[0])
-        images, labels = given["train"]
+        if self.pretrained is not None:
+            shapes = [images.shape[1:] for images, _ in by_split.values()]
+            return dataclasses.replace(self.pretrained, shape=(*shapes, self.pretrained.shape)[0])
+        images, labels = by_split["train"]
         return Learned().with_images(images, classes_of(labels))
 
-    def encoded(self, given: Labelled, split: str) -> Split:
+    def encoded(self, content: Labelled, split: str) -> Split:
         """Encodes a split as the columns "image" and "label" (class number + 1); raises `UserError`
         for a label unknown from training or another image size. See `Dataset.encoded`.
         """
-        where, images, labels = self.where(split), given.images, list(given.labels)
+        where, images, labels = self.where(split), content.images, list(content.labels)
         self.learned.check(images, where)
         origin = (
             "the training split"
-            if self.before is None
+            if self.pretrained is None
             else "the model of pretrained.folder (for classes of your own set pretrained.take=matching)"
         )
         refused = f"{where} has the label ", f", which {origin} does not have"
@@ -159,17 +159,17 @@ class HeldOut:
         chosen[random.Random(f"held out {self.seed}").sample(range(count), held)] = True
         return np.flatnonzero(chosen == (split == "valid"))
 
-    def part(self, split: str, given: Sequence[Thing], own: bool) -> list[Thing]:
-        """Returns those of the items `given` that belong to a split: all if it is the test or
+    def part(self, split: str, items: Sequence[Thing], own: bool) -> list[Thing]:
+        """Returns those of the items `items` that belong to a split: all if it is the test or
         validation has its own files (`own`), else the `rows` of "train" or "valid"; for "train" a
         random `examples` of them if that is not 0.
 
         Raises:
           UserError: there are fewer.
         """
-        chosen = list(given)
+        chosen = list(items)
         if not own and split != "test":
-            chosen = [given[row] for row in self.rows(split, len(given))]
+            chosen = [items[row] for row in self.rows(split, len(items))]
         if split != "train" or not self.examples:
             return chosen
         if self.examples > len(chosen):

@@ -65,18 +65,18 @@ class EasyVqa(HeldOut):
           UserError: a file that is missing or damaged, a question in another form, or about an image
             that is not there.
         """
-        of, root = "test" if split == "test" else "train", expanded(self.directory)
-        if (root / of / "questions.json").exists():
-            path, rows = root / of / "questions.json", _listed(root / of / "questions.json")
+        folder, root = "test" if split == "test" else "train", expanded(self.directory)
+        if (root / folder / "questions.json").exists():
+            path, rows = root / folder / "questions.json", _listed(root / folder / "questions.json")
             ids = sorted({number for _, _, number in rows})
-            files = [root / of / "images" / f"{number}.png" for number in ids]
+            files = [root / folder / "images" / f"{number}.png" for number in ids]
             images: Callable[[Sequence[int]], np.ndarray] = lambda chosen: _read(  # noqa: E731
                 [files[row] for row in chosen], self.side, False
             )
         else:
-            path = find_file(self.directory, f"{of}_questions.tsv")
+            path = find_file(self.directory, f"{folder}_questions.tsv")
             rows = _table(path)
-            packed = find_file(self.directory, f"{of}_images.npz")
+            packed = find_file(self.directory, f"{folder}_images.npz")
             arrays = arrays_of(packed)
             ids = array_of(arrays, packed, "ids").tolist()
             pixels = array_of(arrays, packed, "images")
@@ -85,15 +85,15 @@ class EasyVqa(HeldOut):
                 [resized(pixels[row], self.side) for row in chosen]
             )
         chosen = self.part(split, range(len(ids)), own=False)
-        at = {ids[row]: number for number, row in enumerate(chosen)}
+        row_of = {ids[row]: number for number, row in enumerate(chosen)}
         all_ids, questions = {*ids}, []
         for number, (text, answer, image) in enumerate(rows, 1):
             if image not in all_ids:
                 raise UserError(
                     f"{path}: question {number} is about image {image}, which is not there"
                 )
-            if image in at:
-                questions.append(Question(at[image], text, answer))
+            if image in row_of:
+                questions.append(Question(row_of[image], text, answer))
         return Asked(questions, lambda: images(chosen))
 
 
@@ -148,35 +148,36 @@ class ImageQuestions(SplitFiles):
             are read.
         """
         path = self.path(split)
-        at: dict[str, int] = {}
+        row_of: dict[str, int] = {}
         questions, sides = [], []
         for where, record in objects_of(path):
             name, text, answer = (
                 text_of(record, field, where) for field in (self.image, self.question, self.answer)
             )
             group = text_of(record, self.group, where) if self.group else ""
-            if self.boxes and name not in at:
+            if self.boxes and name not in row_of:
                 path = expanded(self.directory) / name
                 sides.append(upright_size(path, f"{path} ({where})"))
-            row = at.setdefault(name, len(at))
+            row = row_of.setdefault(name, len(row_of))
             boxes = self._boxes(record, sides[row], where) if self.boxes else ()
             questions.append(Question(row, text, answer, group, boxes=boxes))
-        files = [expanded(self.directory) / name for name in at]
+        files = [expanded(self.directory) / name for name in row_of]
         return Asked(questions, lambda: _read(files, self.side, self.grey))
 
     def _boxes(
         self, record: Mapping[str, Any], sides: tuple[int, int], where: str
     ) -> tuple[Box, ...]:
-        """Returns the boxes of a record in whole pixels of the resized image, rounded outwards;
-        raises `UserError` for one that is no box or not within the image.
+        """Returns the boxes in a record in whole pixels of the resized image, rounded outwards,
+        given the `sides` (height, width) of the image file; raises `UserError` for one that is no
+        box or not within it.
         """
-        given, height_width = record.get(self.boxes), np.array(sides)
-        if not isinstance(given, list) or not all(_is_box(box) for box in given):
+        cell, height_width = record.get(self.boxes), np.array(sides)
+        if not isinstance(cell, list) or not all(_is_box(box) for box in cell):
             raise UserError(
-                f"{where}: field {self.boxes!r} is {given!r}; expected a list of boxes, each [first"
+                f"{where}: field {self.boxes!r} is {cell!r}; expected a list of boxes, each [first"
                 " row, first column, height, width]"
             )
-        boxes = np.array(given, float).reshape(-1, 2, 2)
+        boxes = np.array(cell, float).reshape(-1, 2, 2)
         begin, end = boxes[:, 0], boxes.sum(axis=1)
         for number in np.flatnonzero((begin < 0).any(axis=1) | (end > height_width).any(axis=1)):
             raise UserError(

@@ -88,10 +88,10 @@ class Prior:
         """Returns, by name, the accuracy on these questions of baselines without the image: chance,
         the most frequent answer, and the most frequent one to the same text.
         """
-        right = sum(row.answer == self.guess(row.text) for row in questions)
+        hits = sum(row.answer == self.guess(row.text) for row in questions)
         return {
             **guesses(self.answers, [row.answer for row in questions]),
-            QUESTION_ONLY: right / len(questions),
+            QUESTION_ONLY: hits / len(questions),
         }
 
 
@@ -108,15 +108,15 @@ class QuestionData(Dataset[Question]):
     parts = ("vocabularies", "images")
     guessing = True
 
-    def checked(self, given: Asked, split: str) -> Asked:
+    def checked(self, content: Asked, split: str) -> Asked:
         """Returns the questions of a split unchanged, and its images to be loaded once; raises
         `UserError` for no question or a blank text, and on loading for images of another form. See
         `Dataset.checked`.
         """
         where = self.where(split)
-        if not given.questions:
+        if not content.questions:
             raise UserError(f"{where} has no question")
-        for number, row in enumerate(given.questions, 1):
+        for number, row in enumerate(content.questions, 1):
             if not (row.text.strip() and row.answer.strip()):
                 raise UserError(
                     f"{where}: question {number} is {row.text!r}, its answer {row.answer!r}; expected"
@@ -125,22 +125,22 @@ class QuestionData(Dataset[Question]):
 
         def images() -> np.ndarray:
             """Loads the images of the split; raises `UserError` unless they are uint8 [N,H,W,C]."""
-            images = given.images()
+            images = content.images()
             if images.dtype != np.uint8 or images.ndim != 4:
                 raise UserError(
                     f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]"
                 )
             return images
 
-        return Asked(given.questions, functools.cache(images))
+        return Asked(content.questions, functools.cache(images))
 
-    def learn(self, given: Mapping[str, Asked]) -> Learned:
+    def learn(self, by_split: Mapping[str, Asked]) -> Learned:
         """Trains the vocabulary on the training questions, and computes the answers (as classes)
         and the shape, mean and deviation of the images. See `Dataset.learn`.
         """
-        questions, images = given["train"]
+        questions, images = by_split["train"]
         classes = classes_of(row.answer for row in questions)
-        return super().learn(given).with_images(images(), classes)
+        return super().learn(by_split).with_images(images(), classes)
 
     def texts_of(self, train: Asked) -> Iterable[str]:
         """See `Dataset.texts_of`."""
@@ -150,11 +150,11 @@ class QuestionData(Dataset[Question]):
         """See `Dataset.prior_of`."""
         return Prior(train.questions)
 
-    def encoded(self, given: Asked, split: str) -> Split:
+    def encoded(self, content: Asked, split: str) -> Split:
         """Loads the images of a split and encodes its questions as columns, with its fingerprint.
         See `Dataset.encoded`.
         """
-        rows, images = given.questions, given.images()
+        rows, images = content.questions, content.images()
         examples = encode(self.learned, images, rows, self.where(split))
         return Split(rows, examples, fingerprint_of_rows(rows, fingerprint(images, ())))
 
@@ -202,25 +202,25 @@ def encode(
     return Examples(image=Shared(images, about), question=texts, label=numbers)
 
 
-def together(examples: Examples, about: np.ndarray, each: int) -> Examples:
-    """Groups questions by their image into rows of up to `each` = Q of them, with "image" once per
+def together(examples: Examples, about: np.ndarray, per_row: int) -> Examples:
+    """Groups questions by their image into rows of up to `per_row` = Q of them, with "image" once per
     row, "question" as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and
     shorter rows are padded.
 
     Args:
       examples: of questions, as `encode` gives them.
       about: [N], the image of each question.
-      each: Q.
+      per_row: Q.
     """
     order = np.argsort(about, kind="stable")
     _, first, counts = np.unique(about[order], return_index=True, return_counts=True)
     starts = [
-        begin + at
+        begin + start
         for begin, count in zip(first, counts, strict=True)
-        for at in range(0, count, each)
+        for start in range(0, count, per_row)
     ]
-    ends = np.repeat(first + counts, -(-counts // each))
-    places = np.array(starts)[:, None] + np.arange(each)
+    ends = np.repeat(first + counts, -(-counts // per_row))
+    places = np.array(starts)[:, None] + np.arange(per_row)
     rows = np.where(places < ends[:, None], order[np.minimum(places, len(order) - 1)], -1)
     sides = {name: SideBySide(examples[name], rows) for name in ("question", "label")}
     return Examples(image=SideBySide(examples["image"], rows[:, 0]), **sides)

@@ -107,13 +107,13 @@ class ImageRows(Rows):
         self.check_settings("objects")
         rows = self.rows(split, "objects")
         objects = [self._objects(*row) for row in rows]
-        if max((max(box) for mine in objects for _, box, _ in mine), default=2) <= 1:
-            what = f"no box of the {split} split has a number above 1"
-            raise UserError(f"{rows[0][0]}: {what}; write pixels, not shares of the image")
+        if max((max(box) for things in objects for _, box, _ in things), default=2) <= 1:
+            problem = f"no box of the {split} split has a number above 1"
+            raise UserError(f"{rows[0][0]}: {problem}; write pixels, not shares of the image")
         sides, index = self._read_once(rows, lambda image: np.array(upright_size(*image)), "sides")
         parts = [
-            fit_objects(mine, size, self.side, f"{where}, boxes as {self.boxes}")
-            for mine, size, (where, _) in zip(objects, sides()[index].tolist(), rows, strict=True)
+            fit_objects(things, size, self.side, f"{where}, boxes as {self.boxes}")
+            for things, size, (where, _) in zip(objects, sides()[index].tolist(), rows, strict=True)
         ]
         training = rows if split == "train" or self.classes else self.rows("train", "objects")
         labels = {label for row in training for label, _, _ in self._objects(*row)}
@@ -139,17 +139,19 @@ class ImageRows(Rows):
         rows = self.rows(split, "visual_questions")
         images, index = self._read_once(rows, self._pixels, (self.side, self.grey))
         texts = [(in_line(row["question"]), in_line(row["answer"])) for _, row in rows]
-        return Asked([Question(n, *each) for n, each in zip(index, texts, strict=True)], images)
+        return Asked([Question(n, *pair) for n, pair in zip(index, texts, strict=True)], images)
 
-    def _places(self, rows: Sequence[Record]) -> list[float]:
+    def _percents(self, rows: Sequence[Record]) -> list[float]:
         """Returns where each row is drawn, by the content of its image; see `drawn_by`."""
         if self.drawn_by == "name" or not rows:
-            return super()._places(rows)
+            return super()._percents(rows)
         digests, index = self._read_once(rows, _digest, "digest")
-        return [self._place(digest.tobytes()) for digest in digests()[index]]
+        return [self._percent(digest.tobytes()) for digest in digests()[index]]
 
     def _texts(self, where: str, column: str, cell: Any) -> list[str]:
-        """Returns the texts of a list, or of a cell with one; raises `UserError` for a blank one."""
+        """Returns the texts of a cell of a column, a list of texts or one text; raises `UserError`
+        for a blank one.
+        """
         name, several = self.name_in_files(column), cell if isinstance(cell, list) else [cell]
         texts = [in_line(as_text(text, name, where)) for text in several]
         if not all(texts):
@@ -184,7 +186,7 @@ class ImageRows(Rows):
         self,
         rows: Sequence[Record],
         read: Callable[..., np.ndarray],
-        by: object,
+        key: object,
         columns: Sequence[str] = ("image",),
     ) -> tuple[Callable[[], np.ndarray], list[int]]:
         """Returns a function that gives arrays made of the images of rows, by the cache and once for
@@ -193,12 +195,12 @@ class ImageRows(Rows):
         Args:
           rows: of `columns`.
           read: makes an array of what each of the columns has, given as `Named`.
-          by: all that decides what `read` makes, see `decoded`.
+          key: all that decides what `read` makes, see `decoded`.
           columns: whose images are read.
         """
         cells = [tuple(_file(where, row[name]) for name in columns) for where, row in rows]
         first = dict(zip(reversed(cells), (where for where, _ in reversed(rows)), strict=True))
-        at = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+        index_of = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
 
         def read_named(cell: tuple[Path | bytes, ...]) -> np.ndarray:
             """Reads a cell; errors say where it stands first."""
@@ -208,7 +210,7 @@ class ImageRows(Rows):
                 named.append((file if isinstance(file, Path) else io.BytesIO(file), name))
             return read(*named)
 
-        return lambda: decoded(list(at), read_named, by), [at[cell] for cell in cells]
+        return lambda: decoded(list(index_of), read_named, key), [index_of[cell] for cell in cells]
 
 
 def _file(where: str, cell: object) -> Path | bytes:

@@ -101,7 +101,7 @@ class Scenes(Painted):
             f"config.data: there are too few different scenes for the {split} split; take more"
             " objects, cells or jitter"
         )
-        return list(self.apart(split, lambda: self._drawn(draw, split), repr, refusal=refusal))
+        return list(self.apart(split, lambda: self._draw_scene(draw, split), repr, refusal=refusal))
 
     def captions(self, split: str) -> Captioned:
         """Draws the images of `split`, each with its caption, and with the object that each word of
@@ -146,12 +146,12 @@ class Scenes(Painted):
         or -1 for words between objects.
         """
         things = scene.things
-        between = ["and"]
+        separator = ["and"]
         if self.relations and len(things) == 2:
-            between = relation(*things).split()
+            separator = relation(*things).split()
         words: list[tuple[str, int]] = []
         for number, thing in enumerate(things):
-            words += [(word, -1) for word in between if number]
+            words += [(word, -1) for word in separator if number]
             words += [(word, number) for word in ("a", thing.size, thing.colour, thing.shape)]
         return words
 
@@ -161,12 +161,12 @@ class Scenes(Painted):
         row, column = int(rows.min()), int(columns.min())
         return row, column, int(rows.max()) - row + 1, int(columns.max()) - column + 1
 
-    def _drawn(self, draw: random.Random, split: str) -> Scene:
+    def _draw_scene(self, draw: random.Random, split: str) -> Scene:
         """Draws a scene of random objects in random grid cells that do not touch, for "test" with a
         held-out pair; raises `UserError` after 1000 failed placements.
         """
         count = self.fewest + below(draw, self.most - self.fewest + 1)
-        kinds = [self._allowed(draw) for _ in range(count)]
+        kinds = [self._draw_kind(draw) for _ in range(count)]
         if self.held_out and split == "test":
             chosen = below(draw, count)
             colour, shape = self.held_out[below(draw, len(self.held_out))].split()
@@ -174,7 +174,7 @@ class Scenes(Painted):
         for _ in range(_TRIES):
             order = sorted(range(self.grid**2), key=lambda _: draw.random())
             cells = sorted(order[:count])
-            things = tuple(self._placed(draw, *pair) for pair in zip(kinds, cells, strict=True))
+            things = tuple(self._draw_thing(draw, *pair) for pair in zip(kinds, cells, strict=True))
             if self._apart(things):
                 return Scene(things)
         raise UserError(
@@ -182,22 +182,25 @@ class Scenes(Painted):
             " pixels; take fewer or smaller ones, or more pixels"
         )
 
-    def _allowed(self, draw: random.Random) -> Kind:
+    def _draw_kind(self, draw: random.Random) -> Kind:
         """Draws the size, colour and shape of an object whose colour and shape are not held out."""
         while True:
             kind = self._kind(draw)
             if f"{kind[1]} {kind[2]}" not in self.held_out:
                 return kind
 
-    def _placed(self, draw: random.Random, kind: Kind, cell: int) -> Thing:
-        """Draws an object of a kind at a random allowed position in a cell of the grid."""
-        places = [self._near(at, self.radius(kind[0])) for at in divmod(cell, self.grid)]
+    def _draw_thing(self, draw: random.Random, kind: Kind, cell: int) -> Thing:
+        """Draws an object of a kind (size, colour, shape) at a random allowed position in the
+        grid's cell of this number.
+        """
+        places = [self._near(index, self.radius(kind[0])) for index in divmod(cell, self.grid)]
         row, column = (place[below(draw, len(place))] for place in places)
         return Thing(*kind, row, column)
 
     def _near(self, cell: int, radius: int) -> range:
-        """Returns the rows (or columns) where the centre of an object of this radius may be in a
-        cell: within `jitter` of its middle and wholly inside the image.
+        """Returns the rows (or columns) where the centre of an object of this radius may be in the
+        row (or column) of cells with number `cell`: within `jitter` of its middle and wholly inside
+        the image.
         """
         middle = (2 * cell + 1) * self.side // (2 * self.grid)
         first = max(middle - self.jitter, radius)

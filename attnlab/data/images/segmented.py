@@ -106,15 +106,15 @@ def read_mask(
     """
     height, width = upright_size(*image)
     name = mask[1]
-    with opened(*mask) as other:
-        check_upright(other, name)
-        if other.size != (width, height):
-            mine = f"{other.height} x {other.width}"
-            raise UserError(f"{name} is {mine} pixels, its image {height} x {width}")
-        if other.mode not in ("L", "P", "1", "I", "I;16"):
-            raise UserError(f"{name} has the mode {other.mode}; expected one channel or a palette")
+    with opened(*mask) as stored:
+        check_upright(stored, name)
+        if stored.size != (width, height):
+            size = f"{stored.height} x {stored.width}"
+            raise UserError(f"{name} is {size} pixels, its image {height} x {width}")
+        if stored.mode not in ("L", "P", "1", "I", "I;16"):
+            raise UserError(f"{name} has the mode {stored.mode}; expected one channel or a palette")
         # 0: the nearest, Pillow's Resampling.NEAREST.
-        numbers = np.asarray(other.resize((side, side), 0) if side else other, np.int32)
+        numbers = np.asarray(stored.resize((side, side), 0) if side else stored, np.int32)
     if ((numbers > classes) & (numbers != OPEN)).any() or (numbers < 0).any():
         largest = int(numbers[numbers != OPEN].max())
         raise UserError(
@@ -134,11 +134,11 @@ class SegmentedData(AnnotatedData[int]):
         """See `Pictures.about`."""
         return super().about(split) + " of pixels"
 
-    def checked(self, given: Segmented, split: str) -> Segmented:
+    def checked(self, content: Segmented, split: str) -> Segmented:
         """Returns the images and masks of a split unchanged; raises `UserError` unless the masks
         are [N,H,W] with valid class numbers and a labelled pixel. See `Dataset.checked`.
         """
-        where, (images, masks, classes) = self.where(split), given
+        where, (images, masks, classes) = self.where(split), content
         check_images(images, where)
         if masks.shape != images.shape[:3]:
             raise UserError(
@@ -154,17 +154,17 @@ class SegmentedData(AnnotatedData[int]):
             )
         if masks.max() < 0:
             raise UserError(f"{where} has no pixel that counts: all are left open")
-        return given
+        return content
 
-    def encoded(self, given: Segmented, split: str) -> Split:
+    def encoded(self, content: Segmented, split: str) -> Split:
         """Encodes a split as the columns "image" and "mask" (uint8, class number + 1, 0 for
         unlabelled pixels); raises `UserError` if classes or sizes differ from training. See
         `Dataset.encoded`.
         """
-        self.check_learned(given, split)
-        images, masks = given.images, np.ascontiguousarray(given.masks, np.int32)
+        self.check_learned(content, split)
+        images, masks = content.images, np.ascontiguousarray(content.masks, np.int32)
         digest = hashlib.sha256(masks.tobytes()).hexdigest()
-        examples = Examples(image=images, mask=(given.masks + 1).astype(np.uint8))
+        examples = Examples(image=images, mask=(content.masks + 1).astype(np.uint8))
         return Split(range(len(images)), examples, fingerprint(images, [digest]))
 
 

@@ -197,7 +197,7 @@ class Shapes(Painted):
     def scenes(self, split: str) -> list[Scene]:
         """Draws the scenes of `split`, one object each, such that no scene is in two splits."""
         draw = random.Random(f"shapes {self.seed} {split}")
-        return list(self.apart(split, lambda: Scene((self._drawn(draw),)), repr))
+        return list(self.apart(split, lambda: Scene((self._draw_thing(draw),)), repr))
 
     def images(self, split: str) -> Labelled:
         """Draws the images of `split`, each with the label of its object."""
@@ -206,7 +206,7 @@ class Shapes(Painted):
             self.pictures(split, scenes), [self.labelled_as(scene.things[0]) for scene in scenes]
         )
 
-    def _drawn(self, draw: random.Random) -> Thing:
+    def _draw_thing(self, draw: random.Random) -> Thing:
         """Draws an object of any kind at a random position wholly inside the image."""
         size, colour, shape = self._kind(draw)
         radius = self.radius(size)

@@ -138,14 +138,14 @@ class SortOfClevr(Sized):
         questions = [
             self.question(number, scene, colour, kind)
             for number, scene in enumerate(scenes)
-            for colour, kind in self._chosen(draw)
+            for colour, kind in self._draw_questions(draw)
         ]
         return Asked(questions, lambda: np.stack([self.painted(scene) for scene in scenes]))
 
     def scenes(self, split: str) -> list[Scene]:
         """Draws the scenes of `split`, six objects each, such that no scene is in two splits."""
         draw = random.Random(f"sort of clevr {self.seed} {split}")
-        return list(self.apart(split, lambda: self._drawn(draw), repr))
+        return list(self.apart(split, lambda: self._draw_scene(draw), repr))
 
     def question(self, image: int, scene: Scene, colour: str, kind: str) -> Question:
         """Returns the question of this kind about the object of this colour in a scene, with its
@@ -153,8 +153,8 @@ class SortOfClevr(Sized):
         """
         group, template = KINDS[kind]
         (thing,) = (candidate for candidate in scene if candidate.colour == colour)
-        answer, seen = self._answered(scene, thing, kind)
-        boxes = tuple(map(self.box, seen))
+        answer, objects = self._answer(scene, thing, kind)
+        boxes = tuple(map(self.box, objects))
         return Question(image, template.format(colour), answer, group, kind, boxes)
 
     def painted(self, scene: Scene) -> np.ndarray:
@@ -171,11 +171,11 @@ class SortOfClevr(Sized):
         size = 2 * self.radius + 1
         return thing.row - self.radius, thing.column - self.radius, size, size
 
-    def _answered(self, scene: Scene, thing: Thing, kind: str) -> tuple[str, Scene]:
-        """Returns the answer to a question of this kind about `thing`, and the objects that it
-        depends on, `thing` first.
+    def _answer(self, scene: Scene, thing: Thing, kind: str) -> tuple[str, Scene]:
+        """Returns the answer to a question of this kind about the object `thing` of a scene, and
+        the objects that it depends on, `thing` first.
         """
-        others = tuple(other for other in scene if other is not thing)
+        other_things = tuple(other for other in scene if other is not thing)
         match kind:
             case "shape":
                 return thing.shape, (thing,)
@@ -184,13 +184,13 @@ class SortOfClevr(Sized):
             case "top":
                 return _yes(2 * thing.row < self.side), (thing,)
             case "count":
-                alike = tuple(other for other in others if other.shape == thing.shape)
+                alike = tuple(other for other in other_things if other.shape == thing.shape)
                 return str(len(alike)), (thing, *alike)
         best: Callable[..., Thing] = min if kind == "closest" else max
-        extreme = best(others, key=thing.squared)
+        extreme = best(other_things, key=thing.squared)
         return extreme.shape, (thing, extreme)
 
-    def _drawn(self, draw: random.Random) -> Scene:
+    def _draw_scene(self, draw: random.Random) -> Scene:
         """Draws a scene of six objects at uniform places that do not overlap; returns () if one
         finds no place or the shape of a closest or farthest object is ambiguous.
         """
@@ -209,7 +209,7 @@ class SortOfClevr(Sized):
                 return ()
         return tuple(things) if _is_clear(tuple(things)) else ()
 
-    def _chosen(self, draw: random.Random) -> list[tuple[str, str]]:
+    def _draw_questions(self, draw: random.Random) -> list[tuple[str, str]]:
         """Draws the (colour, kind) of the questions about one image, without repetition, as many of
         each group as configured, the relational ones last.
         """
@@ -218,13 +218,13 @@ class SortOfClevr(Sized):
             (NON_RELATIONAL, self.non_relational),
             (RELATIONAL, self.relational),
         ):
-            every = [
+            choices = [
                 (colour, kind)
-                for kind, (of, _) in KINDS.items()
-                if of == group
+                for kind, (kind_group, _) in KINDS.items()
+                if kind_group == group
                 for colour in COLOURS
             ]
-            questions += [every.pop(below(draw, len(every))) for _ in range(number)]
+            questions += [choices.pop(below(draw, len(choices))) for _ in range(number)]
         return questions
 
 
@@ -237,8 +237,8 @@ def _is_clear(scene: Scene) -> bool:
     others too.
     """
     for thing in scene:
-        others = [(thing.squared(other), other.shape) for other in scene if other is not thing]
-        for end in (min(others)[0], max(others)[0]):
-            if len({shape for distance, shape in others if distance == end}) > 1:
+        distances = [(thing.squared(other), other.shape) for other in scene if other is not thing]
+        for end in (min(distances)[0], max(distances)[0]):
+            if len({shape for distance, shape in distances if distance == end}) > 1:
                 return False
     return True

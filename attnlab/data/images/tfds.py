@@ -51,7 +51,7 @@ class TfdsImages(Prepared, ImageFiles):
 
     def images(self, split: str) -> Labelled:
         """Reads the images of `split`, each with its label, without those that have none. Never
-        downloads. Never downloads.
+        downloads.
 
         Raises:
           UserError: unknown dataset, split or feature, a dataset that is not prepared or is
@@ -70,8 +70,8 @@ class TfdsImages(Prepared, ImageFiles):
 
     def _labels(self, value: Any) -> list[str]:
         """Returns a list of one, the label of an image as a str, "" if it has none."""
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        return [str(value) if whole else as_text(value, self.label)]
+        is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return [str(value) if is_number else as_text(value, self.label)]
 
     def _texts(self, value: Any) -> list[str]:
         """Returns the captions of an image as a list, white space as single blanks."""
@@ -79,38 +79,38 @@ class TfdsImages(Prepared, ImageFiles):
         return [" ".join(as_text(text, self.caption).split()) for text in several]
 
     def _with_texts(
-        self, split: str, field: str, of: Callable[[Any], list[str]]
+        self, split: str, field: str, texts_of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
-        """Returns the images of `split` [N,H,W,C] and their texts, those that `of` makes of the
-        feature that the setting `field` names, an image once per text that is not empty; logs how
-        many images have none; raises `UserError` if all have none.
+        """Returns the images of `split` [N,H,W,C] and their texts: those that `texts_of` makes of
+        the feature that the setting `field` names, an image once per text that is not empty. Logs
+        how many images have none; raises `UserError` if all have none.
         """
         images, texts, skipped = [], [], 0
-        for name, image, value in self._each(split, field):
-            of_image = list(filter(None, of(value)))
+        for name, image, value in self._read_images(split, field):
+            of_image = list(filter(None, texts_of(value)))
             images += [(name, image)] * len(of_image)
             texts += of_image
             skipped += not of_image
         if not images:
-            raise self.nothing(split, f"image with a {field}")
+            raise self.no_record_error(split, f"image with a {field}")
         if skipped:
             _log.warning("skipped %d images of %s without a %s", skipped, self.title(), field)
         return stacked(images), texts
 
-    def _each(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
+    def _read_images(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
         """Yields each image of `split`, decoded and resized, as its name for error messages, its
         array and its feature `field`.
         """
         self._check()
-        own, rows = bool(self.valid), []
-        of = "train" if split == "valid" and not own else split
+        has_split, rows = bool(self.valid), []
+        source = "train" if split == "valid" and not has_split else split
 
         def chosen(count: int) -> list[int]:
-            rows.extend(self.part(split, range(count), own))
+            rows.extend(self.part(split, range(count), has_split))
             return rows
 
-        for number, (encoded, value) in enumerate(self.each(of, "image", field, rows=chosen)):
-            name = f"image {rows[number] + 1} of the {of} split of {self.title()}"
+        for number, (encoded, value) in enumerate(self.scan(source, "image", field, rows=chosen)):
+            name = f"image {rows[number] + 1} of the {source} split of {self.title()}"
             with opened(io.BytesIO(encoded), name) as image:
                 array = resized(pixels(image, name, self.grey), self.side)
             yield name, array, value

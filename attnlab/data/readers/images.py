@@ -171,8 +171,8 @@ def resized(
     if not side:
         return image
     height, width = (side, side) if isinstance(side, int) else side
-    whole = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = np.asarray(whole.resize((width, height), Image.Resampling[resample.upper()]), np.uint8)
+    pillow = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+    small = np.asarray(pillow.resize((width, height), Image.Resampling[resample.upper()]), np.uint8)
     return small.reshape(height, width, -1)
 
 

@@ -74,14 +74,14 @@ def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Ite
     form = form_of(path)
     try:
         if form in ("parquet", "arrow"):
-            yield from _of_arrow(path, form, columns)
+            yield from _arrow_rows(path, form, columns)
             return
         with unpacked(path) as (stream, _):
             text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n" if form == "json" else "")
             tab = separator or ("\t" if form == "tsv" else ",")
-            rows = _of_json(path, text) if form == "json" else _of_table(path, text, columns, tab)
+            rows = _objects(path, text) if form == "json" else _csv_rows(path, text, columns, tab)
             for where, row in rows:
-                yield where, _chosen(row, columns, where)
+                yield where, _select_columns(row, columns, where)
     except UnicodeDecodeError as error:
         byte = f"0x{error.object[error.start]:02x}"
         raise UserError(f"{path}: not UTF-8 (byte {byte}); convert the file to UTF-8") from error
@@ -100,7 +100,7 @@ def _roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[s
     return list(dict.fromkeys(roots or present))
 
 
-def _of_table(
+def _csv_rows(
     path: Path, text: io.TextIOBase, columns: Sequence[str], separator: str
 ) -> Iterator[Record]:
     """Yields the rows of a table whose first line has the names of its columns; leaves out blank
@@ -125,7 +125,7 @@ def _of_table(
         raise UserError(f"{path}, line {rows.line_num}: {error}; mend its quotes") from error
 
 
-def _of_json(path: Path, text: io.TextIOBase) -> Iterator[Record]:
+def _objects(path: Path, text: io.TextIOBase) -> Iterator[Record]:
     """Yields the objects of a file, one on each line that is not blank."""
     for number, line in enumerate(iter(lambda: text.readline(_LONGEST), ""), 1):
         if line.strip():
@@ -133,7 +133,7 @@ def _of_json(path: Path, text: io.TextIOBase) -> Iterator[Record]:
             yield where, object_of(line, where)
 
 
-def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
+def _arrow_rows(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
     """Yields the rows of a Parquet file, or of Arrow's file or stream format."""
     import pyarrow.parquet
 
@@ -144,23 +144,23 @@ def _of_arrow(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]
             schema, batches = file.schema_arrow, file.iter_batches(_AT_ONCE, columns=roots)
         else:
             source = pyarrow.memory_map(str(path))  # of which nothing is read before it is needed
-            whole = source.read(6) == b"ARROW1"
+            magic = source.read(6) == b"ARROW1"
             source.seek(0)
-            table = (pyarrow.ipc.open_file if whole else pyarrow.ipc.open_stream)(source).read_all()
+            table = (pyarrow.ipc.open_file if magic else pyarrow.ipc.open_stream)(source).read_all()
             source.seek(source.size() - len(_END))
-            if not whole and source.read() != _END:
+            if not magic and source.read() != _END:
                 raise UserError(f"{path} is cut off: a stream of Arrow has a mark at its end")
             roots = _roots(path, columns, table.column_names)
             schema, batches = table.schema, table.select(roots).to_batches(_AT_ONCE)
         classes = _classes(schema, str(path))
         for number, row in enumerate((row for part in batches for row in part.to_pylist()), 1):
             where = f"{path}, row {number}"
-            yield where, _chosen(_named(row, classes), columns, where)
+            yield where, _select_columns(_class_names(row, classes), columns, where)
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
         raise UserError(f"cannot read {path} as {form}: {error}") from error
 
 
-def _chosen(row: Mapping[str, Any], columns: Sequence[str], where: str) -> dict[str, Any]:
+def _select_columns(row: Mapping[str, Any], columns: Sequence[str], where: str) -> dict[str, Any]:
     """Returns the values of some columns of a row, of all if there are no names; raises `UserError`
     if one is missing.
     """
@@ -188,13 +188,13 @@ def _labels(feature: Any) -> Any:
     return {name: names for name, names in labels.items() if names not in (None, {})}
 
 
-def _named(value: Any, names: Any) -> Any:
+def _class_names(value: Any, names: Any) -> Any:
     """Returns the name of a number of a class, "" for -1 and others of none; of a list the name of
     each, and of columns within a column those of each that has `names`.
     """
     if isinstance(value, list):
-        return [_named(inner, names) for inner in value]
+        return [_class_names(inner, names) for inner in value]
     if isinstance(names, dict):
         inside = names.keys() & (value or {}).keys()
-        return value and value | {name: _named(value[name], names[name]) for name in inside}
+        return value and value | {name: _class_names(value[name], names[name]) for name in inside}
     return names[value] if value is not None and 0 <= value < len(names) else ""

@@ -123,7 +123,7 @@ class Builder:
         key = _key({name: node for name, node in config.items() if name in read})
         if key not in self._data:
             self._data[key] = kind.load(config, None, ("train", "valid")).data
-        task = kind.of(config, self._data[key])
+        task = kind.from_data(config, self._data[key])
         with_metrics(task)
         check_longest(task, ("train", "valid"))
         return task

@@ -18,10 +18,10 @@ def test_a_pair_in_a_row_asks_for_every_word_of_its_target_and_its_end() -> None
     for row, (source, target) in zip(rows, pairs, strict=True):
         length = len(source.split())
         assert row.words == (*source.split(), "=", *target.split())
-        said = [answer for answer in row.answers if answer]
-        assert said == [*target.split(), "."] and row.answers[:length] == ("",) * length
+        message = [answer for answer in row.answers if answer]
+        assert message == [*target.split(), "."] and row.answers[:length] == ("",) * length
         # each answer but the last is the next word: greedy generation would read the same
-        assert tuple(said[:-1]) == row.words[length + 1 :]
+        assert tuple(message[:-1]) == row.words[length + 1 :]
         assert row.groups == (length,) * (length + 1)
 
 
@@ -30,8 +30,8 @@ def test_words_are_said_again_in_their_order(scattered: bool) -> None:
     source = SelectiveCopying(100, test=10, blanks=9, words=3, scattered=scattered, tested=15)
     places = Counter[int]()
     for row in source.asked("train"):
-        text, said = row.words[:12], [answer for answer in row.answers if answer]
-        assert [word for word in text if word != "_"] == said == list(row.answers[12:])
+        text, message = row.words[:12], [answer for answer in row.answers if answer]
+        assert [word for word in text if word != "_"] == message == list(row.answers[12:])
         assert row.words[12:] == ("=",) * 3 and row.groups == (1, 2, 3)
         places.update(at for at, word in enumerate(text) if word != "_")
     assert set(places) == (set(range(12)) if scattered else {0, 1, 2})

@@ -31,8 +31,8 @@ def test_values_are_right_and_lengths_within_limits() -> None:
         words = list(row.words)
         assert str(value(words)) == row.answers[-1] and not words
         assert 8 <= len(row.words) <= 40 and not any(row.answers[:-1])
-    wanted = {*map(str, range(10)), "[MIN", "[MAX", "[MED", "[SM", "]"}
-    assert {word for row in rows for word in row.words} == wanted
+    expected = {*map(str, range(10)), "[MIN", "[MAX", "[MED", "[SM", "]"}
+    assert {word for row in rows for word in row.words} == expected
 
 
 def test_the_baseline_knows_the_first_operator() -> None:

@@ -41,12 +41,12 @@ def test_places_of_questions_follow_the_power_law() -> None:
     """The first of one query's places, against p(r) = a r^(a - 1) / sum, within four standard errors."""
     count, power, space = 8000, 0.3, 14
     source = MultiQueryRecall(examples=count, length=30, pairs=1, symbols=400, power=power)
-    found = Counter((next(iter(questions(row))) - 2) // 2 for row in source.asked("train"))
+    actual = Counter((next(iter(questions(row))) - 2) // 2 for row in source.asked("train"))
     weights = [place ** (power - 1) for place in range(1, space + 1)]
     for place, weight in enumerate(weights):
         share = weight / sum(weights)
         error = math.sqrt(share * (1 - share) / count)
-        assert abs(found[place] / count - share) < 4 * error
+        assert abs(actual[place] / count - share) < 4 * error
 
 
 def test_longer_texts_of_the_test_split() -> None:
@@ -63,9 +63,9 @@ def test_each_text_draws_its_number_of_pairs() -> None:
     sizes = {"examples": 900, "test": 200, "length": 64, "symbols": 40, "pairs": 8, "fewest": 2}
     source = MultiQueryRecall(**sizes, tested_pairs=16, by="pairs")  # type: ignore[arg-type]
     rows = source.asked("train")
-    found = Counter(len(questions(row)) for row in rows)
-    assert set(found) == {2, 4, 8} and source.group == "pairs"
-    assert all(abs(count - 300) < 4 * math.sqrt(900 * 2 / 9) for count in found.values())
+    actual = Counter(len(questions(row)) for row in rows)
+    assert set(actual) == {2, 4, 8} and source.group == "pairs"
+    assert all(abs(count - 300) < 4 * math.sqrt(900 * 2 / 9) for count in actual.values())
     assert all(set(row.groups) == {len(questions(row))} for row in rows)
     assert {len(questions(row)) for row in source.asked("test")} == {2, 4, 8, 16}
 

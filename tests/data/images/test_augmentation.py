@@ -16,10 +16,10 @@ IMAGES = np.random.default_rng(0).integers(1, 256, (64, 4, 5, 2)).astype(np.uint
 
 @pytest.mark.quick
 def test_every_image_is_a_window_of_the_padded_one() -> None:
-    found = np.asarray(jax.jit(lambda key: augmented(key, IMAGES, 1, True))(jax.random.key(3)))
-    assert found.shape == IMAGES.shape and found.dtype == np.uint8
+    actual = np.asarray(jax.jit(lambda key: augmented(key, IMAGES, 1, True))(jax.random.key(3)))
+    assert actual.shape == IMAGES.shape and actual.dtype == np.uint8
     edged, seen = np.pad(IMAGES, ((0, 0), (1, 1), (1, 1), (0, 0))), set()
-    for before, after in zip(edged, found, strict=True):
+    for before, after in zip(edged, actual, strict=True):
         windows = {
             (row, column, turn): before[row : row + 4, column : column + 5][:, ::turn]
             for row in range(3)
@@ -44,12 +44,12 @@ def test_what_is_shown_is_put_anywhere_as_a_whole() -> None:
     image = np.zeros((5, 6, 2), np.uint8)
     image[2:4, 3:6, 0] = shown
     images = np.stack([*[image] * 1600, np.zeros_like(image)])
-    found = np.asarray(
+    actual = np.asarray(
         jax.jit(lambda key: augmented(key, images, 0, False, anywhere=True))(jax.random.key(0))
     )
-    assert not found[-1].any() and not found[..., 1].any()
+    assert not actual[-1].any() and not actual[..., 1].any()
     counts = np.zeros((4, 4), int)
-    for one in found[:-1, :, :, 0]:
+    for one in actual[:-1, :, :, 0]:
         row, column = np.argwhere(one == 1)[0]
         assert one[row : row + 2, column : column + 3].tolist() == shown.tolist()
         assert np.count_nonzero(one) == 3

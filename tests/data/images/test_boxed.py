@@ -28,9 +28,9 @@ def test_columns_are_what_the_source_says() -> None:
         count = len(labels)
         names = [data.learned.classes[one - 1] for one in batch["labels"][row][:count]]
         assert names == list(labels) and not batch["labels"][row][count:].any()
-        found = batch["boxes"][row][:count] * 20
-        np.testing.assert_allclose(found[:, :2] - found[:, 2:] / 2, boxes[:, :2], atol=1e-5)
-        np.testing.assert_allclose(found[:, 2:], boxes[:, 2:], atol=1e-5)
+        actual = batch["boxes"][row][:count] * 20
+        np.testing.assert_allclose(actual[:, :2] - actual[:, 2:] / 2, boxes[:, :2], atol=1e-5)
+        np.testing.assert_allclose(actual[:, 2:], boxes[:, 2:], atol=1e-5)
     objects = sum(map(len, given.labels))
     words = f"12 images of 20 x 20 x 3; 4 classes; {objects} objects, up to 2 of one"
     assert data.about("train") == words

@@ -91,9 +91,9 @@ def read(kind: str, folder: Path, **fields: Any) -> Any:
 @pytest.mark.quick
 def test_boxes_lie_on_their_objects(folder: Path) -> None:
     """Half as wide as before, as high, in images and boxes; what lies half a pixel outside is cut."""
-    found = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
-    assert [len(one.images) for one in found.values()] == [8, 1, 2]
-    for images, labels, boxes, classes, _ in found.values():
+    actual = {split: boxes_of(folder).objects(split) for split in ("train", "valid", "test")}
+    assert [len(one.images) for one in actual.values()] == [8, 1, 2]
+    for images, labels, boxes, classes, _ in actual.values():
         assert classes == ("dog", "owl", "cat")
         for image, names, mine in zip(images, labels, boxes, strict=True):
             row, column, high, wide = mine[0].astype(int)
@@ -102,7 +102,7 @@ def test_boxes_lie_on_their_objects(folder: Path) -> None:
             if len(names) > 1:
                 assert names[1:] == ["dog"]
                 np.testing.assert_array_equal(mine[1], [0, 0, 8, 8])
-    both = [labels for one in found.values() for labels in one.labels]
+    both = [labels for one in actual.values() for labels in one.labels]
     assert sum(len(labels) == 2 for labels in both) == 4
 
 
@@ -114,7 +114,7 @@ def test_a_validation_split_of_its_own_leaves_training_whole(folder: Path) -> No
 
 def test_a_run_reads_them(folder: Path) -> None:
     data = BoxedData.load({"name": "coco_boxes", **node(folder)}, splits=("train", "valid", "test"))
-    assert data.learned.classes == ("dog", "owl", "cat") and data.most("train") == 2
+    assert data.learned.classes == ("dog", "owl", "cat") and data.most_objects("train") == 2
     np.testing.assert_allclose(data.boxes("test")[1, 0], [0.5, 6 / 16, 0.5, 0.5])
     (boxes, classes, crowd), _ = data.rows["test"]
     np.testing.assert_allclose(boxes[0], [0.5, 4 / 16, 0.5, 0.5])
@@ -215,18 +215,18 @@ def test_what_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
 def test_captions_stand_beside_their_images(folder: Path) -> None:
     """An image is there as often as it has captions, and all of them are in one split."""
     source = captions_of(folder)
-    found = {split: source.captions(split) for split in ("train", "valid", "test")}
-    assert found["test"].captions == ["Image 0, text 0", "Image 1, text 0", "Image 1, text 1"]
-    assert found["test"].images.shape == (3, *source.shape) == (3, 8, 8, 3)
+    actual = {split: source.captions(split) for split in ("train", "valid", "test")}
+    assert actual["test"].captions == ["Image 0, text 0", "Image 1, text 0", "Image 1, text 1"]
+    assert actual["test"].images.shape == (3, *source.shape) == (3, 8, 8, 3)
     boxes = boxes_of(folder)
-    for split, one in found.items():
+    for split, one in actual.items():
         images = boxes.objects(split).images
         numbers = [int(text.split(",")[0].split()[1]) for text in one.captions]
         kept = sorted({*numbers})
         assert len(kept) == len(images) and numbers == [k for k in kept for _ in range(k % 3 + 1)]
         for image, number in zip(one.images, numbers, strict=True):
             np.testing.assert_array_equal(image, images[kept.index(number)])
-    assert sum(len(found[split].captions) for split in ("train", "valid")) == 18
+    assert sum(len(actual[split].captions) for split in ("train", "valid")) == 18
     own = captions_of(folder, valid="others", grey=True)
     assert len(own.captions("train").captions) == 18
     assert own.captions("valid").images.shape == (3, 8, 8, 1)

@@ -69,10 +69,10 @@ def test_what_is_wrong_is_one_line(folder: Path) -> None:
 
 def test_no_directory_is_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = "in the current folder, which an empty config.data.directory means"
-    with pytest.raises(UserError, match=f"cannot find the folder train {said}"):
+    message = "in the current folder, which an empty config.data.directory means"
+    with pytest.raises(UserError, match=f"cannot find the folder train {message}"):
         ImageFolder().images("train")
-    with pytest.raises(UserError, match=f"cannot find train.tsv {said}"):
+    with pytest.raises(UserError, match=f"cannot find train.tsv {message}"):
         find_file("", "train.tsv")
     with pytest.raises(UserError, match=r"cannot find /[^ ]*train.tsv \(tried"):
         find_file("", str(tmp_path / "train.tsv"))

@@ -138,8 +138,8 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
     source = SOURCES.resolve("image_questions")(directory=str(tmp_path), side=5, group="sort")
     asked = source.visual_questions("train")
-    wanted = [*((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))]
-    assert [(one.image, one.answer, one.group) for one in asked.questions] == wanted
+    expected = [*((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))]
+    assert [(one.image, one.answer, one.group) for one in asked.questions] == expected
     images = asked.images()
     assert images.shape == (2, *source.shape) == (2, 5, 5, 3)
     assert tuple(images[0, 4, 4]) == COLOURS["blue"]
@@ -176,7 +176,7 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
     assert found(9) == ((2, 4, 5, 5), (0, 0, 9, 9))
     write([])
     assert found(8) == ()
-    wanted = ImageQuestions(directory=str(tmp_path), boxes="where")
+    expected = ImageQuestions(directory=str(tmp_path), boxes="where")
     for where, words in (
         ([[1, 3, 2, 4]], r"the box \[1.0, 3.0, 2.0, 4.0\] is not within the 4 x 6 pixels of its"),
         ([[-1, 3, 2, 2]], "is not within the 4 x 6 pixels"),
@@ -185,13 +185,13 @@ def test_boxes_of_json_lines_follow_the_size_of_the_image(tmp_path: Path) -> Non
         (None, "field 'where' is None; expected a list of boxes"),
     ):
         write(where)
-        check_refused(wanted, "train", words)
+        check_refused(expected, "train", words)
     write([[1, 3, 2, 3]])
     turned(tmp_path / "0.png", 8)
-    check_refused(wanted, "train", "0.png .*, line 1. has the EXIF orientation 8")
+    check_refused(expected, "train", "0.png .*, line 1. has the EXIF orientation 8")
     (tmp_path / "0.png").unlink()
     Image.fromarray(pixels(0, "train")).save(tmp_path / "01.png")
-    check_refused(wanted, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")
+    check_refused(expected, "train", r"cannot find .*0.png \(.*line 1\); did you mean '01.png'")
 
 
 @pytest.mark.parametrize("height", [147, 49, 61])

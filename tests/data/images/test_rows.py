@@ -109,8 +109,8 @@ answer | refused | a list | ["b"] | row 1: column 'answer' is list, not a text
 def test_what_becomes_of_each_cell(rows: list[dict[str, Any]], line: str, tmp_path: Path) -> None:
     """As the page says it; boxes and masks in pixels of the resized image."""
     column, fate, words, cell, expected = line.split(" | ")
-    (said,) = re.findall(rf"^\| columns? `.*?\b{column}`.*", PAGE.read_text(), re.M)
-    assert words in said.split("|")[2 + ["taken", "translated", "refused"].index(fate)]
+    (message,) = re.findall(rf"^\| columns? `.*?\b{column}`.*", PAGE.read_text(), re.M)
+    assert words in message.split("|")[2 + ["taken", "translated", "refused"].index(fate)]
     row, value = rows[0] | {"question": "a?"}, json.loads(cell)
     if column == "mask" and isinstance(value, list):
         Image.fromarray(np.uint8(value)).save(tmp_path / "images" / "mask.png")
@@ -155,6 +155,6 @@ def test_equal_images_are_drawn_together(rows: list[dict[str, Any]], tmp_path: P
     source = ImageRows(str(tmp_path), "all")
     labels = [source.images(split).labels for split in SPLITS]
     assert sum(map(len, labels)) == 120 and all(0 < len({*x}) * 3 == len(x) for x in labels)
-    valid = [str(n // 3) for n, name in enumerate(names) if 80 <= source._place(name) < 90]
+    valid = [str(n // 3) for n, name in enumerate(names) if 80 <= source._percent(name) < 90]
     before = dataclasses.replace(source, drawn_by="name").images("valid").labels
     assert before == valid and len({*valid}) * 3 > len(valid)

@@ -55,7 +55,7 @@ def read(image: np.ndarray, grid: int) -> list[tuple[tuple[int, ...], str, str, 
     """
     palette = np.array([(GROUND,) * 3, *COLOURS.values()])
     colours = np.abs(image[:, :, None].astype(int) - palette).max(axis=-1).argmin(axis=-1) - 1
-    found = []
+    actual = []
     for island in islands(colours):
         rows, columns = np.nonzero(island)
         cut = island[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
@@ -70,8 +70,8 @@ def read(image: np.ndarray, grid: int) -> list[tuple[tuple[int, ...], str, str, 
         middle = (rows.min() - first[0], columns.min() - first[1])
         cell = tuple(int(at * grid // len(image)) for at in middle)
         colour = tuple(COLOURS)[colours[rows[0], columns[0]]]
-        found.append((cell, size, colour, shape, island))
-    return sorted(found, key=lambda one: one[0])
+        actual.append((cell, size, colour, shape, island))
+    return sorted(actual, key=lambda one: one[0])
 
 
 def trimmed(stamped: np.ndarray, cut: np.ndarray) -> bool:
@@ -93,8 +93,8 @@ def test_captions_boxes_and_masks_are_what_the_pixels_show() -> None:
     assert boxed.classes == segmented.classes and len(boxed.classes) == 24
     for row, image in enumerate(captioned.images):
         things = read(image, 3)
-        said = [f"a {size} {colour} {shape}" for _, size, colour, shape, _ in things]
-        assert captioned.captions[row] == " and ".join(said)
+        message = [f"a {size} {colour} {shape}" for _, size, colour, shape, _ in things]
+        assert captioned.captions[row] == " and ".join(message)
         about = [one for number in range(len(things)) for one in (-1, *[number] * 4)]
         assert list(captioned.shown.words[row]) == about[1:]
         classes = np.zeros((36, 36), int)
@@ -151,8 +151,8 @@ def test_what_is_held_out_is_in_every_scene_of_the_test_and_nowhere_else() -> No
     source = made(held_out=("red star", "blue circle"))
     for split in SPLITS:
         pairs = [{f"{t.colour} {t.shape}" for t in scene.things} for scene in source.scenes(split)]
-        found = [bool(one & {"red star", "blue circle"}) for one in pairs]
-        assert all(found) if split == "test" else not any(found)
+        actual = [bool(one & {"red star", "blue circle"}) for one in pairs]
+        assert all(actual) if split == "test" else not any(actual)
         if split == "train":
             assert {pair for one in pairs for pair in one} >= {"red circle", "blue star"}
 

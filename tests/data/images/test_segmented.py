@@ -43,14 +43,14 @@ def made(folder: Path, **fields: Any) -> MaskFolder:
 @pytest.mark.quick
 def test_masks_lie_on_their_images(folder: Path) -> None:
     source = made(folder)
-    found = {split: source.masks(split) for split in ("train", "valid", "test")}
-    assert [len(one.images) for one in found.values()] == [9, 1, 2]
-    for images, masks, classes in found.values():
+    actual = {split: source.masks(split) for split in ("train", "valid", "test")}
+    assert [len(one.images) for one in actual.values()] == [9, 1, 2]
+    for images, masks, classes in actual.values():
         assert classes == CLASSES and (masks[:, 0, 0] == -1).all()
         inside = masks >= 0
         np.testing.assert_array_equal(images[..., 0][inside], 50 * masks[inside])
-    one = found["valid"].images[0]
-    assert not any((one == other).all() for other in found["train"].images)
+    one = actual["valid"].images[0]
+    assert not any((one == other).all() for other in actual["train"].images)
 
 
 @pytest.mark.parametrize("below", ["images", "masks"])

@@ -23,10 +23,10 @@ def made(**fields: Any) -> Shapes:
 def test_what_an_image_shows_is_what_its_label_says() -> None:
     """The pixels of the object, and of nothing else, have its colour, within the noise."""
     source = made()
-    found = source.images("train")
-    assert found.images.dtype == np.uint8 and found.images.shape == (300, 16, 16, 3)
-    np.testing.assert_array_equal(found.images, made().images("train").images)
-    for image, label, scene in zip(found.images, found.labels, source.scenes("train"), strict=True):
+    data = source.images("train")
+    assert data.images.dtype == np.uint8 and data.images.shape == (300, 16, 16, 3)
+    np.testing.assert_array_equal(data.images, made().images("train").images)
+    for image, label, scene in zip(data.images, data.labels, source.scenes("train"), strict=True):
         (thing,) = scene.things
         assert label == f"{thing.colour} {thing.shape}"
         mask, radius = np.zeros((16, 16), bool), {"small": 3, "large": 5}[thing.size]

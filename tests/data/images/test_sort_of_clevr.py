@@ -23,14 +23,14 @@ def made(**fields: Any) -> SortOfClevr:
 
 def seen(image: np.ndarray, radius: int) -> dict[str, tuple[str, int, int]]:
     """What is to be seen of each colour: its shape, and the row and the column of its middle."""
-    found = {}
+    actual = {}
     for name, colour in COLOURS.items():
         rows, columns = np.nonzero((image == colour).all(axis=-1))
         full = len(rows) == (2 * radius + 1) ** 2
         middle = [(int(one.min()) + int(one.max())) / 2 for one in (rows, columns)]
         assert all(one == int(one) for one in middle)
-        found[name] = ("square" if full else "circle", int(middle[0]), int(middle[1]))
-    return found
+        actual[name] = ("square" if full else "circle", int(middle[0]), int(middle[1]))
+    return actual
 
 
 def answered(image: np.ndarray, text: str, radius: int) -> str:
@@ -129,6 +129,6 @@ def test_objects_equally_far_of_different_shapes_are_not_asked_about() -> None:
 
 
 def test_a_question_of_one_group_alone() -> None:
-    found = made(examples=3, non_relational=0, relational=2).visual_questions("train").questions
-    assert [one.image for one in found] == [0, 0, 1, 1, 2, 2]
-    assert {one.group for one in found} == {"relational"} and isinstance(found[0], Question)
+    actual = made(examples=3, non_relational=0, relational=2).visual_questions("train").questions
+    assert [one.image for one in actual] == [0, 0, 1, 1, 2, 2]
+    assert {one.group for one in actual} == {"relational"} and isinstance(actual[0], Question)

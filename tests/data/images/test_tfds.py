@@ -98,11 +98,11 @@ def numbered(images: np.ndarray, grey: bool = False) -> list[int]:
 def test_images_with_labels(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Bit for bit, with the names of their classes; one without a label is left out, and said."""
     source = made(prepared)
-    found = {split: source.images(split) for split in ("train", "valid", "test")}
-    read = {split: numbered(one.images) for split, one in found.items()}
+    actual = {split: source.images(split) for split in ("train", "valid", "test")}
+    read = {split: numbered(one.images) for split, one in actual.items()}
     assert sorted(read["train"] + read["valid"]) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert sorted(read["test"]) == [10, 11, 12] and source.shape is None
-    for split, one in found.items():
+    for split, one in actual.items():
         assert list(one.labels) == [["even", "odd"][k % 2] for k in read[split]]
     assert "skipped 1 images of the dataset in" in caplog.text and "a label" in caplog.text
     assert numbered(source.images("train").images) == read["train"]
@@ -120,13 +120,13 @@ def test_images_with_labels(prepared: Path, caplog: pytest.LogCaptureFixture) ->
 def test_images_with_captions(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An image stands there once for each of its captions, and none of them is in two splits."""
     source = made(prepared)
-    found = {split: source.captions(split) for split in ("train", "valid", "test")}
-    for one in found.values():
+    actual = {split: source.captions(split) for split in ("train", "valid", "test")}
+    for one in actual.values():
         numbers = numbered(one.images)
         texts = [int(text.split()[-1]) for text in one.captions]
         assert texts == [j for k in dict.fromkeys(numbers) for j in range(k % 3)]
         assert one.captions == [f"Image {k}, text {j}" for k, j in zip(numbers, texts, strict=True)]
-    train, valid = ({*numbered(found[split].images)} for split in ("train", "valid"))
+    train, valid = ({*numbered(actual[split].images)} for split in ("train", "valid"))
     assert sorted(train | valid) == [1, 2, 4, 5, 7, 8] and not train & valid
     assert re.search(r"skipped \d images of .* without a caption", caplog.text)
     titles = made(prepared, caption="title").captions("test")
@@ -139,8 +139,8 @@ def test_images_are_resized_as_those_of_a_folder(prepared: Path) -> None:
     test = source.images("test")
     whole = made(prepared, image="sizes").images("test")
     for small, image in zip(test.images, whole.images, strict=True):
-        wanted = Image.fromarray(image).resize((3, 3), Image.Resampling.BILINEAR)
-        np.testing.assert_array_equal(small, wanted)
+        expected = Image.fromarray(image).resize((3, 3), Image.Resampling.BILINEAR)
+        np.testing.assert_array_equal(small, expected)
     grey = made(prepared, side=3, grey=True).images("test").images
     assert grey.shape == (3, 3, 3, 1)
 

@@ -25,35 +25,35 @@ def made(**fields: Any) -> Translated:
 @pytest.mark.quick
 def test_an_image_stands_whole_on_a_ground_of_zeros() -> None:
     """At one place, which is drawn from all that there are; labels are those of the source."""
-    found, inside = made().images("train"), Shapes(**FIELDS).images("train")
-    assert found.images.shape == (60, 20, 20, 3) and found.images.dtype == np.uint8
-    assert list(found.labels) == list(inside.labels) and made().shape == (20, 20, 3)
+    actual, inside = made().images("train"), Shapes(**FIELDS).images("train")
+    assert actual.images.shape == (60, 20, 20, 3) and actual.images.dtype == np.uint8
+    assert list(actual.labels) == list(inside.labels) and made().shape == (20, 20, 3)
     places = set()
-    for image, small in zip(found.images, inside.images, strict=True):
+    for image, small in zip(actual.images, inside.images, strict=True):
         # the ground of shapes is never 0
         rows, columns = (np.flatnonzero(image.any(axis=(axis, 2))) for axis in (1, 0))
         assert len(rows) == len(columns) == 12
         np.testing.assert_array_equal(image[np.ix_(rows, columns)], small)
         places.add((rows[0], columns[0]))
     assert {row for row, _ in places} == {column for _, column in places} == set(range(9))
-    np.testing.assert_array_equal(found.images, made().images("train").images)
-    assert (found.images != made(seed=1).images("train").images).any()
+    np.testing.assert_array_equal(actual.images, made().images("train").images)
+    assert (actual.images != made(seed=1).images("train").images).any()
 
 
 def test_clutter_are_pieces_of_the_split_below_the_image() -> None:
-    plain, found = made().images("valid"), made(clutter=2, piece=3).images("valid")
+    plain, actual = made().images("valid"), made(clutter=2, piece=3).images("valid")
     inside = Shapes(**FIELDS).images("valid").images
     windows = np.lib.stride_tricks.sliding_window_view(inside, (3, 3), axis=(1, 2))
     pieces = {one.tobytes() for one in windows.reshape(-1, 3, 9).astype(np.uint8)}
     whole = more = 0
-    for image, small in zip(found.images, inside, strict=True):
+    for image, small in zip(actual.images, inside, strict=True):
         sums = np.lib.stride_tricks.sliding_window_view(image, (12, 12), axis=(0, 1))
         holds = (sums >= small.transpose(2, 0, 1)).all(axis=(2, 3, 4))
         assert holds.any()
         more += (image > 0).any(-1).sum() > 144  # unless all pieces lie within
         outside = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(0, 1))
         whole += any(one.tobytes() in pieces for one in outside.reshape(-1, 3, 9).astype(np.uint8))
-    assert whole > 4 and 2 * more > len(inside) and (found.images != plain.images).any()
+    assert whole > 4 and 2 * more > len(inside) and (actual.images != plain.images).any()
 
 
 def test_what_cannot_be_put_anywhere_is_one_line(tmp_path: Path) -> None:

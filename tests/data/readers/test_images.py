@@ -49,15 +49,15 @@ def test_the_table_has_every_mode_of_pillow_and_the_docs_say_the_same() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_what_becomes_of_each_mode(mode: str) -> None:
     """16 bits keep their 24 levels: they were two once."""
-    image, wanted = drawn(mode)
+    image, expected = drawn(mode)
     image.format = "PNG"
     if MODES[mode][0] == "refused":
         with pytest.raises(UserError, match=f"^it has pixels of the mode {mode}: "):
             pixels(image, "it", False)
         return
-    found = pixels(image, "it", False)
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found, wanted)
+    actual = pixels(image, "it", False)
+    assert actual.dtype == np.uint8
+    np.testing.assert_array_equal(actual, expected)
     assert pixels(image, "it", True).shape == (4, 6, 1)
 
 
@@ -75,8 +75,8 @@ def test_tags_of_tiff_say_what_numbers_mean(bits: int, white: int) -> None:
     with contextlib.ExitStack() as stack:
         if not white:
             stack.enter_context(pytest.raises(UserError, match="I;16: .* where 0 is white"))
-        found = pixels(image, "it", True, upright=False)
-        np.testing.assert_array_equal(found[..., 0], GREY)
+        actual = pixels(image, "it", True, upright=False)
+        np.testing.assert_array_equal(actual[..., 0], GREY)
 
 
 _SAME = (COLOURS, COLOURS[:, ::-1], COLOURS[::-1, ::-1], COLOURS[::-1])
@@ -92,11 +92,11 @@ def test_orientations_are_applied(number: int, form: str, tmp_path: Path) -> Non
     path = tmp_path / f"it.{form}"
     Image.fromarray(COLOURS).save(path, lossless=True)
     turned(path, number, lossless=True)
-    with opened(path, "it") as found:
-        np.testing.assert_array_equal(pixels(found, "it", False), TURNED.get(number, COLOURS))
+    with opened(path, "it") as actual:
+        np.testing.assert_array_equal(pixels(actual, "it", False), TURNED.get(number, COLOURS))
         if form != "tiff":
-            assert orientation(found) == (number if number in TURNED else 1)
-            np.testing.assert_array_equal(pixels(found, "it", False, upright=False), COLOURS)
+            assert orientation(actual) == (number if number in TURNED else 1)
+            np.testing.assert_array_equal(pixels(actual, "it", False, upright=False), COLOURS)
 
 
 @pytest.mark.parametrize("alpha", [255, 254])
