@@ -248,7 +248,8 @@ def test_limits_and_what_is_drawn() -> None:
     with pytest.raises(UserError, match="reads one text; leave out the second, 'abc'"):
         task.examples_from_text(params, [("a", "abc")])
     tokens = {"source": ["<s>", "a", "b", "c"], "target": ["a", "b", "c", "</s>"]}
-    assert looked(task, params, "abc") == ({}, tokens)
+    maps, labels = looked(task, params, "abc")
+    assert labels == tokens and [map_.kind for map_ in maps.values()] == ["sensitivity"]
 
 
 def test_the_map_of_a_text_onto_itself() -> None:
