@@ -11,6 +11,7 @@ sweeps           12 trials in two one-core slots against one after another, and 
 stacking         trials as one program against one after another
 statistics       coverage, error rate and power of the report's intervals and tests, on simulated experiments
 subsets          how often few seeds of a real sweep find what all of them find
+atlas            size of the page of attention maps, and how fast it opens and answers in a browser
 alignment_error  error rate of a trained attention's word alignments on gold ones
 joeynmt/         the other side of the comparisons
 """

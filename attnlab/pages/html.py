@@ -2,7 +2,8 @@
 
 It can be read on a telephone (a row of a table becomes a block with the names of its columns), on
 light and dark ground, and on paper. Its only script is inside the file; it sorts tables and
-highlights what belongs together. All content is there without it.
+highlights what belongs together. All content is there without it, but for what a page with a script
+of its own draws.
 """
 
 from __future__ import annotations
@@ -75,10 +76,17 @@ def fold_after(
     return shown + (fold(more, rest) if parts[most:] else "")
 
 
-def whole(title: str, parts: Iterable[str]) -> str:
-    """The whole file, of parts that are HTML; empty ones are left out."""
+def whole(title: str, parts: Iterable[str], *, style: str = "", script: str = "") -> str:
+    """Returns the whole file, of parts that are HTML; empty ones are left out.
+
+    Args:
+      title: of the file, as text.
+      parts: HTML.
+      style, script: CSS and JavaScript after those of every page.
+    """
     body = "\n".join(part for part in parts if part)
-    return visible(PAGE.format(title=literal(title), style=STYLE, script=SCRIPT, body=body))
+    filled = {"style": STYLE + style, "script": SCRIPT + script, "body": body}
+    return visible(PAGE.format(title=literal(title), **filled))
 
 
 def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
