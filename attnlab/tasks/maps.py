@@ -105,13 +105,14 @@ class Chosen:
         Raises:
           UserError: no map has such a name, or one has no such head or row.
         """
+        for pattern in self.names:
+            if maps and not fnmatch.filter(maps, pattern):
+                raise UserError(f"no map is called {pattern!r}; there are {', '.join(maps)}")
         named = {
             name: map_
             for name, map_ in maps.items()
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
         }
-        if maps and not named:
-            raise UserError(f"no map is called {self.names[0]!r}; there are {', '.join(maps)}")
         return {
             name: self._cut(name, map_) for name, map_ in named.items() if map_.kind in self.kinds
         }

@@ -1,0 +1,282 @@
+"""All numbers about the inside of a trained system at once: what its heads look at, what each layer
+and head is worth, and whether its weights explain its answers.
+
+Axis letters: H heads, Tq queries, Tk keys, P pieces, W words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlab.analysis import ablation, attribution, induction, pointing
+from attnlab.analysis.alignment import word_weights
+from attnlab.analysis.atlases import statistics_of
+from attnlab.analysis.heads import Record
+from attnlab.analysis.passes import Batches, Passes
+from attnlab.data.conll import Conllu
+from attnlab.data.passages import located
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.progress import patience
+from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.maps import Chosen, map_program, maps_of_examples
+
+READ = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
+TEXT = ("source", "joined")  # sides that hold the text that a system reads first
+REPEATED, LENGTH = 8, 24  # sequences of random tokens for induction scores, and half their length
+ASKED = 64  # examples whose gradients are compared with weights, and taken by distance
+
+
+@dataclasses.dataclass
+class Analysis:
+    """What `analyse` measures, as records: column to text or number, NaN where nothing can be said.
+
+    Attributes:
+      examples: how many were read.
+      heads: a record for each head, see `attnlab.analysis.heads`, with its "importance",
+        "agreement" of weights with gradients (Kendall's tau), "uniform_effect" and
+        "permuted_effect" (how far answers move when the weights of its layer are changed), and for
+        language models its "induction_score".
+      costs: a record for each ablation, the columns of `attnlab.analysis.ablation.Cost`, with the ends
+        of the interval as "low" and "high".
+      pruning: "heads_off", the "place" and "head" that went last, and the loss without them.
+      distance: "embedding", "distance" in tokens, and the norm of the "gradient".
+      syntax, coreference: see `attnlab.analysis.pointing.Pointing.best`.
+      notes: what does not apply to this run, a line each.
+    """
+
+    examples: int
+    heads: list[Record] = dataclasses.field(default_factory=list)
+    costs: list[Record] = dataclasses.field(default_factory=list)
+    pruning: list[Record] = dataclasses.field(default_factory=list)
+    distance: list[Record] = dataclasses.field(default_factory=list)
+    syntax: list[Record] = dataclasses.field(default_factory=list)
+    coreference: list[Record] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def head(self, name: str, head: int) -> Record:
+        """Returns the record of a head of the map `name`, a new one where it has no map."""
+        for record in self.heads:
+            if (record["map"], record["head"]) == (name, head):
+                return record
+        self.heads.append({"map": name, "kind": "", "head": head})
+        return self.heads[-1]
+
+
+def analyse(
+    task: Any,
+    params: Any,
+    split: str = "valid",
+    examples: int = 100,
+    conllu: str | Path | None = None,
+    coreference: str | Path | None = None,
+) -> Analysis:
+    """Measures everything that applies to a trained system on examples of a split.
+
+    Args:
+      task: with the data of the split.
+      params: of its system.
+      split: of the data.
+      examples: how many, the first of the split.
+      conllu: a treebank, for syntactic scores.
+      coreference: a file of texts with mentions, see `attnlab.analysis.pointing`.
+
+    Raises:
+      UserError: no example, or one of the files cannot be read.
+    """
+    treebank = Path(conllu) if conllu else None
+    sentences = treebank and Conllu(str(treebank.parent), test=treebank.name, tags="deprel").tagged(
+        "test"
+    )
+    documents = pointing.read_documents(coreference) if coreference else None
+    batches = first_rows(task, split, examples)
+    model, counted = Passes(task, params), sum((numbers >= 0).sum() for numbers, _ in batches)
+    result = Analysis(int(counted))
+    some = first_rows(task, split, min(examples, ASKED))
+    steps = {
+        "statistics of heads": lambda: _look(result, task, params, split, examples),
+        "costs of layers and heads": lambda: _switch_off(result, model, batches),
+        "importance and pruning": lambda: _prune(result, model, batches),
+        "weights and gradients": lambda: _explain(result, model, some),
+        "gradient by distance": lambda: _reach(result, model, some),
+    }
+    if sentences:
+        steps["syntax"] = lambda: _parse(result, task, params, sentences[:examples])
+    if documents:
+        steps["coreference"] = lambda: _refer(result, task, params, documents[:examples])
+    if isinstance(task.system, LanguageModel):
+        steps["induction"] = lambda: _repeat(result, task, params)
+    for name, step in steps.items():
+        try:
+            with patience(f"analysis: {name}"):
+                step()
+        except UserError as error:
+            result.notes.append(f"{name}: {error}")
+    columns = dict.fromkeys(itertools.chain(*result.heads))
+    result.heads = [{name: x.get(name, math.nan) for name in columns} for x in result.heads]
+    return result
+
+
+def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]]:
+    """Returns the first examples of a split in batches of equal shapes, with their numbers; see
+    `Task.split_batches`. Raises UserError if there is none.
+    """
+    groups: dict[Any, list[Any]] = {}
+    for numbers, batch in task.split_batches(split):
+        chosen = (numbers >= 0) & (numbers < count)
+        if numbers.max() >= count and not chosen.any() and isinstance(task.system, LanguageModel):
+            break  # their rows come in order
+        shapes = tuple((name, x.shape[1:]) for name, x in batch.items())
+        rows = {name: np.asarray(x)[chosen] for name, x in batch.items()}
+        groups.setdefault(shapes, []).append((numbers[chosen], rows))
+    batches = []
+    for parts in groups.values():
+        numbers = np.concatenate([part for part, _ in parts])
+        rows = {name: np.concatenate([row[name] for _, row in parts]) for name in parts[0][1]}
+        for begin in range(0, len(numbers), task.at_once):
+            part = slice(begin, begin + task.at_once)
+            batches.append((numbers[part], {name: x[part] for name, x in rows.items()}))
+    if not batches:
+        raise UserError(f"the {split} split has no example")
+    return batches
+
+
+def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
+    """Adds the statistics of heads."""
+    examples = task.map_examples(split, count)
+    result.heads = statistics_of(maps_of_examples(task, params, examples, READ))
+    if not result.heads:
+        raise UserError(f"{type(task.system).__name__} has no attention; 'inspect' draws others")
+
+
+def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the costs of ablations."""
+    if not model.places(next(iter(batches))[1], ("heads", "layer", "weights")):
+        raise UserError(f"{type(model.task.system).__name__} has no mixing layer")
+    for cost in ablation.ablation_table(model, batches):
+        low, high = cost.interval
+        record = {**cost._asdict(), "low": low, "high": high}
+        del record["interval"]
+        result.costs.append(record)
+
+
+def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the importance of heads, and the loss while they are switched off one by one."""
+    for name, scores in ablation.head_importance(model, batches).items():
+        for head, score in enumerate(scores):
+            result.head(name.rpartition("/")[0], head)["importance"] = float(score)
+    order, losses = ablation.prune_heads(model, batches)
+    for off, ((place, head), loss) in enumerate(zip([("", -1), *order], losses, strict=True)):
+        result.pruning.append({"heads_off": off, "place": place, "head": head, "loss": loss})
+
+
+def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
+    """Adds how far answers move with the weights of a layer, and how well weights and gradients
+    agree.
+    """
+    places = model.places(batches[0][1], ("weights",))
+    if not any(not place.stepwise for place in places):
+        raise UserError("no layer computes weights as an array outside a loop over time")
+    for (place, kind), moved in attribution.weight_effects(model, batches).items():
+        name = place.rpartition("/")[0]
+        for head in range(next(x.heads for x in places if x.name == place)):
+            result.head(name, head)[f"{kind}_effect"] = float(moved.mean())
+    embeddings = [place.name for place in model.places(batches[0][1], ("embedding",))]
+    for end in {0, -1} if embeddings else ():
+        taus: dict[str, list[Any]] = {}
+        for _, batch in batches:
+            agreement = attribution.weight_agreement(model, batch, embeddings[end])
+            for place, tau in agreement.items():
+                taus.setdefault(place.rpartition("/")[0], []).append(tau)
+        for name, parts in taus.items():
+            if (model.task.system.between(name)[1] in TEXT) == (end == 0):
+                for head, values in enumerate(np.concatenate(parts).T):
+                    known = values[~np.isnan(values)]
+                    result.head(name, head)["agreement"] = (
+                        float(known.mean()) if len(known) else np.nan
+                    )
+
+
+def _reach(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the gradient by distance."""
+    for name, norms in attribution.gradient_by_distance(model, batches).items():
+        for distance, norm in enumerate(norms):
+            row = {"embedding": name, "distance": distance, "gradient": float(norm)}
+            result.distance.append(row)
+
+
+def _vocabulary(task: Any) -> Vocabulary:
+    """Returns the vocabulary of the text that a system reads; UserError if it reads none."""
+    vocabularies = getattr(task, "vocabularies", None) or [getattr(task.data, "vocabulary", None)]
+    if vocabularies[0] is None:
+        raise UserError(f"task={task.config.task} reads no text")
+    return vocabularies[0]  # type: ignore[no-any-return]
+
+
+def _read(
+    task: Any, params: Any, texts: Sequence[str]
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Yields for each text the characters [P,2] of its pieces and its maps [H,P,P] to itself.
+
+    Raises:
+      UserError: no such map, or other pieces than those of the vocabulary.
+    """
+    vocabulary = _vocabulary(task)
+    second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
+    examples = task.examples_from_text(params, list(zip(texts, second, strict=True)))
+    every = maps_of_examples(task, params, examples, READ)
+    for text, (ids, places), maps in zip(texts, located(vocabulary, texts), every, strict=True):
+        own = {
+            name: map_.weights
+            for name, map_ in maps.items()
+            if task.system.between(name) in [(side, side) for side in TEXT]
+        }
+        if not own:
+            raise UserError(f"{type(task.system).__name__} has no map from its text to itself")
+        labels, pieces = list(maps[next(iter(own))].columns), list(vocabulary.tokens(ids))
+        begins = range(len(labels) - len(pieces) + 1)
+        begin = next((n for n in begins if labels[n : n + len(pieces)] == pieces), None)
+        if begin is None:
+            raise UserError(f"{text[:60]!r} is not read as the pieces {' '.join(pieces)[:60]}")
+        around = (begin, len(labels) - begin - len(pieces)), (0, 0)
+        yield np.pad(places, around), own
+
+
+def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
+    """Adds syntactic scores."""
+
+    def between_words() -> Iterator[dict[str, np.ndarray]]:
+        texts = [" ".join(sentence.words) for sentence in sentences]
+        read = zip(sentences, _read(task, params, texts), strict=True)
+        for sentence, (places, maps) in read:
+            words = pointing.membership(places, pointing.word_spans(sentence.words))
+            yield {name: word_weights(weights, words, words) for name, weights in maps.items()}
+
+    result.syntax = pointing.syntax_scores(sentences, between_words()).best()
+
+
+def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
+    """Adds coreference scores."""
+    places, maps = zip(*_read(task, params, [document.text for document in documents]), strict=True)
+    result.coreference = pointing.coreference_scores(documents, places, maps).best()
+
+
+def _repeat(result: Analysis, task: Any, params: Any) -> None:
+    """Adds induction scores."""
+    vocabulary, limit = _vocabulary(task), task.config.longest_text or 2 * LENGTH + 1
+    half = min(LENGTH, len(induction.ordinary_ids(vocabulary)), (limit - 1) // 2)
+    sequences = induction.repeated_sequences(vocabulary, half, REPEATED, seed=0)
+    maps_for = map_program(task.system, READ)
+    every = [maps_for(params, [ids[None]]) for ids in sequences]
+    for name, map_ in every[0].items():
+        if map_.weights.shape[-1] == map_.weights.shape[-2] == sequences.shape[1]:
+            scores = np.mean([induction.induction_score(x[name].weights) for x in every], axis=0)
+            for head, score in enumerate(scores):
+                result.head(name, head)["induction_score"] = float(score)
