@@ -140,9 +140,13 @@ def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]
     for parts in groups.values():
         numbers = np.concatenate([part for part, _ in parts])
         rows = {name: np.concatenate([row[name] for _, row in parts]) for name in parts[0][1]}
-        for begin in range(0, len(numbers), task.at_once):
-            part = slice(begin, begin + task.at_once)
-            batches.append((numbers[part], {name: x[part] for name, x in rows.items()}))
+        count = -(-len(numbers) // task.at_once)
+        size = -(-len(numbers) // count) if count else 1
+        for begin in range(0, len(numbers), size):  # as few shapes as widths
+            at = np.arange(begin, begin + size)
+            real = at < len(numbers)
+            numbered = np.where(real, numbers[at % len(numbers)], -1)
+            batches.append((numbered, {name: x[at % len(x)] for name, x in rows.items()}))
     if not batches:
         raise UserError(f"the {split} split has no example")
     return batches
@@ -173,7 +177,7 @@ def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
         for head, score in enumerate(scores):
             result.head(name.rpartition("/")[0], head)["importance"] = float(score)
     order, losses = ablation.prune_heads(model, batches)
-    for off, ((place, head), loss) in enumerate(zip([("", -1), *order], losses, strict=True)):
+    for off, ((place, head), loss) in enumerate(zip([("", ""), *order], losses, strict=True)):
         result.pruning.append({"heads_off": off, "place": place, "head": head, "loss": loss})
 
 

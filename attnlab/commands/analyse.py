@@ -15,12 +15,19 @@ if TYPE_CHECKING:
     from attnlab.analysis.inside import Analysis
 
 SHOWN = 3  # examples of the atlas
+LONG = 60  # rows of a table that is folded
 CAUTION = (
     "A cost is what this run loses on this split without a part, while all others stay: what two"
     " parts do alike costs nothing until both are off. Another seed has other heads."
 )
-PLACE = ("layer", "head")
-COLUMNS = (*PLACE, "zero [95 %]", "mean", "resample", "uniform", "importance")
+OTHERS = {
+    "importance": "| d loss / d gate | of the head, its layer's norm 1",
+    "agreement": "Kendall's tau between the weights that a token gets and its gradient",
+    "uniform_effect": "how far answers move, 0 to 1, when the layer's weights are made uniform",
+    "permuted_effect": "the same, when they are permuted",
+    "induction_score": "weight on what followed this token in the first copy of random text",
+    "best_offset": "where the largest weight is most often, key minus query",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     result = trained.analyse(split, arguments.examples, arguments.conllu, arguments.coreference)
     session.print_notes(result.notes)
     title = f"{trained.workdir}, {result.examples} examples of {split}: change of the loss without"
-    if result.costs:
-        table(title, COLUMNS, costs(result))
+    if costs := costs_by_part(result):
+        table(title, [*costs[0]], [[*record.values()] for record in costs])
     folder.mkdir(parents=True, exist_ok=True)
     paths = _write_atlas(trained, split, folder)
     for name, records in (("heads", result.heads), ("costs", result.costs)):
@@ -75,27 +82,37 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def costs(result: Analysis) -> list[tuple[str, ...]]:
-    """Returns the rows of the table of costs, in the order of a pass: a layer, then its heads."""
-    from attnlab.pages.tables import mean, number
+def costs_by_part(result: Analysis) -> list[dict[str, str]]:
+    """Returns a row of the table of costs for each layer and each of its heads, in the order of a
+    pass.
+    """
+    from attnlab.pages.tables import mean
 
     by_part: dict[Any, dict[str, Any]] = {}
     for cost in result.costs:
         part = cost["place"].rpartition("/")[0], -1 if cost["head"] is None else cost["head"]
         by_part.setdefault(part, {})[cost["kind"]] = cost
     scores = {(x["map"], x["head"]): x.get("importance", math.nan) for x in result.heads}
-    order = {layer: place for place, (layer, _) in enumerate(by_part)}
+    layers = [*dict.fromkeys(layer for layer, _ in by_part)]
     rows = []
-    for part in sorted(by_part, key=lambda part: (order[part[0]], part[1])):
-        kinds = {name: x for name, x in by_part[part].items() if not math.isnan(x["cost"])}
-        zero = kinds.get("zero")
-        cells = [mean(zero["cost"], (zero["low"], zero["high"])) if zero else number(None)]
-        for kind in ("mean", "resample", "uniform"):
-            cells.append(number(kinds[kind]["cost"] if kind in kinds else None))
-        score = scores.get(part, math.nan)
-        cells.append(number(None if math.isnan(score) else score))
-        rows.append((part[0][-30:], "all" if part[1] < 0 else str(part[1]), *cells))
+    for part in sorted(by_part, key=lambda part: (layers.index(part[0]), part[1])):
+        row = {"layer": part[0][-30:], "head": "all" if part[1] < 0 else str(part[1])}
+        for kind in ("zero", "mean", "resample", "uniform"):
+            row[kind] = _cell(by_part[part].get(kind, {}).get("cost", math.nan))
+        if row["zero"] != _cell(math.nan):
+            zero = by_part[part]["zero"]
+            row["zero"] = mean(zero["cost"], (zero["low"], zero["high"]))
+        rows.append({**row, "importance": _cell(scores.get(part, math.nan))})
     return rows
+
+
+def _cell(value: Any) -> str:
+    """Returns a cell of a table as text; "-" for NaN."""
+    from attnlab.pages.tables import number
+
+    if not isinstance(value, float):
+        return str(value)
+    return number(value if math.isfinite(value) else None)
 
 
 def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
@@ -117,43 +134,39 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
 
 def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
     """Returns the text of `analysis.html`."""
+    from attnlab.analysis.atlases import MEANINGS
     from attnlab.pages import html
     from attnlab.pages.atlas import CAUTION as OF_MAPS
-    from attnlab.pages.tables import Table, number
 
-    def made(name: str, records: Sequence[dict[str, Any]], *notes: str) -> str:
-        columns = tuple(records[0]) if records else ()
-        rows = [
-            tuple(
-                number(x)
-                if isinstance(x, float) and math.isfinite(x)
-                else "-"
-                if isinstance(x, float)
-                else str(x)
-                for x in record.values()
-            )
-            for record in records
-        ]
-        numbers = frozenset(
-            n for n, name in enumerate(columns) if isinstance(records[0][name], int | float)
-        )
-        return html.table(Table(name, columns, tuple(rows), numbers, notes=notes)) if rows else ""
-
-    rows = tuple(costs(result))
-    off = "Change of the loss without each layer and head"
     links = "".join(f'<li><a href="{path.name}">{path.name}</a></li>' for path in files)
+    meanings = {**MEANINGS, **OTHERS}
+    notes = [f"{name}: {meaning}." for name, meaning in meanings.items()]
     parts = [
         f"<header><h1>{html.literal(f'Inside {title}')}</h1>"
-        f'<p class="verdict open">{html.literal(OF_MAPS)}</p></header>',
-        f"<ul>{links}</ul>",
-        html.table(Table(off, COLUMNS, rows, frozenset(range(1, 7)), notes=(CAUTION,)))
-        if rows
-        else "",
-        made("Heads", result.heads),
-        made("Heads switched off one by one", result.pruning),
-        made("Syntax", result.syntax),
-        made("Coreference", result.coreference),
-        made("Gradient by distance", result.distance),
+        f'<p class="verdict open">{html.literal(OF_MAPS)}</p></header><ul>{links}</ul>',
+        _table("Change of the loss without a layer or head", costs_by_part(result), (), CAUTION),
+        _table("Heads", result.heads, ("map", "kind", "head", *meanings), *notes),
+        _table("Heads switched off one by one", result.pruning),
+        _table("Syntax", result.syntax),
+        _table("Coreference", result.coreference),
+        _table("Gradient by distance", result.distance),
         html.section("Not applicable", html.notes(*result.notes)) if result.notes else "",
     ]
     return html.whole(f"Inside {title}", parts)
+
+
+def _table(title: str, records: Any, columns: Sequence[str] = (), *notes: str) -> str:
+    """Returns those columns of records, by default all, as a section of HTML, "" without records;
+    long ones are folded.
+    """
+    from attnlab.pages import html
+    from attnlab.pages.tables import Table
+
+    if not records:
+        return ""
+    names = tuple(name for name in columns or records[0] if name in records[0])
+    rows = tuple(tuple(_cell(record[name]) for name in names) for record in records)
+    words = ("layer", "map", "kind", "place", "embedding", "relation", "direction", "baseline")
+    numbers = frozenset(n for n, name in enumerate(names) if name not in words)
+    made = Table(title, names, rows, numbers, notes=notes)
+    return html.table(made, folded=len(rows) > LONG)
