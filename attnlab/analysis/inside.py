@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,8 @@ def analyse(
     params: Any,
     split: str = "valid",
     examples: int = 100,
-    conllu: str | Path | None = None,
-    coreference: str | Path | None = None,
+    conllu: str | os.PathLike[str] | None = None,
+    coreference: str | os.PathLike[str] | None = None,
 ) -> Analysis:
     """Measures everything that applies to a trained system on examples of a split.
 
@@ -84,7 +85,7 @@ def analyse(
       task: with the data of the split.
       params: of its system.
       split: of the data.
-      examples: how many, the first of the split.
+      examples: how many, the first of the split and of each file.
       conllu: a treebank, for syntactic scores.
       coreference: a file of texts with mentions, see `attnlab.analysis.pointing`.
 
@@ -95,7 +96,7 @@ def analyse(
     sentences = treebank and Conllu(str(treebank.parent), test=treebank.name, tags="deprel").tagged(
         "test"
     )
-    documents = pointing.read_documents(coreference) if coreference else None
+    documents = pointing.read_documents(Path(coreference)) if coreference else None
     batches = first_rows(task, split, examples)
     model, counted = Passes(task, params), sum((numbers >= 0).sum() for numbers, _ in batches)
     result = Analysis(int(counted))
@@ -177,7 +178,8 @@ def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
         for head, score in enumerate(scores):
             result.head(name.rpartition("/")[0], head)["importance"] = float(score)
     order, losses = ablation.prune_heads(model, batches)
-    for off, ((place, head), loss) in enumerate(zip([("", ""), *order], losses, strict=True)):
+    for off, loss in enumerate(losses):
+        place, head = order[off - 1] if off else ("", "")
         result.pruning.append({"heads_off": off, "place": place, "head": head, "loss": loss})
 
 
@@ -202,9 +204,9 @@ def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
         for name, parts in taus.items():
             if (model.task.system.between(name)[1] in TEXT) == (end == 0):
                 for head, values in enumerate(np.concatenate(parts).T):
-                    known = values[~np.isnan(values)]
+                    ranked = values[~np.isnan(values)]
                     result.head(name, head)["agreement"] = (
-                        float(known.mean()) if len(known) else np.nan
+                        float(ranked.mean()) if len(ranked) else np.nan
                     )
 
 
@@ -237,20 +239,20 @@ def _read(
     examples = task.examples_from_text(params, list(zip(texts, second, strict=True)))
     every = maps_of_examples(task, params, examples, READ)
     for text, (ids, places), maps in zip(texts, located(vocabulary, texts), every, strict=True):
-        own = {
+        of_text = {
             name: map_.weights
             for name, map_ in maps.items()
             if task.system.between(name) in [(side, side) for side in TEXT]
         }
-        if not own:
+        if not of_text:
             raise UserError(f"{type(task.system).__name__} has no map from its text to itself")
-        labels, pieces = list(maps[next(iter(own))].columns), list(vocabulary.tokens(ids))
+        labels, pieces = list(maps[next(iter(of_text))].columns), list(vocabulary.tokens(ids))
         begins = range(len(labels) - len(pieces) + 1)
         begin = next((n for n in begins if labels[n : n + len(pieces)] == pieces), None)
         if begin is None:
             raise UserError(f"{text[:60]!r} is not read as the pieces {' '.join(pieces)[:60]}")
         around = (begin, len(labels) - begin - len(pieces)), (0, 0)
-        yield np.pad(places, around), own
+        yield np.pad(places, around), of_text
 
 
 def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
@@ -260,7 +262,7 @@ def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -
         texts = [" ".join(sentence.words) for sentence in sentences]
         read = zip(sentences, _read(task, params, texts), strict=True)
         for sentence, (places, maps) in read:
-            words = pointing.membership(places, pointing.word_spans(sentence.words))
+            words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
             yield {name: word_weights(weights, words, words) for name, weights in maps.items()}
 
     result.syntax = pointing.syntax_scores(sentences, between_words()).best()

@@ -5,6 +5,7 @@ Axis letters: H heads, T tokens, D head width.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,8 @@ def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
                 return super().apply(*given, **named)
 
     Changed.__name__ = Changed.__qualname__ = type(system).__name__
-    return Changed(**{name: getattr(system, name) for name in system.__dataclass_fields__})
+    fields = (field.name for field in dataclasses.fields(system) if field.init)
+    return Changed(**{name: getattr(system, name) for name in fields})
 
 
 def patched(

@@ -171,7 +171,7 @@ def maps_of_examples(
                     texts[at] = np.pad(ids, ((0, 0), (0, room)), constant_values=system.pad_id)
         maps = maps_for(params, texts)
         for name, map_ in maps.items():
-            rows, columns = (len(sides.get(side, ())) for side in (map_.rows, map_.columns))
+            rows, columns = (len(sides.get(str(side), ())) for side in (map_.rows, map_.columns))
             cut = map_.weights[:, : rows or None, : columns or None]
             maps[name] = dataclasses.replace(map_, weights=cut)
         yield _labelled(maps, sides)
