@@ -28,7 +28,8 @@ def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record
     """
     every, counts = list(examples), Counter[str]()
     for maps in every:
-        counts.update(max((list(map_.columns) for map_ in maps.values()), key=len, default=[]))
+        keys: list[list[str]] = [list(map_.columns) for map_ in maps.values()]
+        counts.update(max(keys, key=len, default=[]))
     statistics = HeadStatistics(frequencies=counts)
     for maps in every:
         for name, map_ in maps.items():

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +179,9 @@ def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
             result.head(name.rpartition("/")[0], head)["importance"] = float(score)
     order, losses = ablation.prune_heads(model, batches)
     for off, loss in enumerate(losses):
-        place, head = order[off - 1] if off else ("", "")
-        result.pruning.append({"heads_off": off, "place": place, "head": head, "loss": loss})
+        part: Any = order[off - 1] if off else ("", "")
+        record = {"heads_off": off, "place": part[0], "head": part[1], "loss": loss}
+        result.pruning.append(record)
 
 
 def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
@@ -227,51 +228,53 @@ def _vocabulary(task: Any) -> Vocabulary:
 
 
 def _read(
-    task: Any, params: Any, texts: Sequence[str]
-) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Yields for each text the characters [P,2] of its pieces and its maps [H,P,P] to itself.
+    result: Analysis, task: Any, params: Any, texts: Sequence[str]
+) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
+    """Returns for each text its number, the characters [P,2] of its pieces, and its maps [H,P,P] to
+    itself. Texts that the system reads otherwise (cut, say) are left out, with a note.
 
     Raises:
-      UserError: no such map, or other pieces than those of the vocabulary.
+      UserError: no such map.
     """
     vocabulary = _vocabulary(task)
     second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
     examples = task.examples_from_text(params, list(zip(texts, second, strict=True)))
     every = maps_of_examples(task, params, examples, READ)
-    for text, (ids, places), maps in zip(texts, located(vocabulary, texts), every, strict=True):
-        of_text = {
-            name: map_.weights
-            for name, map_ in maps.items()
-            if task.system.between(name) in [(side, side) for side in TEXT]
-        }
+    read = []
+    for n, ((ids, places), maps) in enumerate(zip(located(vocabulary, texts), every, strict=True)):
+        between = {name: task.system.between(name) for name in maps}
+        of_text = {k: x for k, x in maps.items() if between[k] in [(side, side) for side in TEXT]}
         if not of_text:
             raise UserError(f"{type(task.system).__name__} has no map from its text to itself")
-        labels, pieces = list(maps[next(iter(of_text))].columns), list(vocabulary.tokens(ids))
-        begins = range(len(labels) - len(pieces) + 1)
-        begin = next((n for n in begins if labels[n : n + len(pieces)] == pieces), None)
-        if begin is None:
-            raise UserError(f"{text[:60]!r} is not read as the pieces {' '.join(pieces)[:60]}")
-        around = (begin, len(labels) - begin - len(pieces)), (0, 0)
-        yield np.pad(places, around), of_text
+        labels, pieces = [*next(iter(of_text.values())).columns], [*vocabulary.tokens(ids)]
+        for begin in range(len(labels) - len(pieces) + 1):
+            if labels[begin : begin + len(pieces)] == pieces:
+                around = (begin, len(labels) - begin - len(pieces)), (0, 0)
+                arrays = {name: map_.weights for name, map_ in of_text.items()}
+                read.append((n, np.pad(places, around), arrays))
+                break
+    if len(read) < len(texts):
+        result.notes.append(f"{len(texts) - len(read)} texts of a file are not read as written")
+    return read
 
 
 def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
     """Adds syntactic scores."""
-
-    def between_words() -> Iterator[dict[str, np.ndarray]]:
-        texts = [" ".join(sentence.words) for sentence in sentences]
-        read = zip(sentences, _read(task, params, texts), strict=True)
-        for sentence, (places, maps) in read:
-            words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
-            yield {name: word_weights(weights, words, words) for name, weights in maps.items()}
-
-    result.syntax = pointing.syntax_scores(sentences, between_words()).best()
+    read = _read(result, task, params, [" ".join(sentence.words) for sentence in sentences])
+    chosen, between_words = [sentences[n] for n, _, _ in read], []
+    for sentence, (_, places, maps) in zip(chosen, read, strict=True):
+        words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
+        between_words.append({name: word_weights(x, words, words) for name, x in maps.items()})
+    result.syntax = pointing.syntax_scores(chosen, between_words).best() if chosen else []
 
 
 def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
     """Adds coreference scores."""
-    places, maps = zip(*_read(task, params, [document.text for document in documents]), strict=True)
-    result.coreference = pointing.coreference_scores(documents, places, maps).best()
+    read = _read(result, task, params, [document.text for document in documents])
+    chosen, places, maps = ([row[n] for row in read] for n in range(3))
+    if read:
+        scores = pointing.coreference_scores([documents[n] for n in chosen], places, maps)
+        result.coreference = scores.best()
 
 
 def _repeat(result: Analysis, task: Any, params: Any) -> None:

@@ -68,7 +68,8 @@ def switched_off(
     means = mean_values(Passes(task, run.params), filled(first_rows(task, split, MEANT)))
     if chosen.name not in means:
         raise UserError(f"without: kind='mean' needs values, and layer {layer!r} is in a loop")
-    return {chosen.name: Change(1 - part, part[:, None, None] * np.asarray(means[chosen.name]))}
+    mean = part[:, None, None] * np.asarray(means[chosen.name])
+    return {chosen.name: Change(1 - part, mean[None])}
 
 
 def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:

@@ -92,17 +92,16 @@ def costs_by_part(result: Analysis) -> list[dict[str, str]]:
     for cost in result.costs:
         part = cost["place"].rpartition("/")[0], -1 if cost["head"] is None else cost["head"]
         by_part.setdefault(part, {})[cost["kind"]] = cost
-    scores = {(x["map"], x["head"]): x.get("importance", math.nan) for x in result.heads}
     layers = [*dict.fromkeys(layer for layer, _ in by_part)]
     rows = []
     for part in sorted(by_part, key=lambda part: (layers.index(part[0]), part[1])):
-        row = {"layer": part[0][-30:], "head": "all" if part[1] < 0 else str(part[1])}
+        row = {"layer": part[0][-25:], "head": "all" if part[1] < 0 else str(part[1])}
         for kind in ("zero", "mean", "resample", "uniform"):
             row[kind] = _cell(by_part[part].get(kind, {}).get("cost", math.nan))
         if row["zero"] != _cell(math.nan):
             zero = by_part[part]["zero"]
             row["zero"] = mean(zero["cost"], (zero["low"], zero["high"]))
-        rows.append({**row, "importance": _cell(scores.get(part, math.nan))})
+        rows.append(row)
     return rows
 
 

@@ -60,13 +60,15 @@ def test_maps_of_many_are_those_of_each() -> None:
 def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
     """A treebank and a file of mentions; what a text is read as stands at its characters."""
     model = decoder()
-    for places, maps in inside._read(model.task, model.params, ["ab cd", "b"]):
+    result = Analysis(0)
+    read = inside._read(result, model.task, model.params, ["ab cd", "b"])
+    assert [n for n, _, _ in read] == [0, 1] and result.notes == []
+    for _, places, maps in read:
         assert places[0].tolist() == [0, 0] and places[1].tolist() == [0, 1]
         assert {x.shape for x in maps.values()} == {(2, len(places), len(places))}
     (tmp_path / "t.conllu").write_text(CONLLU * 40)
     mentions = {"text": "ab ab ab", "clusters": [[[0, 2], [3, 5], [6, 8]]]}
     (tmp_path / "m.jsonl").write_text(f"{json.dumps(mentions)}\n" * 40)
-    result = Analysis(0)
     with pytest.raises(UserError, match="No such file|absent|not"):
         analyse(model.task, model.params, "test", 4, conllu=tmp_path / "absent.conllu")
     from attnlab.analysis.pointing import read_documents
