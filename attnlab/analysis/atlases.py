@@ -29,7 +29,7 @@ def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record
     every, counts = list(examples), Counter[str]()
     for maps in every:
         keys: list[list[str]] = [list(map_.columns) for map_ in maps.values()]
-        counts.update(max(keys, key=len, default=[]))
+        counts.update(*sorted(keys, key=len)[-1:])
     statistics = HeadStatistics(frequencies=counts)
     for maps in every:
         for name, map_ in maps.items():
@@ -39,10 +39,10 @@ def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record
 
 
 def atlas_example(
-    task: Any, example: Any, maps: Mapping[str, AttentionMap], model: str = ""
+    task: Any, example: Any, maps: Mapping[str, AttentionMap], model: str = "", note: str = ""
 ) -> AtlasExample:
-    """Returns an example with its labelled maps as `attnlab.pages.atlas.write_atlas` takes it; the
-    statistics of heads are those of this example.
+    """Returns an example with its labelled maps as `attnlab.pages.atlas.write_atlas` takes it, a
+    note at each map; the statistics of heads are those of this example.
     """
     records, image, parts = statistics_of([maps]), getattr(example, "image", None), []
     for name, map_ in maps.items():
@@ -55,5 +55,5 @@ def atlas_example(
                 grid = task.grid
         statistics = {column: [record[column] for record in of_heads] for column in MEANINGS}
         tokens = list(map_.rows), list(map_.columns)
-        parts.append(AtlasMap(name, map_.weights, *tokens, map_.kind, "", statistics, grid))
+        parts.append(AtlasMap(name, map_.weights, *tokens, map_.kind, note, statistics, grid))
     return AtlasExample(example.shown(), parts, model, image)

@@ -271,9 +271,10 @@ def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -
 def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
     """Adds coreference scores."""
     read = _read(result, task, params, [document.text for document in documents])
-    chosen, places, maps = ([row[n] for row in read] for n in range(3))
     if read:
-        scores = pointing.coreference_scores([documents[n] for n in chosen], places, maps)
+        chosen = [documents[n] for n, _, _ in read]
+        places, maps = [place for _, place, _ in read], [named for _, _, named in read]
+        scores = pointing.coreference_scores(chosen, places, maps)
         result.coreference = scores.best()
 
 

@@ -62,22 +62,20 @@ def run(arguments: argparse.Namespace) -> int:
     numbers = {name: _numbers(name, getattr(arguments, name)) for name in ("layers", "heads")}
     if arguments.maps and numbers["layers"] is not None:
         raise UserError("inspect: give either --layers or --maps")
-    accepted = arguments.accept_changed_code
-    runs = [session.open_run(stored)]
+    named = [stored]
     if arguments.compare:
         from attnlab.api.stored import Stored
 
-        other = Stored.find(Path(arguments.compare), (), None, (), accepted)
-        runs.append(session.open_run(other))
+        accepted = arguments.accept_changed_code
+        named.append(Stored.find(Path(arguments.compare), accept_changed_code=accepted))
+    runs = [session.open_run(run) for run in named]
     from attnlab.analysis.atlases import MEANINGS, atlas_example
     from attnlab.analysis.results import draw
     from attnlab.pages.atlas import ARRAYS, write_atlas
     from attnlab.tasks.maps import Chosen, attention_maps
 
-    names = [f"*_{layer}/*" for layer in numbers["layers"] or ()] or (arguments.maps or "*").split(
-        ","
-    )
-    chosen = Chosen(names, numbers["heads"])
+    patterns = [f"*_{layer}/*" for layer in numbers["layers"] or ()]
+    chosen = Chosen(patterns or (arguments.maps or "*").split(","), numbers["heads"])
     read = [
         [
             (x, attention_maps(run.task, run.params, x, chosen))
@@ -85,8 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for run in runs
     ]
+    note = f"Only heads {arguments.heads} of the layer, in this order." if arguments.heads else ""
     examples = [
-        atlas_example(run.task, example, maps, str(run.workdir))
+        atlas_example(run.task, example, maps, str(run.workdir), note)
         for of_runs in zip(*read, strict=True)
         for run, (example, maps) in zip(runs, of_runs, strict=True)
     ]

@@ -85,6 +85,7 @@ def test_chosen_maps_of_two_runs(runs: Runs, tmp_path: Path) -> None:
         *(f"1/{name}" for name in SLOTS),
     }
     assert {len(arrays[name]) for name in arrays.files if name[-1] == "n"} == {1}
+    assert "Only heads 0 of the layer" in (tmp_path / "maps" / "atlas.html").read_text()
 
 
 def test_a_wrong_choice_gets_one_line(searched: Path, tmp_path: Path) -> None:
