@@ -10,7 +10,8 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ import numpy as np
 
 from attnlab.analysis import ablation, attribution, induction, pointing
 from attnlab.analysis.alignment import word_weights
-from attnlab.analysis.atlases import statistics_of
-from attnlab.analysis.heads import Record
+from attnlab.analysis.heads import HeadStatistics, Record
 from attnlab.analysis.passes import Batches, Passes
 from attnlab.data.conll import Conllu
 from attnlab.data.passages import located
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
-from attnlab.systems.protocol import LanguageModel
+from attnlab.systems.protocol import AttentionMap, LanguageModel
 from attnlab.tasks.maps import Chosen, map_program, maps_of_examples
 
 READ = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
@@ -151,6 +151,22 @@ def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]
     if not batches:
         raise UserError(f"the {split} split has no example")
     return batches
+
+
+def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record]:
+    """Returns the statistics of heads over the labelled maps of examples, see
+    `attnlab.analysis.heads`. How rare a token is, is counted in these examples.
+    """
+    every, counts = list(examples), Counter[str]()
+    for maps in every:
+        keys: list[list[str]] = [list(map_.columns) for map_ in maps.values()]
+        counts.update(*sorted(keys, key=len)[-1:])
+    statistics = HeadStatistics(frequencies=counts)
+    for maps in every:
+        for name, map_ in maps.items():
+            queries = None if list(map_.rows) == list(map_.columns) else map_.rows
+            statistics.add(name, map_.weights, map_.columns, queries, kind=map_.kind)
+    return statistics.records()
 
 
 def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:

@@ -10,14 +10,28 @@ import dataclasses
 import html
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from attnlab.analysis.atlases import MEANINGS
+from attnlab.analysis.inside import statistics_of
 from attnlab.analysis.maps import as_shares, map_png, save_map
 from attnlab.analysis.results import LEGIBLE
-from attnlab.pages.atlas import AtlasExample, write_atlas
+from attnlab.pages.atlas import AtlasExample, AtlasMap, write_atlas
+from attnlab.systems.protocol import AttentionMap
+from attnlab.tasks.maps import IMAGE, grid_of, sides_of
+
+MEANINGS = {
+    "entropy": "of the weights of a query, in nats; mean over queries",
+    "confidence": "the largest weight of a query; mean over queries",
+    "distance": "from a query to its keys, in tokens, by weight",
+    "sink_mass": "weight on the first key",
+    "previous_argmax": "share of queries whose largest weight is on the token before",
+    "induction_argmax": "the same, on a token behind an earlier one that equals the query's",
+    "delimiter_mass": "weight on punctuation and special tokens",
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -75,3 +89,24 @@ class Maps(dict[str, Map]):
             self.save(path := Path(folder, "atlas.html"))
             page = html.escape(path.read_text(encoding="utf-8"))
         return f'<iframe srcdoc="{page}" width="100%" height="700" style="border:0"></iframe>'
+
+
+def atlas_example(
+    task: Any, example: Any, maps: Mapping[str, AttentionMap], model: str = "", note: str = ""
+) -> AtlasExample:
+    """Returns an example with its labelled maps as `attnlab.pages.atlas.write_atlas` takes it, a
+    note at each map; the statistics of heads are those of this example.
+    """
+    records, image, parts = statistics_of([maps]), getattr(example, "image", None), []
+    for name, map_ in maps.items():
+        of_heads = [record for record in records if record["map"] == name]
+        grid = None
+        if image is not None and sides_of(task.system, name)[1] == IMAGE:
+            fitting = grid_of(len(map_.columns), *image.shape[:2])
+            grid = fitting and fitting[1:]
+            if task.grid and task.grid[0] * task.grid[1] == len(map_.columns):
+                grid = task.grid
+        statistics = {column: [record[column] for record in of_heads] for column in MEANINGS}
+        tokens = list(map_.rows), list(map_.columns)
+        parts.append(AtlasMap(name, map_.weights, *tokens, map_.kind, note, statistics, grid))
+    return AtlasExample(example.shown(), parts, model, image)

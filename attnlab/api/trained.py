@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from attnlab.analysis.atlases import atlas_example
 from attnlab.analysis.results import curves, scores
 from attnlab.api.maps import Map as Map
 from attnlab.api.maps import Maps as Maps
+from attnlab.api.maps import atlas_example
 from attnlab.api.stored import Stored
 from attnlab.api.training import Folder as Folder
 from attnlab.data import SPLITS

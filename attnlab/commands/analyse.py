@@ -116,8 +116,8 @@ def _cell(value: Any) -> str:
 
 def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
     """Writes an atlas of the first examples, and returns its files; [] without attention."""
-    from attnlab.analysis.atlases import MEANINGS, atlas_example
     from attnlab.analysis.inside import READ
+    from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
     from attnlab.tasks.maps import attention_maps
 
@@ -133,7 +133,7 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
 
 def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
     """Returns the text of `analysis.html`."""
-    from attnlab.analysis.atlases import MEANINGS
+    from attnlab.api.maps import MEANINGS
     from attnlab.pages import html
     from attnlab.pages.atlas import CAUTION as OF_MAPS
 

@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         accepted = arguments.accept_changed_code
         named.append(Stored.find(Path(arguments.compare), accept_changed_code=accepted))
     runs = [session.open_run(run) for run in named]
-    from attnlab.analysis.atlases import MEANINGS, atlas_example
     from attnlab.analysis.results import draw
+    from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
     from attnlab.tasks.maps import Chosen, attention_maps
 

@@ -14,6 +14,7 @@ from attnlab.analysis import inside
 from attnlab.analysis.ablation import head_importance, prune_heads
 from attnlab.analysis.inside import Analysis, analyse, first_rows
 from attnlab.errors import UserError
+from attnlab.systems.protocol import AttentionMap
 from tests.analysis.planted import copier, decoder, loaded
 from tests.tasks.tiny import noisy
 from tests.tasks.tiny_language import SHARED
@@ -55,6 +56,16 @@ def test_maps_of_many_are_those_of_each() -> None:
     inside._look(result, model.task, model.params, "test", 5)
     assert [x["previous_argmax"] for x in result.heads] == [1.0, 0.0]
     assert result.heads[0]["best_offset"] == -1 and result.heads[1]["best_offset"] == 0
+
+
+def test_a_map_has_the_statistics_of_its_heads() -> None:
+    """A head that looks at the token before, and one that looks at itself; tokens are counted."""
+    tokens = list("abca.")
+    weights = np.stack([np.eye(5, k=-1), np.eye(5)]).astype(np.float32)
+    weights[0, 0, 0] = 1
+    records = inside.statistics_of([{"layer_0": AttentionMap(weights, tokens, list(tokens))}] * 2)
+    assert [x["previous_argmax"] for x in records] == [1.0, 0.0]
+    assert [x["distance"] for x in records] == [0.8, 0.0] and records[0]["queries"] == 10
 
 
 def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:
