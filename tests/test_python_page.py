@@ -20,8 +20,16 @@ from attnlab.layers.lstm import LSTMLayer
 from tests.commands.tiny import Runs
 from tests.rounding import assert_close
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+PAGES = Path(__file__).resolve().parents[1] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    """The blocks of Python of a page."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+
+
+BLOCKS = blocks("python.md")
 GIVEN = np.random.default_rng(0)
 
 
@@ -44,6 +52,17 @@ def test_every_block_runs_in_order(page: dict[str, Any]) -> None:
     """The run that is loaded is the one that was trained, and its picture is drawn."""
     assert len(BLOCKS) >= 12 and page["run"].step == 12 and not jax.config.jax_enable_x64
     assert "".join(page["search"].queries) == "1967-03-03</s>" and len(page["most"]) == 11
+
+
+def test_the_blocks_of_the_page_on_the_inside(runs: Runs, tmp_path: Path) -> None:
+    """They run in order, and leave the atlas behind."""
+    shutil.copytree(runs("transformer")[0], tmp_path / "runs" / "transformer")
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as moved:
+        moved.chdir(tmp_path)
+        for number, block in enumerate(blocks("inside.md"), start=1):
+            exec(compile(block, f"docs/inside.md, block {number}", "exec"), names)
+    assert (tmp_path / "atlas.html").is_file() and names["inside"].examples == 8
 
 
 def given(*shape: int) -> np.ndarray:

@@ -91,7 +91,7 @@ def ablation_table(
         if (kind == "uniform") == (place.kind == "weights")
     ]
     choices = np.array([(-2, 0, 0), *((n, h, ABLATIONS.index(kind)) for n, h, kind in rows)])
-    means = _means(model, examples) if "mean" in kinds else {}
+    means = mean_values(model, examples) if "mean" in kinds else {}
     prepare = _others if "resample" in kinds else lambda *_: {}
 
     def changes(choice: jax.Array, others: Any) -> dict[str, Change]:
@@ -159,7 +159,7 @@ def _others(model: Passes, batch: Batch) -> dict[str, jax.Array]:
     return others
 
 
-def _means(model: Passes, examples: Sequence[tuple[int, Batch]]) -> dict[str, Any]:
+def mean_values(model: Passes, examples: Sequence[tuple[int, Batch]]) -> dict[str, Any]:
     """Computes by place the mean value [H,1,D] over all real positions of all examples."""
     sums: dict[str, Any] = {}
     for count, batch in examples:

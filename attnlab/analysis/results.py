@@ -262,6 +262,7 @@ def draw(
     stem: Path,
     pictures: bool = True,
     chosen: Chosen = EVERY_MAP,
+    computed: Mapping[str, AttentionMap] | None = None,
 ) -> dict[str, Path]:
     """Draws every chosen attention map of an example with at most `LEGIBLE` positions as
     `<stem>-<map>.png` (unless `pictures` is False), writes all as arrays to `<stem>.npz`, and
@@ -275,9 +276,9 @@ def draw(
     these. A second text that is read is also the target.
 
     A title has the kind of a map. The numbers of one that is not "exact" have no common scale: they
-    are drawn as shares of the largest, which the title gives.
+    are drawn as shares of the largest, which the title gives. `computed` maps are not computed again.
     """
-    maps, over, gates = _to_draw(task, params, example, chosen)
+    maps, over, gates = _to_draw(task, params, example, chosen, computed)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
     for name, map_ in over.items() if pictures else ():
@@ -301,12 +302,16 @@ def draw(
 
 
 def _to_draw(
-    task: AnyTask, params: Any, example: Example, chosen: Chosen
-) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
-    """Computes the chosen attention maps of an example, those that are drawn over its image, and gates as
+    task: AnyTask,
+    params: Any,
+    example: Example,
+    chosen: Chosen,
+    maps: Mapping[str, AttentionMap] | None = None,
+) -> tuple[Mapping[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
+    """Computes the chosen attention maps of an example, unless they are given, those that are drawn over its image, and gates as
     arrays, each by name.
     """
-    maps = attention_maps(task, params, example, chosen)
+    maps = attention_maps(task, params, example, chosen) if maps is None else maps
     return maps, *overlays(task, params, example, maps)
 
 

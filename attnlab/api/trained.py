@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from attnlab.analysis.maps import as_shares, map_png, save_map
-from attnlab.analysis.results import LEGIBLE, curves, scores
+from attnlab.analysis.results import curves, scores
+from attnlab.api.maps import Map as Map
+from attnlab.api.maps import Maps as Maps
+from attnlab.api.maps import atlas_example
 from attnlab.api.stored import Stored
 from attnlab.api.training import Folder as Folder
 from attnlab.data import SPLITS
@@ -33,6 +35,8 @@ from attnlab.training.devices import use_precision
 from attnlab.training.updates import best_params
 
 if TYPE_CHECKING:
+    from attnlab.analysis.heads import Record
+    from attnlab.analysis.inside import Analysis
     from attnlab.tasks.scoring import Text
 
 
@@ -124,42 +128,6 @@ def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any, Any]:
     task = kind.load(stored.config, stored.vocabulary_folder, splits)
     stored.check_data(dict(task.data.fingerprints))
     return task
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Map:
-    """The weights of one attention for one example.
-
-    Attributes:
-      name: of the attention, its path in the system ("attention", "decoder_0/cross_attention").
-      weights: [H,Tq,Tk] float32; a row has the weights of one query.
-      queries: a label for each of the Tq queries; for a decoder the tokens that it predicts.
-      keys: a label for each of the Tk keys.
-      kind: what the numbers are: "exact" weights, an "effective" matrix, or a "sensitivity"; see
-        `attnlab.attention.mixer.Kind`.
-    """
-
-    name: str
-    weights: np.ndarray
-    queries: list[str]
-    keys: list[str]
-    kind: str = "exact"
-
-    def save(self, path: Folder) -> None:
-        """Draw it as a PNG, one panel for each head."""
-        shares, title = as_shares(self.name, self.weights, self.kind)
-        save_map(path, shares, self.keys, self.queries, title=title)
-
-    def __repr__(self) -> str:
-        heads, queries, keys = self.weights.shape
-        return f"Map({self.name!r}, {self.kind}, {heads} heads, {queries} queries, {keys} keys)"
-
-    def _repr_png_(self) -> bytes | None:
-        """What a notebook shows; None if it is too large to read."""
-        if max(self.weights.shape[1:]) > LEGIBLE:
-            return None
-        shares, title = as_shares(self.name, self.weights, self.kind)
-        return map_png(shares, self.keys, self.queries, title=title)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -299,11 +267,10 @@ class Run:
         """Scores many pairs of source and target, in batches."""
         return [text.log_prob for text in self.score(pairs)]
 
-    def maps(
-        self, source: str, target: str | None = None, chosen: Chosen = EVERY_MAP
-    ) -> dict[str, Map]:
+    def maps(self, source: str, target: str | None = None, chosen: Chosen = EVERY_MAP) -> Maps:
         """Returns every attention map of one example, by name, with labelled queries and keys. Of a
-        system without attention they are sensitivities of its answers to what it reads.
+        system without attention they are sensitivities of its answers to what it reads. A notebook
+        shows them as an atlas.
 
         Args:
           source: a text.
@@ -315,10 +282,73 @@ class Run:
           UserError: a blank text, one text too many or too few, or no such map, head or row.
         """
         (example,) = self.examples_from_text([(source, target)])
-        return {
-            name: Map(name, map_.weights, list(map_.rows), list(map_.columns), map_.kind)
-            for name, map_ in attention_maps(self.task, self.params, example, chosen).items()
-        }
+        maps = attention_maps(self.task, self.params, example, chosen)
+        result = Maps(
+            (name, Map(name, map_.weights, list(map_.rows), list(map_.columns), map_.kind))
+            for name, map_ in maps.items()
+        )
+        result.example = atlas_example(self.task, example, maps, self.workdir.name)
+        return result
+
+    def without(
+        self, layer: int | str, head: int | None = None, kind: str = "zero", split: str = "valid"
+    ) -> Run:
+        """Returns the run with a layer or head switched off: what it scores, evaluates and writes is
+        computed without it.
+
+        Args:
+          layer: the number of the mixing layer in the order of a pass, or its name.
+          head: its number; None for the whole layer.
+          kind: "zero"; "mean", its mean over examples of `split`; or "uniform" weights.
+          split: whose first 100 examples the mean is of.
+
+        Raises:
+          UserError: no such layer, head or kind, or a layer that has no such values.
+        """
+        from attnlab.api.changed import changed_system, switched_off
+
+        changes, task = switched_off(self, layer, head, kind, split), _task(self.stored, ())
+        task.system = changed_system(self.task.system, changes)
+        return dataclasses.replace(self, task=task, _of_split={})
+
+    def patch(
+        self, clean: tuple[str, str], corrupted: str, at: str = "heads", by_position: bool = False
+    ) -> list[Record]:
+        """Computes how much of the log-probability of a text each part of a pass restores, when the
+        system reads something else before the text and the part is what it was.
+
+        Args:
+          clean: what is read first (the source of a translation), and the text.
+          corrupted: what is read in its place, of as many tokens.
+          at: the parts: "heads", "layer" or "embedding".
+          by_position: patch each position alone.
+
+        Returns:
+          Records "place", "head", "position" and "restored": 1 is all of the difference, 0 nothing;
+          NaN where the two do not differ.
+
+        Raises:
+          UserError: texts of different numbers of tokens, no such parts, or no probability.
+        """
+        from attnlab.api.changed import patched
+
+        return patched(self, clean, corrupted, at, by_position)
+
+    def analyse(
+        self,
+        split: str = "valid",
+        examples: int = 100,
+        conllu: Folder | None = None,
+        coreference: Folder | None = None,
+    ) -> Analysis:
+        """Measures what the layers and heads of the run look at and are worth, as the command
+        `analyse` does; see `attnlab.analysis.inside.analyse`.
+        """
+        from attnlab.analysis.inside import analyse
+
+        _check_split(split)
+        task = self.with_split(split)
+        return analyse(task, self.params, split, examples, conllu, coreference)
 
     def examples_from_text(self, typed: Sequence[Typed]) -> list[Example]:
         """Makes from typed texts the examples that `maps` draws; raises `UserError` for a blank
@@ -339,13 +369,13 @@ class Run:
             still closed, or a metric of the user's fails.
         """
         _check_split(split)
-        results, _ = scores(self._with_split(split), self.params, split)
+        results, _ = scores(self.with_split(split), self.params, split)
         if failed := failures(results):
             raise UserError(f"{failed}; without it: training.metrics")
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 
-    def _with_split(self, split: str) -> Task[Any, Any, Any]:
+    def with_split(self, split: str) -> Task[Any, Any, Any]:
         """Returns the task with the data of a split, which is read on first use and kept; raises
         `UserError` for a test split still closed.
         """

@@ -60,7 +60,12 @@ COMMANDS: Mapping[str, Command] = {
         ".score",
         "how likely texts are, token by token; which candidate is likelier; lm-eval's tasks",
     ),
-    "inspect": Command(".inspect_maps", "draw the attention maps of given texts"),
+    "inspect": Command(
+        ".inspect_maps", "the attention maps of given texts: one interactive page, and pictures"
+    ),
+    "analyse": Command(
+        ".analyse", "what the heads of a run look at, and what each layer and head is worth"
+    ),
     "sweep": Command(
         ".sweep",
         "run an experiment, from trials to a report; resumes too",

@@ -1,4 +1,6 @@
-"""`inspect`: draw the attention maps of a trained run for texts, pairs of texts, or images."""
+"""`inspect`: the attention maps of a trained run for texts, pairs of texts, or images, as one interactive
+page and as pictures.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,17 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of `inspect` to its parser: `--source`, `--target`, `--pairs`, `--output`,
-    `--accept-changed-code`.
+    """Adds the flags of `inspect` to its parser: `--source`, `--target`, `--pairs`, `--layers`,
+    `--heads`, `--maps`, `--compare`, `--output`, `--accept-changed-code`.
     """
-    parser.add_argument("--source", metavar="TEXT", help="a text, or the file of an image")
+    parser.add_argument(
+        "--source",
+        "--text",
+        "--image",
+        dest="source",
+        metavar="TEXT",
+        help="a text, or the file of an image",
+    )
     parser.add_argument(
         "--target",
         metavar="TEXT",
@@ -22,8 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pairs",
+        "--file",
+        dest="pairs",
         metavar="FILE",
         help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)",
+    )
+    parser.add_argument("--layers", metavar="N,...", help="only maps of these layers, from 0")
+    parser.add_argument("--heads", metavar="N,...", help="only these heads of each map")
+    parser.add_argument(
+        "--maps", metavar="PATTERN,...", help="only maps of these names, as 'decoder_*/self*'"
+    )
+    parser.add_argument(
+        "--compare", metavar="RUN", help="a second run on the same texts, beside it on the page"
     )
     parser.add_argument(
         "--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)"
@@ -32,23 +51,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Computes the attention maps of the given texts or images, writes them per example to
-    `<number>.npz` and as pictures (maps too large to read are not drawn), and prints each example
-    and the paths of all these files.
+    """Writes the attention maps of the given texts or images as `atlas.html` with `maps.npz`, and
+    those of each example as `<number>.npz` and as pictures (maps too large to read are not drawn);
+    prints each example and the paths of all these files. A second run is on the page alone.
     """
     stored = session.stored_run(arguments)
     folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"
     session.check_folder("--output", folder)
-    examples = _examples(arguments)
-    trained = session.open_run(stored)
-    from attnlab.analysis.results import draw
+    typed = _examples(arguments)
+    numbers = {name: _numbers(name, getattr(arguments, name)) for name in ("layers", "heads")}
+    if arguments.maps and numbers["layers"] is not None:
+        raise UserError("inspect: give either --layers or --maps")
+    named = [stored]
+    if arguments.compare:
+        from attnlab.api.stored import Stored
 
-    for number, example in enumerate(trained.examples_from_text(examples)):
+        accepted = arguments.accept_changed_code
+        named.append(Stored.find(Path(arguments.compare), accept_changed_code=accepted))
+    runs = [session.open_run(run) for run in named]
+    from attnlab.analysis.results import draw
+    from attnlab.api.maps import MEANINGS, atlas_example
+    from attnlab.pages.atlas import ARRAYS, write_atlas
+    from attnlab.tasks.maps import Chosen, attention_maps
+
+    patterns = [f"*_{layer}/*" for layer in numbers["layers"] or ()]
+    chosen = Chosen(patterns or (arguments.maps or "*").split(","), numbers["heads"])
+    read = [
+        [
+            (x, attention_maps(run.task, run.params, x, chosen))
+            for x in run.examples_from_text(typed)
+        ]
+        for run in runs
+    ]
+    note = f"Only heads {arguments.heads} of the layer, in this order." if arguments.heads else ""
+    examples = [
+        atlas_example(run.task, example, maps, str(run.workdir), note)
+        for of_runs in zip(*read, strict=True)
+        for run, (example, maps) in zip(runs, of_runs, strict=True)
+    ]
+    write_atlas(folder / "atlas.html", f"Attention of {stored.workdir}", examples, MEANINGS)
+    print(folder / "atlas.html", folder / ARRAYS, sep="\n")
+    for number, (example, maps) in enumerate(read[0]):
         print(example.shown())
-        pictures = draw(trained.task, trained.params, example, folder / f"{number}")
+        task, params = runs[0].task, runs[0].params
+        pictures = draw(task, params, example, folder / f"{number}", computed=maps)
         for path in pictures.values():
             print(f"  {path}")
     return 0
+
+
+def _numbers(name: str, typed: str | None) -> list[int] | None:
+    """Returns the numbers that a flag says, None where it is not given; raises `UserError` for
+    anything else.
+    """
+    if typed is None:
+        return None
+    if not all(word.strip().isdecimal() for word in typed.split(",")):
+        raise UserError(f"inspect: --{name}={typed}: expected numbers with commas between them")
+    return [int(word) for word in typed.split(",")]
 
 
 def _is_utf8(text: str) -> bool:

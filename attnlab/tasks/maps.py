@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
@@ -33,6 +33,7 @@ Overlays = tuple[dict[str, AttentionMap], dict[str, np.ndarray]]
 
 IMAGE = "image"
 """The side of a map whose positions are the places of an image, row by row."""
+WIDTH = 16  # tokens: texts of `maps_of_examples` are filled up to a multiple of it
 _OF_SYSTEM = "sensitivity_to/"  # before the side, in names of `sensitivities`
 _WHOLE = "all places"  # the mean over the places that look
 
@@ -104,13 +105,14 @@ class Chosen:
         Raises:
           UserError: no map has such a name, or one has no such head or row.
         """
+        for pattern in self.names:
+            if maps and not fnmatch.filter(maps, pattern):
+                raise UserError(f"no map is called {pattern!r}; there are {', '.join(maps)}")
         named = {
             name: map_
             for name, map_ in maps.items()
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.names)
         }
-        if maps and not named:
-            raise UserError(f"no map is called {self.names[0]!r}; there are {', '.join(maps)}")
         return {
             name: self._cut(name, map_) for name, map_ in named.items() if map_.kind in self.kinds
         }
@@ -140,6 +142,47 @@ def attention_maps(
       UserError: see `Chosen.among`.
     """
     inputs, sides = task.model_inputs(example)
+    return _labelled(maps_of(task.system, params, inputs, chosen), sides, chosen.rows)
+
+
+def maps_of_examples(
+    task: AnyTask, params: Params, examples: Iterable[Example], chosen: Chosen = EVERY_MAP
+) -> Iterator[dict[str, AttentionMap]]:
+    """Yields `attention_maps` of each example, by one program for all texts of about a length: each
+    is filled up with padding to a multiple of `WIDTH` tokens, which its maps are without.
+
+    Args:
+      task: with its system.
+      params: of the system.
+      examples: of the task.
+      chosen: without rows.
+    """
+    system, limit = task.system, task.config.longest_text
+    maps_for = map_program(system, chosen)
+    for example in examples:
+        inputs, sides = task.model_inputs(example)
+        texts = [np.asarray(x) for x in inputs]
+        if all(x.ndim != 3 for x in texts):  # no distances between tokens
+            first = len(texts) - 1 if system.map_sides[1] == "joined" else 0
+            for at, ids in enumerate(texts):
+                width = -(-ids.shape[1] // WIDTH) * WIDTH
+                room = min(width, limit or width) - ids.shape[1]
+                if ids.ndim == 2 and at >= first and room > 0:
+                    texts[at] = np.pad(ids, ((0, 0), (0, room)), constant_values=system.pad_id)
+        maps = maps_for(params, texts)
+        for name, map_ in maps.items():
+            rows, columns = (len(sides.get(str(side), ())) for side in (map_.rows, map_.columns))
+            cut = map_.weights[:, : rows or None, : columns or None]
+            maps[name] = dataclasses.replace(map_, weights=cut)
+        yield _labelled(maps, sides)
+
+
+def _labelled(
+    maps: Mapping[str, AttentionMap], sides: Mapping[str, Any], chosen: Sequence[int] | None = None
+) -> dict[str, AttentionMap]:
+    """Returns maps with the labels of their sides, or numbers, as rows and columns; of rows the
+    `chosen` alone (None: all).
+    """
 
     def labels(side: Any, count: int) -> Sequence[str]:
         if side == "hops":
@@ -147,12 +190,11 @@ def attention_maps(
         return sides.get(side, [str(number) for number in range(count)])
 
     labelled = {}
-    for name, map_ in maps_of(task.system, params, inputs, chosen).items():
-        rows = chosen.rows
-        of_rows = labels(map_.rows, map_.weights.shape[-2] if rows is None else 1 + max(rows))
+    for name, map_ in maps.items():
+        rows = labels(map_.rows, map_.weights.shape[-2] if chosen is None else 1 + max(chosen))
         labelled[name] = dataclasses.replace(
             map_,
-            rows=of_rows if rows is None else [of_rows[number] for number in rows],
+            rows=rows if chosen is None else [rows[number] for number in chosen],
             columns=labels(map_.columns, map_.weights.shape[-1]),
         )
     return labelled
@@ -168,6 +210,15 @@ def maps_of(
     Raises:
       UserError: see `Chosen.among`.
     """
+    return map_program(system, chosen)(params, read)
+
+
+def map_program(
+    system: System, chosen: Chosen = EVERY_MAP
+) -> Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]:
+    """Returns `maps_of` as a function of parameters and one row of inputs, which is compiled once
+    for inputs of equal shapes.
+    """
     names: list[str] = []
 
     @OnRows
@@ -176,11 +227,14 @@ def maps_of(
         names[:] = maps  # a program would put them in another order
         return maps
 
-    maps = jax.device_get(look(params, *read))
-    return {
-        name: dataclasses.replace(maps[name], weights=np.asarray(maps[name].weights[0]))
-        for name in names
-    }
+    def maps_for(params: Params, read: Sequence[Any]) -> dict[str, AttentionMap]:
+        maps = jax.device_get(look(params, *read))
+        return {
+            name: dataclasses.replace(maps[name], weights=np.asarray(maps[name].weights[0]))
+            for name in names
+        }
+
+    return maps_for
 
 
 def recorded(system: System, params: Params, read: Sequence[jax.Array]) -> dict[str, AttentionMap]:

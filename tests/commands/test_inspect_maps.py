@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.tiny import arguments, run_command
+from tests.commands.tiny import Runs, arguments, refused, run_command
 
 SLOTS = [f"{slot}_attention" for slot in ("decoder_0/cross", "decoder_0/self", "encoder_0/self")]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -31,8 +31,11 @@ def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
         (tmp_path / "maps" / f"0-{name.replace('/', '-')}-arcs.png").read_bytes().startswith(PNG)
         for name in arcs
     )
-    assert len(list((tmp_path / "maps").iterdir())) == len(names) + len(arcs) + 1
-    assert ended.out.splitlines()[0] == "3 of may 1967  ->  1967-05-03"
+    assert len(list((tmp_path / "maps").iterdir())) == len(names) + len(arcs) + 3
+    assert ended.out.splitlines()[2] == "3 of may 1967  ->  1967-05-03"
+    assert (tmp_path / "maps" / "atlas.html").read_text().startswith("<!doctype html>")
+    both = np.load(tmp_path / "maps" / "maps.npz")
+    np.testing.assert_array_equal(both[f"0/{names[0]}"], arrays[names[0]])
     assert str(tmp_path / "maps" / "0.npz") in ended.out
 
 
@@ -67,3 +70,32 @@ def test_a_run_without_attention_has_sensitivities_when_asked(tmp_path: Path) ->
     assert ended.code == 0, ended.err
     for side in ("source", "target_in"):
         assert (tmp_path / "run" / "maps" / f"0-sensitivity_to-{side}.png").is_file()
+
+
+def test_chosen_maps_of_two_runs(runs: Runs, tmp_path: Path) -> None:
+    """One page has the same text in both; only chosen heads are read."""
+    text, first = "--text=3 of may 1967", runs("rnnsearch")[0]
+    flags = [text, "--target=1967-05-03", f"--output={tmp_path / 'maps'}", "--heads=0"]
+    flags += ["--maps=*ttention", f"--compare={runs('transformer')[0]}"]
+    ended = run_command(["inspect", str(first), *flags])
+    assert ended.code == 0, ended.err
+    arrays = np.load(tmp_path / "maps" / "maps.npz")
+    assert {name for name in arrays.files if name[-1] == "n"} == {
+        "0/attention",
+        *(f"1/{name}" for name in SLOTS),
+    }
+    assert {len(arrays[name]) for name in arrays.files if name[-1] == "n"} == {1}
+    assert "Only heads 0 of the layer" in (tmp_path / "maps" / "atlas.html").read_text()
+
+
+def test_a_wrong_choice_gets_one_line(searched: Path, tmp_path: Path) -> None:
+    given = ["inspect", str(searched), "--text=3 of may 1967", "--target=1967-05-03"]
+    given.append(f"--output={tmp_path / 'maps'}")
+    for flag, line in {
+        "--layers=3": "no map is called '*_3/*'; there are attention",
+        "--layers=x": "expected numbers with commas between them",
+        "--heads=7": "attention has no head 7; heads are 0 to 0",
+        "--compare=absent": "absent",
+    }.items():
+        assert line in refused(*given, flag)
+    assert not (tmp_path / "maps").exists()

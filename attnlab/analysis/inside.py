@@ -1,0 +1,308 @@
+"""All numbers about the inside of a trained system at once: what its heads look at, what each layer
+and head is worth, and whether its weights explain its answers.
+
+Axis letters: H heads, Tq queries, Tk keys, P pieces, W words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlab.analysis import ablation, attribution, induction, pointing
+from attnlab.analysis.alignment import word_weights
+from attnlab.analysis.heads import HeadStatistics, Record
+from attnlab.analysis.passes import Batches, Passes
+from attnlab.data.conll import Conllu
+from attnlab.data.passages import located
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.progress import patience
+from attnlab.systems.protocol import AttentionMap, LanguageModel
+from attnlab.tasks.maps import Chosen, map_program, maps_of_examples
+
+READ = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
+TEXT = ("source", "joined")  # sides that hold the text that a system reads first
+REPEATED, LENGTH = 8, 24  # sequences of random tokens for induction scores, and half their length
+ASKED = 64  # examples whose gradients are compared with weights, and taken by distance
+
+
+@dataclasses.dataclass
+class Analysis:
+    """What `analyse` measures, as records: column to text or number, NaN where nothing can be said.
+
+    Attributes:
+      examples: how many were read.
+      heads: a record for each head, see `attnlab.analysis.heads`, with its "importance",
+        "agreement" of weights with gradients (Kendall's tau), "uniform_effect" and
+        "permuted_effect" (how far answers move when the weights of its layer are changed), and for
+        language models its "induction_score".
+      costs: a record for each ablation, the columns of `attnlab.analysis.ablation.Cost`, with the ends
+        of the interval as "low" and "high".
+      pruning: "heads_off", the "place" and "head" that went last, and the loss without them.
+      distance: "embedding", "distance" in tokens, and the norm of the "gradient".
+      syntax, coreference: see `attnlab.analysis.pointing.Pointing.best`.
+      notes: what does not apply to this run, a line each.
+    """
+
+    examples: int
+    heads: list[Record] = dataclasses.field(default_factory=list)
+    costs: list[Record] = dataclasses.field(default_factory=list)
+    pruning: list[Record] = dataclasses.field(default_factory=list)
+    distance: list[Record] = dataclasses.field(default_factory=list)
+    syntax: list[Record] = dataclasses.field(default_factory=list)
+    coreference: list[Record] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def head(self, name: str, head: int) -> Record:
+        """Returns the record of a head of the map `name`, a new one where it has no map."""
+        for record in self.heads:
+            if (record["map"], record["head"]) == (name, head):
+                return record
+        self.heads.append({"map": name, "kind": "", "head": head})
+        return self.heads[-1]
+
+
+def analyse(
+    task: Any,
+    params: Any,
+    split: str = "valid",
+    examples: int = 100,
+    conllu: str | os.PathLike[str] | None = None,
+    coreference: str | os.PathLike[str] | None = None,
+) -> Analysis:
+    """Measures everything that applies to a trained system on examples of a split.
+
+    Args:
+      task: with the data of the split.
+      params: of its system.
+      split: of the data.
+      examples: how many, the first of the split and of each file.
+      conllu: a treebank, for syntactic scores.
+      coreference: a file of texts with mentions, see `attnlab.analysis.pointing`.
+
+    Raises:
+      UserError: no example, or one of the files cannot be read.
+    """
+    treebank = Path(conllu) if conllu else None
+    sentences = treebank and Conllu(str(treebank.parent), test=treebank.name, tags="deprel").tagged(
+        "test"
+    )
+    documents = pointing.read_documents(Path(coreference)) if coreference else None
+    batches = first_rows(task, split, examples)
+    model, counted = Passes(task, params), sum((numbers >= 0).sum() for numbers, _ in batches)
+    result = Analysis(int(counted))
+    some = first_rows(task, split, min(examples, ASKED))
+    steps = {
+        "statistics of heads": lambda: _look(result, task, params, split, examples),
+        "costs of layers and heads": lambda: _switch_off(result, model, batches),
+        "importance and pruning": lambda: _prune(result, model, batches),
+        "weights and gradients": lambda: _explain(result, model, some),
+        "gradient by distance": lambda: _reach(result, model, some),
+    }
+    if sentences:
+        steps["syntax"] = lambda: _parse(result, task, params, sentences[:examples])
+    if documents:
+        steps["coreference"] = lambda: _refer(result, task, params, documents[:examples])
+    if isinstance(task.system, LanguageModel):
+        steps["induction"] = lambda: _repeat(result, task, params)
+    for name, step in steps.items():
+        try:
+            with patience(f"analysis: {name}"):
+                step()
+        except UserError as error:
+            result.notes.append(f"{name}: {error}")
+    columns = dict.fromkeys(itertools.chain(*result.heads))
+    result.heads = [{name: x.get(name, math.nan) for name in columns} for x in result.heads]
+    return result
+
+
+def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]]:
+    """Returns the first examples of a split in batches of equal shapes, with their numbers; see
+    `Task.split_batches`. Raises UserError if there is none.
+    """
+    groups: dict[Any, list[Any]] = {}
+    for numbers, batch in task.split_batches(split):
+        chosen = (numbers >= 0) & (numbers < count)
+        if numbers.max() >= count and not chosen.any() and isinstance(task.system, LanguageModel):
+            break  # their rows come in order
+        shapes = tuple((name, x.shape[1:]) for name, x in batch.items())
+        rows = {name: np.asarray(x)[chosen] for name, x in batch.items()}
+        groups.setdefault(shapes, []).append((numbers[chosen], rows))
+    batches = []
+    for parts in groups.values():
+        numbers = np.concatenate([part for part, _ in parts])
+        rows = {name: np.concatenate([row[name] for _, row in parts]) for name in parts[0][1]}
+        count = -(-len(numbers) // task.at_once)
+        size = -(-len(numbers) // count) if count else 1
+        for begin in range(0, len(numbers), size):  # as few shapes as widths
+            at = np.arange(begin, begin + size)
+            real = at < len(numbers)
+            numbered = np.where(real, numbers[at % len(numbers)], -1)
+            batches.append((numbered, {name: x[at % len(x)] for name, x in rows.items()}))
+    if not batches:
+        raise UserError(f"the {split} split has no example")
+    return batches
+
+
+def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record]:
+    """Returns the statistics of heads over the labelled maps of examples, see
+    `attnlab.analysis.heads`. How rare a token is, is counted in these examples.
+    """
+    every, counts = list(examples), Counter[str]()
+    for maps in every:
+        keys: list[list[str]] = [list(map_.columns) for map_ in maps.values()]
+        counts.update(*sorted(keys, key=len)[-1:])
+    statistics = HeadStatistics(frequencies=counts)
+    for maps in every:
+        for name, map_ in maps.items():
+            queries = None if list(map_.rows) == list(map_.columns) else map_.rows
+            statistics.add(name, map_.weights, map_.columns, queries, kind=map_.kind)
+    return statistics.records()
+
+
+def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
+    """Adds the statistics of heads."""
+    examples = task.map_examples(split, count)
+    result.heads = statistics_of(maps_of_examples(task, params, examples, READ))
+    if not result.heads:
+        raise UserError(f"{type(task.system).__name__} has no attention; 'inspect' draws others")
+
+
+def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the costs of ablations."""
+    if not model.places(next(iter(batches))[1], ("heads", "layer", "weights")):
+        raise UserError(f"{type(model.task.system).__name__} has no mixing layer")
+    for cost in ablation.ablation_table(model, batches):
+        low, high = cost.interval
+        record = {**cost._asdict(), "low": low, "high": high}
+        del record["interval"]
+        result.costs.append(record)
+
+
+def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the importance of heads, and the loss while they are switched off one by one."""
+    for name, scores in ablation.head_importance(model, batches).items():
+        for head, score in enumerate(scores):
+            result.head(name.rpartition("/")[0], head)["importance"] = float(score)
+    order, losses = ablation.prune_heads(model, batches)
+    for off, loss in enumerate(losses):
+        part: Any = order[off - 1] if off else ("", "")
+        record = {"heads_off": off, "place": part[0], "head": part[1], "loss": loss}
+        result.pruning.append(record)
+
+
+def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
+    """Adds how far answers move with the weights of a layer, and how well weights and gradients
+    agree.
+    """
+    places = model.places(batches[0][1], ("weights",))
+    if not any(not place.stepwise for place in places):
+        raise UserError("no layer computes weights as an array outside a loop over time")
+    for (place, kind), moved in attribution.weight_effects(model, batches).items():
+        name = place.rpartition("/")[0]
+        for head in range(next(x.heads for x in places if x.name == place)):
+            result.head(name, head)[f"{kind}_effect"] = float(moved.mean())
+    embeddings = [place.name for place in model.places(batches[0][1], ("embedding",))]
+    for end in {0, -1} if embeddings else ():
+        taus: dict[str, list[Any]] = {}
+        for _, batch in batches:
+            agreement = attribution.weight_agreement(model, batch, embeddings[end])
+            for place, tau in agreement.items():
+                taus.setdefault(place.rpartition("/")[0], []).append(tau)
+        for name, parts in taus.items():
+            if (model.task.system.between(name)[1] in TEXT) == (end == 0):
+                for head, values in enumerate(np.concatenate(parts).T):
+                    ranked = values[~np.isnan(values)]
+                    result.head(name, head)["agreement"] = (
+                        float(ranked.mean()) if len(ranked) else np.nan
+                    )
+
+
+def _reach(result: Analysis, model: Passes, batches: Batches) -> None:
+    """Adds the gradient by distance."""
+    for name, norms in attribution.gradient_by_distance(model, batches).items():
+        for distance, norm in enumerate(norms):
+            row = {"embedding": name, "distance": distance, "gradient": float(norm)}
+            result.distance.append(row)
+
+
+def _vocabulary(task: Any) -> Vocabulary:
+    """Returns the vocabulary of the text that a system reads; UserError if it reads none."""
+    vocabularies = getattr(task, "vocabularies", None) or [getattr(task.data, "vocabulary", None)]
+    if vocabularies[0] is None:
+        raise UserError(f"task={task.config.task} reads no text")
+    return vocabularies[0]  # type: ignore[no-any-return]
+
+
+def _read(
+    result: Analysis, task: Any, params: Any, texts: Sequence[str]
+) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
+    """Returns for each text its number, the characters [P,2] of its pieces, and its maps [H,P,P] to
+    itself. Texts that the system reads otherwise (cut, say) are left out, with a note.
+
+    Raises:
+      UserError: no such map.
+    """
+    vocabulary = _vocabulary(task)
+    second = texts if hasattr(task, "written") else [None] * len(texts)  # no need to write one
+    examples = task.examples_from_text(params, list(zip(texts, second, strict=True)))
+    every = maps_of_examples(task, params, examples, READ)
+    read = []
+    for n, ((ids, places), maps) in enumerate(zip(located(vocabulary, texts), every, strict=True)):
+        between = {name: task.system.between(name) for name in maps}
+        of_text = {k: x for k, x in maps.items() if between[k] in [(side, side) for side in TEXT]}
+        if not of_text:
+            raise UserError(f"{type(task.system).__name__} has no map from its text to itself")
+        labels, pieces = [*next(iter(of_text.values())).columns], [*vocabulary.tokens(ids)]
+        for begin in range(len(labels) - len(pieces) + 1):
+            if labels[begin : begin + len(pieces)] == pieces:
+                around = (begin, len(labels) - begin - len(pieces)), (0, 0)
+                arrays = {name: map_.weights for name, map_ in of_text.items()}
+                read.append((n, np.pad(places, around), arrays))
+                break
+    if len(read) < len(texts):
+        result.notes.append(f"{len(texts) - len(read)} texts of a file are not read as written")
+    return read
+
+
+def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
+    """Adds syntactic scores."""
+    read = _read(result, task, params, [" ".join(sentence.words) for sentence in sentences])
+    chosen, between_words = [sentences[n] for n, _, _ in read], []
+    for sentence, (_, places, maps) in zip(chosen, read, strict=True):
+        words = pointing.membership(places, pointing.word_spans(sentence.words).tolist())
+        between_words.append({name: word_weights(x, words, words) for name, x in maps.items()})
+    result.syntax = pointing.syntax_scores(chosen, between_words).best() if chosen else []
+
+
+def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
+    """Adds coreference scores."""
+    read = _read(result, task, params, [document.text for document in documents])
+    if read:
+        chosen = [documents[n] for n, _, _ in read]
+        places, maps = [place for _, place, _ in read], [named for _, _, named in read]
+        scores = pointing.coreference_scores(chosen, places, maps)
+        result.coreference = scores.best()
+
+
+def _repeat(result: Analysis, task: Any, params: Any) -> None:
+    """Adds induction scores."""
+    vocabulary, limit = _vocabulary(task), task.config.longest_text or 2 * LENGTH + 1
+    half = min(LENGTH, len(induction.ordinary_ids(vocabulary)), (limit - 1) // 2)
+    sequences = induction.repeated_sequences(vocabulary, half, REPEATED, seed=0)
+    maps_for = map_program(task.system, READ)
+    every = [maps_for(params, [ids[None]]) for ids in sequences]
+    for name, map_ in every[0].items():
+        if map_.weights.shape[-1] == map_.weights.shape[-2] == sequences.shape[1]:
+            scores = np.mean([induction.induction_score(x[name].weights) for x in every], axis=0)
+            for head, score in enumerate(scores):
+                result.head(name, head)["induction_score"] = float(score)

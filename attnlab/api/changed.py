@@ -1,0 +1,119 @@
+"""A run with a part of its system switched off, and the parts that carry what an input says.
+
+Axis letters: H heads, T tokens, D head width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from attnlab.analysis.ablation import mean_values, patch
+from attnlab.analysis.heads import Record
+from attnlab.analysis.inside import first_rows
+from attnlab.analysis.passes import Passes, filled
+from attnlab.attention.interventions import KINDS, Change, Place, intervene
+from attnlab.data.passages import located
+from attnlab.errors import UserError, nearest
+from attnlab.tasks.base import Task
+from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.tasks.written import WritingTask
+
+if TYPE_CHECKING:
+    from attnlab.api.trained import Run
+
+SWITCHES = ("zero", "mean", "uniform")
+MEANT = 100  # examples whose mean stands for a part
+
+
+def places_of(task: Task[Any, Any, Any], params: Any) -> list[Place]:
+    """Returns the places of a pass of a system, in its order, by shapes alone."""
+    places: list[Place] = []
+
+    def passing(params: Any) -> None:
+        with intervene(weights=True) as seen:
+            task.system.apply({"params": params}, *task.init_inputs())
+        places[:] = seen.places.values()
+
+    jax.eval_shape(passing, params)
+    return places
+
+
+def switched_off(
+    run: Run, layer: int | str, head: int | None, kind: str, split: str
+) -> dict[str, Change]:
+    """Returns the change, by its place, that `Run.without` makes; see there."""
+    if kind not in SWITCHES:
+        raise UserError(f"without: kind={kind!r}; {nearest(kind, SWITCHES)}")
+    wanted = "weights" if kind == "uniform" else "layer" if head is None else "heads"
+    places = places_of(run.task, run.params)
+    layers = {p.name.rpartition("/")[0]: p.layer for p in places if p.kind == "layer"}
+    here = [p for p in places if layer in (p.layer, p.name.rpartition("/")[0])]
+    if not here:
+        numbered = ", ".join(f"{number} {name}" for name, number in layers.items())
+        raise UserError(f"without: no layer {layer!r}; there are {numbered or 'none'}")
+    chosen = next((place for place in here if place.kind == wanted), None)
+    if chosen is None:
+        raise UserError(f"without: layer {layer!r} ({here[0].module}) has no {wanted} to change")
+    if head is not None and not 0 <= head < chosen.heads:
+        raise UserError(f"without: layer {layer!r} has no head {head}; 0 to {chosen.heads - 1}")
+    part = np.ones(chosen.heads, np.float32) if head is None else np.eye(chosen.heads)[head]
+    if kind != "mean":
+        return {chosen.name: Change(1 - part, uniform=part if kind == "uniform" else None)}
+    task = run.with_split(split)
+    means = mean_values(Passes(task, run.params), filled(first_rows(task, split, MEANT)))
+    if chosen.name not in means:
+        raise UserError(f"without: kind='mean' needs values, and layer {layer!r} is in a loop")
+    mean = part[:, None, None] * np.asarray(means[chosen.name])
+    return {chosen.name: Change(1 - part, mean[None])}
+
+
+def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
+    """Returns a Flax module that is `system`, but every pass through it, or through a part of it,
+    has these changes.
+    """
+
+    class Changed(type(system)):  # type: ignore[misc]
+        def apply(self, *given: Any, **named: Any) -> Any:
+            with intervene(changes, partly=True):
+                return super().apply(*given, **named)
+
+    Changed.__name__ = Changed.__qualname__ = type(system).__name__
+    fields = (field.name for field in dataclasses.fields(system) if field.init)
+    return Changed(**{name: getattr(system, name) for name in fields})
+
+
+def patched(
+    run: Run, clean: tuple[str, str], corrupted: str, at: str, by_position: bool
+) -> list[Record]:
+    """Returns the records of `Run.patch`; see there."""
+    if at not in (kinds := [kind for kind in KINDS if kind != "weights"]):
+        raise UserError(f"patch: at={at!r}; {nearest(at, kinds)}")
+    batch, other = (_row(run.task, before, clean[1]) for before in (clean[0], corrupted))
+    tokens = [x["source"].shape[1] for x in (batch, other)]
+    if tokens[0] != tokens[1] or batch["target"].shape != other["target"].shape:
+        raise UserError(f"patch: {tokens[0]} and {tokens[1]} tokens; both need the same number")
+    positions = range(tokens[0]) if by_position else (None,)
+    model, changed = Passes(run.task, run.params), {"source": other["source"]}
+    shares = patch(model, batch, changed, (at,), positions)
+    return [
+        {"place": place, "head": head, "position": position, "restored": float(share[0])}
+        for (place, head, position), share in shares.items()
+    ]
+
+
+def _row(task: Any, before: str, text: str) -> dict[str, np.ndarray]:
+    """Returns a batch of one example, whose targets are the tokens of `text` alone."""
+    if isinstance(task, WritingTask) and hasattr(task, "vocabularies"):
+        source, target = (ids[0] for ids in task.encoded([(before, text)]).sequences)
+    elif isinstance(task, LanguageModelling):
+        ((ids, places),) = located(task.data.vocabulary, [before + text])
+        source = np.array([task.first_id, *ids[:-1]])
+        target = np.where(places[:, 1] > len(before), ids, task.special.pad)
+    else:
+        raise UserError(f"patch: the task {task.config.task!r} gives texts no probability")
+    return {"source": np.array(source)[None], "target": np.array(target)[None]}

@@ -1,0 +1,171 @@
+"""`analyse RUN`: what its heads look at, and what each layer and head is worth."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.commands import session
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.analysis.inside import Analysis
+
+SHOWN = 3  # examples of the atlas
+LONG = 60  # rows of a table that is folded
+CAUTION = (
+    "A cost is what this run loses on this split without a part, while all others stay: what two"
+    " parts do alike costs nothing until both are off. Another seed has other heads."
+)
+OTHERS = {
+    "importance": "| d loss / d gate | of the head, its layer's norm 1",
+    "agreement": "Kendall's tau between the weights that a token gets and its gradient",
+    "uniform_effect": "how far answers move, 0 to 1, when the layer's weights are made uniform",
+    "permuted_effect": "the same, when they are permuted",
+    "induction_score": "weight on what followed this token in the first copy of random text",
+    "best_offset": "where the largest weight is most often, key minus query",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `analyse` to its parser."""
+    parser.add_argument("--split", default="valid", help="train, valid or test (default: valid)")
+    parser.add_argument(
+        "--examples", type=int, default=100, metavar="N", help="its first N (default: 100)"
+    )
+    parser.add_argument("--conllu", metavar="FILE", help="a treebank, for syntactic scores")
+    parser.add_argument(
+        "--coreference", metavar="FILE", help='lines {"text": ..., "clusters": [[[0, 3], ...]]}'
+    )
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="of page and tables (default: <workdir>/analysis)"
+    )
+    session.add_acceptance(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes `analysis.html`, `atlas.html` with `maps.npz`, `heads.csv` and `costs.csv`, and prints
+    the costs, what does not apply, and the paths.
+    """
+    from attnlab.data import SPLITS
+    from attnlab.errors import nearest
+
+    if arguments.split not in SPLITS:
+        raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
+    if arguments.examples < 1:
+        raise UserError(f"--examples={arguments.examples}: expected 1 or more")
+    stored = session.stored_run(arguments)
+    folder = Path(arguments.output) if arguments.output else stored.workdir / "analysis"
+    session.check_folder("--output", folder)
+    trained = session.open_run(stored, (arguments.split,))
+    from attnlab.analysis.heads import save_records
+    from attnlab.progress import table
+    from attnlab.records.files import write_atomic
+
+    split = arguments.split
+    result = trained.analyse(split, arguments.examples, arguments.conllu, arguments.coreference)
+    session.print_notes(result.notes)
+    title = f"{trained.workdir}, {result.examples} examples of {split}: change of the loss without"
+    if costs := costs_by_part(result):
+        table(title, [*costs[0]], [[*record.values()] for record in costs])
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = _write_atlas(trained, split, folder)
+    for name, records in (("heads", result.heads), ("costs", result.costs)):
+        if records:
+            save_records(path := folder / f"{name}.csv", records)
+            paths.append(path)
+    write_atomic(path := folder / "analysis.html", _page(str(trained.workdir), result, paths))
+    print("\n".join(map(str, [path, *paths])))
+    return 0
+
+
+def costs_by_part(result: Analysis) -> list[dict[str, str]]:
+    """Returns a row of the table of costs for each layer and each of its heads, in the order of a
+    pass.
+    """
+    from attnlab.pages.tables import mean
+
+    by_part: dict[Any, dict[str, Any]] = {}
+    for cost in result.costs:
+        part = cost["place"].rpartition("/")[0], -1 if cost["head"] is None else cost["head"]
+        by_part.setdefault(part, {})[cost["kind"]] = cost
+    layers = [*dict.fromkeys(layer for layer, _ in by_part)]
+    rows = []
+    for part in sorted(by_part, key=lambda part: (layers.index(part[0]), part[1])):
+        row = {"layer": part[0][-25:], "head": "all" if part[1] < 0 else str(part[1])}
+        for kind in ("zero", "mean", "resample", "uniform"):
+            row[kind] = _cell(by_part[part].get(kind, {}).get("cost", math.nan))
+        if row["zero"] != _cell(math.nan):
+            zero = by_part[part]["zero"]
+            row["zero"] = mean(zero["cost"], (zero["low"], zero["high"]))
+        rows.append(row)
+    return rows
+
+
+def _cell(value: Any) -> str:
+    """Returns a cell of a table as text; "-" for NaN."""
+    from attnlab.pages.tables import number
+
+    if not isinstance(value, float):
+        return str(value)
+    return number(value if math.isfinite(value) else None)
+
+
+def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
+    """Writes an atlas of the first examples, and returns its files; [] without attention."""
+    from attnlab.analysis.inside import READ
+    from attnlab.api.maps import MEANINGS, atlas_example
+    from attnlab.pages.atlas import ARRAYS, write_atlas
+    from attnlab.tasks.maps import attention_maps
+
+    task = trained.with_split(split)
+    shown = [
+        (x, attention_maps(task, trained.params, x, READ)) for x in task.map_examples(split, SHOWN)
+    ]
+    examples = [atlas_example(task, example, maps) for example, maps in shown if maps]
+    if examples:
+        write_atlas(folder / "atlas.html", str(trained.workdir), examples, MEANINGS)
+    return [folder / "atlas.html", folder / ARRAYS] if examples else []
+
+
+def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
+    """Returns the text of `analysis.html`."""
+    from attnlab.api.maps import MEANINGS
+    from attnlab.pages import html
+    from attnlab.pages.atlas import CAUTION as OF_MAPS
+
+    links = "".join(f'<li><a href="{path.name}">{path.name}</a></li>' for path in files)
+    meanings = {**MEANINGS, **OTHERS}
+    notes = [f"{name}: {meaning}." for name, meaning in meanings.items()]
+    parts = [
+        f"<header><h1>{html.literal(f'Inside {title}')}</h1>"
+        f'<p class="verdict open">{html.literal(OF_MAPS)}</p></header><ul>{links}</ul>',
+        _table("Change of the loss without a layer or head", costs_by_part(result), (), CAUTION),
+        _table("Heads", result.heads, ("map", "kind", "head", *meanings), *notes),
+        _table("Heads switched off one by one", result.pruning),
+        _table("Syntax", result.syntax),
+        _table("Coreference", result.coreference),
+        _table("Gradient by distance", result.distance),
+        html.section("Not applicable", html.notes(*result.notes)) if result.notes else "",
+    ]
+    return html.whole(f"Inside {title}", parts)
+
+
+def _table(title: str, records: Any, columns: Sequence[str] = (), *notes: str) -> str:
+    """Returns those columns of records, by default all, as a section of HTML, "" without records;
+    long ones are folded.
+    """
+    from attnlab.pages import html
+    from attnlab.pages.tables import Table
+
+    if not records:
+        return ""
+    names = tuple(name for name in columns or records[0] if name in records[0])
+    rows = tuple(tuple(_cell(record[name]) for name in names) for record in records)
+    words = ("layer", "map", "kind", "place", "embedding", "relation", "direction", "baseline")
+    numbers = frozenset(n for n, name in enumerate(names) if name not in words)
+    made = Table(title, names, rows, numbers, notes=notes)
+    return html.table(made, folded=len(rows) > LONG)

@@ -1,0 +1,46 @@
+"""`analyse` writes a page and tables, and prints what each layer and head costs."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from attnlab.pages.tables import number
+from tests.commands.tiny import Runs, refused, run_command
+
+
+def test_a_page_and_tables(runs: Runs, tmp_path: Path) -> None:
+    """The numbers of the page are those of the files; the table fits 100 columns."""
+    workdir, out = runs("transformer")[0], tmp_path / "inside"
+    ended = run_command(["analyse", str(workdir), "--examples=4", f"--output={out}"])
+    assert ended.code == 0, ended.err
+    names = {"analysis.html", "atlas.html", "maps.npz", "heads.csv", "costs.csv"}
+    assert {path.name for path in out.iterdir()} == names
+    table = [line for line in ended.out.splitlines() if str(tmp_path) not in line][1:]
+    assert max(map(len, table)) <= 100 and table[0].split()[:3] == ["layer", "head", "zero"]
+    with (out / "heads.csv").open() as file:
+        heads = list(csv.DictReader(file))
+    with (out / "costs.csv").open() as file:
+        costs = list(csv.DictReader(file))
+    assert {x["map"] for x in heads} == {x["place"].rpartition("/")[0] for x in costs}
+    assert {x["kind"] for x in costs} == {"zero", "mean", "resample", "uniform"}
+    off = next(x for x in costs if (x["head"], x["kind"]) == ("0", "zero"))
+    assert any(f" {number(float(off['cost']))} [" in line for line in table)
+    page = (out / "analysis.html").read_text()
+    assert 'href="atlas.html"' in page and "Wiegreffe and Pinter" in page
+
+
+@pytest.mark.parametrize(
+    "flag, line",
+    [
+        ("--split=vali", "did you mean 'valid'"),
+        ("--examples=0", "expected 1 or more"),
+        ("--conllu=absent.conllu", "absent.conllu"),
+    ],
+)
+def test_a_wrong_flag_gets_one_line(runs: Runs, flag: str, line: str, tmp_path: Path) -> None:
+    out = tmp_path / "inside"
+    assert line in refused("analyse", str(runs("transformer")[0]), flag, f"--output={out}")
+    assert not out.exists()
