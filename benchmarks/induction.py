@@ -6,9 +6,10 @@ twice, and what becomes of it when a head is switched off.
 Language models of one and of two layers of attention without feed-forward layers are trained on
 texts of 8 to 48 words that walk around a cycle of 3 to 15 different random words, with a jump at one
 word in ten, so that only what followed a word before tells what comes next. Then they read 200 new
-sequences r_1 ... r_n r_1 ... r_n, n = 16, of all different words. Positions are ALiBi's, with slopes 1
-and 1/16 for the two heads: the first sees mostly the last words from the start (with trained
-positions the models found other ways, see `docs/results/inside.md`).
+sequences r_1 ... r_n r_1 ... r_n, n = 16, of all different words. What is near must show from
+the start, or such small models find other ways within these updates: with `--local=window` the first
+of two layers sees a word and the one before it, all else sees all before it, and nothing has
+positions; with `--local=alibi` all layers have ALiBi's slopes 1 and 1/16.
 
 For each model: the largest induction score of a head, the largest mean weight of a head of the first
 layer on the previous token, and the share of words of the second copy (from the second on, for the
@@ -45,12 +46,20 @@ SETTINGS = {
     "batch.size": 64,
     "system.feed_forward": "none",
     "system.attention.heads": HEADS,
-    "system.attention.positions": "alibi",
-    "system.attention.positions.strength": 16.0,
     "system.positions": "none",
     "system.width": 64,
     "system.dropout": 0.0,
     "schedule.peak": 6e-3,
+}
+LOCAL: dict[str, dict[str, Any]] = {
+    "window": {
+        "system.visibility": "by_layer",
+        "system.visibility.pattern": ("one", "other"),
+        "system.visibility.one": "window",
+        "system.visibility.one.width": 2,
+        "system.visibility.other": "full",
+    },
+    "alibi": {"system.attention.positions": "alibi", "system.attention.positions.strength": 16.0},
 }
 
 
@@ -59,8 +68,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--local", choices=tuple(LOCAL), default="window")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     rows = []
@@ -70,6 +80,7 @@ def main() -> None:
             for seed in range(chosen.seeds):
                 settings = {**SETTINGS, "data.directory": folder, "system.layers": layers}
                 settings |= {"seed": seed, "training.steps": chosen.steps}
+                settings |= LOCAL[chosen.local] if layers == 2 or chosen.local == "alibi" else {}
                 run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
                 rows += [(layers, seed, *row) for row in described(run)]
     table("random words said twice", COLUMNS, rows)
