@@ -1,7 +1,7 @@
 """Do two layers of attention alone learn induction heads, and one layer none? Random words said
 twice, and what becomes of it when a head is switched off.
 
-    python -m benchmarks.induction --seeds=3
+    python -m benchmarks.induction --heads=1
 
 Language models of one and of two layers of attention without feed-forward layers are trained on
 texts of 8 to 48 words that walk around a cycle of 3 to 15 different random words, with a jump at one
@@ -37,27 +37,23 @@ from attnlab.attention.interventions import Change, intervene
 from attnlab.progress import table
 from benchmarks import rounds
 
-WORDS, LENGTH, HEADS = 32, 16, 2
+WORDS, LENGTH = 32, 16
 CONFIG = "configs/language_modelling.py:decoder"
 COLUMNS = "layers", "seed", "switched off", "induction", "previous token", "foretold"
 SETTINGS = {
     "data": "text",
-    "batch.max_length": 49,
-    "batch.size": 64,
+    **{"batch.max_length": 49, "batch.size": 64},
     "system.feed_forward": "none",
-    "system.attention.heads": HEADS,
     "system.positions": "none",
-    "system.width": 64,
-    "system.dropout": 0.0,
+    **{"system.width": 64, "system.dropout": 0.0},
     "schedule.peak": 6e-3,
 }
+VIEW = "system.visibility"
 LOCAL: dict[str, dict[str, Any]] = {
     "window": {
-        "system.visibility": "by_layer",
-        "system.visibility.pattern": ("one", "other"),
-        "system.visibility.one": "window",
-        "system.visibility.one.width": 2,
-        "system.visibility.other": "full",
+        VIEW: "by_layer",
+        **{f"{VIEW}.pattern": ("one", "other"), f"{VIEW}.other": "full"},
+        **{f"{VIEW}.one": "window", f"{VIEW}.one.width": 2},
     },
     "alibi": {"system.attention.positions": "alibi", "system.attention.positions.strength": 16.0},
 }
@@ -65,10 +61,10 @@ LOCAL: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Train the models and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--local", choices=tuple(LOCAL), default="window")
+    parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--json", metavar="FILE")
@@ -80,7 +76,9 @@ def main() -> None:
             for seed in range(chosen.seeds):
                 settings = {**SETTINGS, "data.directory": folder, "system.layers": layers}
                 settings |= {"seed": seed, "training.steps": chosen.steps}
-                settings |= LOCAL[chosen.local] if layers == 2 or chosen.local == "alibi" else {}
+                settings["system.attention.heads"] = chosen.heads
+                if layers == 2 or chosen.local == "alibi":
+                    settings |= LOCAL[chosen.local]
                 run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
                 rows += [(layers, seed, *row) for row in described(run)]
     table("random words said twice", COLUMNS, rows)
@@ -103,6 +101,7 @@ def write_texts(folder: Path, sizes: Mapping[str, int]) -> None:
 
 def described(run: Any) -> list[tuple[Any, ...]]:
     """The rows of one model: as it is, and without each head of its first layer."""
+    heads = run.config.system.attention.heads
     tokens = repeated_sequences(run.task.data.vocabulary, LENGTH, 200, seed=3)
 
     @jax.jit
@@ -112,14 +111,14 @@ def described(run: Any) -> list[tuple[Any, ...]]:
         return [x for name, x in seen.values.items() if name.endswith("weights")], logits
 
     rows = []
-    for head, scale in enumerate(np.append(1.0 - np.eye(HEADS), np.ones((1, HEADS)), axis=0)):
+    for head, scale in enumerate(np.append(np.ones((1, heads)), 1.0 - np.eye(heads), axis=0)):
         weights, logits = jax.device_get(read(run.params, scale))
         score = max(induction_score(layer).mean(0).max() for layer in weights)
         before = np.diagonal(weights[0], -1, 2, 3).mean((0, 2)).max()
         right = (logits[:, LENGTH + 1 : -1].argmax(-1) == tokens[:, LENGTH + 2 :]).mean()
-        numbers = (round(float(number), 3) for number in (score, before, right))
-        rows.append((f"head {head}" if head < HEADS else "nothing", *numbers))
-    return rows[::-1]
+        numbers = np.round([score, before, right], 3).tolist()
+        rows.append((f"head {head - 1}" if head else "nothing", *numbers))
+    return rows
 
 
 if __name__ == "__main__":

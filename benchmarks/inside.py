@@ -3,13 +3,13 @@
     python -m benchmarks.inside runs/hybrid --measure=accuracy
     python -m benchmarks.inside runs/pooling runs/dates --examples=200
 
-Two tables for each run, over the first examples of its test split. Costs: what a measure changes by
+Two tables for each run, over batches from all over its test split, with at least `--examples` rows. Costs: what a measure changes by
 when a mixing layer, or with `--heads` a head, is switched off (zero), set to its mean, to that of
 another example (resample), or looks everywhere alike (uniform), with the 95 % interval. Weights: how
 far the answer moves, in total variation distance (0 the same, 1 another), median over the examples,
 where the weights of a layer are made uniform or permuted among the keys that a query may see; and the
 largest distance from the weights to others with the same context, so the same answer, mean over the
-queries of the first eight examples, and the share of queries that have such.
+queries of eight examples of each batch, and the share of queries that have such.
 
 Source: `attnlab/analysis/ablation.py` and `attribution.py` name the papers and give the formulas.
 """
@@ -17,6 +17,7 @@ Source: `attnlab/analysis/ablation.py` and `attribution.py` name the papers and 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ import numpy as np
 import attnlab
 from attnlab.analysis import attribution
 from attnlab.analysis.ablation import ablation_table
-from attnlab.analysis.passes import Passes, filled
+from attnlab.analysis.passes import Passes, filled, real_positions
+from attnlab.decoding.rows import part_of
 from attnlab.errors import UserError
 from attnlab.progress import table
 from benchmarks import rounds
@@ -44,7 +46,8 @@ def main() -> None:
     tables = {}
     for workdir in chosen.workdirs:
         run = attnlab.load(workdir, splits=("test",))
-        model, batches = Passes(run.task, run.params), taken(run.task, chosen.examples)
+        model, count = Passes(run.task, run.params), -(-chosen.examples // run.task.at_once)
+        batches = list(part_of(run.task.split_batches("test"), count))
         rows = costs(model, batches, chosen.measure, chosen.heads)
         table(f"{workdir}: cost in {chosen.measure}", COSTS, rows)
         effects = weights(model, batches)
@@ -56,19 +59,9 @@ def main() -> None:
     rounds.save(chosen.json, tables)
 
 
-FEW = 8  # examples whose other weights are searched, a linear program for each query
+FEW = 8  # examples of a batch whose other weights are searched, a linear program for each query
 COSTS = "place", "head", "change", "cost", "low", "high"
 WEIGHTS = "place", "uniform", "permuted", "most other", "queries with others"
-
-
-def taken(task: Any, examples: int) -> list[Any]:
-    """The first batches of the test split, with at least so many examples if it has them."""
-    batches: list[Any] = []
-    for numbers, batch in task.split_batches("test"):
-        if sum((earlier >= 0).sum() for earlier, _ in batches) >= examples:
-            break
-        batches.append((numbers, batch))
-    return batches
 
 
 def costs(model: Passes, batches: list[Any], measure: str, heads: bool) -> list[tuple[Any, ...]]:
@@ -87,11 +80,15 @@ def weights(model: Passes, batches: list[Any]) -> list[tuple[Any, ...]]:
         effects = attribution.weight_effects(model, batches)
     except UserError:
         return []
-    few = {name: x[:FEW] for name, x in filled(batches)[0][1].items()}
-    others = attribution.adversarial_maps(model, few)
+    others = defaultdict(list)
+    for _, batch in filled(batches):
+        few = {name: x[:: -(-len(x) // FEW)] for name, x in batch.items()}
+        slopes = model.gradients(few, ("weights",))
+        for name, (_, distances) in attribution.adversarial_maps(model, few).items():
+            others[name].extend(distances.swapaxes(1, 2)[real_positions(slopes[name][1])].flat)
     rows = []
     for place in dict.fromkeys(place for place, _ in effects):
-        distances = others[place][1] if place in others else np.array([np.nan])
+        distances = np.array(others[place] or [np.nan])
         medians = (np.median(effects[place, kind]) for kind in ("uniform", "permuted"))
         rows.append((place, *map(short, (*medians, distances.mean(), (distances > 0).mean()))))
     return rows

@@ -42,17 +42,15 @@ COLUMNS = "pattern", "map", "head", "share", "low", "high", "chance"
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("workdir", metavar="RUN")
     parser.add_argument("--least", type=int, default=100, help="fewest questions of a relation")
     parser.add_argument("--first", action="store_true", help="parameters before training")
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     run = attnlab.load(chosen.workdir, splits=("train", "test"))
-    data = run.config.data
-    files = {name: data[name] for name in ("directory", "train", "valid", "test")}
+    files = {name: run.config.data[name] for name in ("directory", "test")}
     sentences = Conllu(**files, tags="deprel").tagged("test")
     params = run.task.init(jax.random.key(run.config.seed)) if chosen.first else run.params
     maps = list(maps_of_words(Passes(run.task, params), sentences))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attnlab.data.tagged import Sentence
-from benchmarks import induction, inside, treebank_heads
+from benchmarks import induction, treebank_heads
 
 pytestmark = pytest.mark.quick
 
@@ -28,12 +27,6 @@ def test_in_texts_to_be_copied_most_words_tell_what_follows(tmp_path: Path) -> N
             same += followers.get(word) == after
             followers[word] = after
     assert 0.7 < same / again < 0.95  # two jumps in ten: the one before, and this one
-
-
-def test_enough_batches_are_taken() -> None:
-    pairs = [(np.array([0, 1]), {}), (np.array([2, -1]), {}), (np.array([3, 4]), {})]
-    task = SimpleNamespace(split_batches=lambda split: iter(pairs if split == "test" else []))
-    assert [len(inside.taken(task, count)) for count in (1, 2, 3, 4, 9)] == [1, 1, 2, 3, 3]
 
 
 def test_patterns_are_found_where_they_were_put() -> None:
