@@ -43,10 +43,8 @@ COLUMNS = "layers", "seed", "switched off", "induction", "previous token", "fore
 SETTINGS = {
     "data": "text",
     **{"batch.max_length": 49, "batch.size": 64},
-    "system.feed_forward": "none",
-    "system.positions": "none",
+    **{"system.feed_forward": "none", "system.positions": "none", "schedule.peak": 6e-3},
     **{"system.width": 64, "system.dropout": 0.0},
-    "schedule.peak": 6e-3,
 }
 VIEW = "system.visibility"
 LOCAL: dict[str, dict[str, Any]] = {
@@ -74,9 +72,13 @@ def main() -> None:
         write_texts(Path(folder), {"train": 30_000, "valid": 500, "test": 500})
         for layers in (2, 1):
             for seed in range(chosen.seeds):
-                settings = {**SETTINGS, "data.directory": folder, "system.layers": layers}
-                settings |= {"seed": seed, "training.steps": chosen.steps}
-                settings["system.attention.heads"] = chosen.heads
+                settings = {
+                    **SETTINGS,
+                    "data.directory": folder,
+                    "system.layers": layers,
+                    "seed": seed,
+                }
+                settings |= {"training.steps": chosen.steps, "system.attention.heads": chosen.heads}
                 if layers == 2 or chosen.local == "alibi":
                     settings |= LOCAL[chosen.local]
                 run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
