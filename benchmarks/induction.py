@@ -1,7 +1,7 @@
 """Do two layers of attention alone learn induction heads, and one layer none? Random words said
 twice, and what becomes of it when a head is switched off.
 
-    python -m benchmarks.induction --heads=1
+    python -m benchmarks.induction
 
 Language models of one and of two layers of attention without feed-forward layers are trained on
 texts of 8 to 48 words that walk around a cycle of 3 to 15 different random words, with a jump at one
@@ -38,6 +38,7 @@ from attnlab.progress import table
 from benchmarks import rounds
 
 WORDS, LENGTH = 32, 16
+HEADS = "system.attention.heads"
 CONFIG = "configs/language_modelling.py:decoder"
 COLUMNS = "layers", "seed", "switched off", "induction", "previous token", "foretold"
 SETTINGS = {
@@ -62,7 +63,7 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--local", choices=tuple(LOCAL), default="window")
-    parser.add_argument("--heads", type=int, default=1)
+    parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--json", metavar="FILE")
@@ -72,13 +73,8 @@ def main() -> None:
         write_texts(Path(folder), {"train": 30_000, "valid": 500, "test": 500})
         for layers in (2, 1):
             for seed in range(chosen.seeds):
-                settings = {
-                    **SETTINGS,
-                    "data.directory": folder,
-                    "system.layers": layers,
-                    "seed": seed,
-                }
-                settings |= {"training.steps": chosen.steps, "system.attention.heads": chosen.heads}
+                settings = {**SETTINGS, HEADS: chosen.heads, "data.directory": folder}
+                settings |= {"system.layers": layers, "seed": seed, "training.steps": chosen.steps}
                 if layers == 2 or chosen.local == "alibi":
                     settings |= LOCAL[chosen.local]
                 run = attnlab.train(CONFIG, settings, workdir=f"{folder}/{layers}-{seed}")
