@@ -89,7 +89,7 @@ def write_texts(folder: Path, sizes: Mapping[str, int]) -> None:
         draw = np.random.default_rng(seed)
         texts = []
         for _ in range(count):
-            length = draw.integers(8, 49)
+            length = int(draw.integers(8, 49))
             words = draw.permutation(WORDS)[: draw.integers(3, max(4, length // 3))]
             jumps = np.where(draw.random(length) < 0.1, draw.integers(0, len(words), length), 1)
             places = np.cumsum(jumps) % len(words)

@@ -26,7 +26,7 @@ import attnlab
 from attnlab.analysis import attribution
 from attnlab.analysis.ablation import ablation_table
 from attnlab.analysis.passes import Passes, filled, real_positions
-from attnlab.decoding.rows import part_of
+from attnlab.decoding.rows import evenly_spaced
 from attnlab.errors import UserError
 from attnlab.progress import table
 from benchmarks import rounds
@@ -47,7 +47,7 @@ def main() -> None:
     for workdir in chosen.workdirs:
         run = attnlab.load(workdir, splits=("test",))
         model, count = Passes(run.task, run.params), -(-chosen.examples // run.task.at_once)
-        batches = list(part_of(run.task.split_batches("test"), count))
+        batches = list(evenly_spaced(run.task.split_batches("test"), count))
         rows = costs(model, batches, chosen.measure, chosen.heads)
         table(f"{workdir}: cost in {chosen.measure}", COSTS, rows)
         effects = weights(model, batches)

@@ -108,6 +108,7 @@ def gradient_by_distance(model: Passes, batches: Batches) -> Arrays:
         for name, norm in every.items():
             queries, keys = norm.shape[0], norm.shape[2]
             pairs = np.asarray(real.T)[..., None] & np.tri(queries, keys, dtype=bool)[:, None]
+            pairs &= np.asarray(norm).any(axis=0)  # no gradient from any t: padding
             t, _, j = np.nonzero(pairs)
             for totals, terms in ((sums, np.asarray(norm)[pairs]), (counts, np.ones(len(t)))):
                 new, old = np.bincount(t - j, terms, queries), totals.get(name, np.zeros(0))

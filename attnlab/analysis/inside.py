@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.progress import patience
 from attnlab.systems.protocol import AttentionMap, LanguageModel
-from attnlab.tasks.maps import Chosen, map_program, maps_of_examples
+from attnlab.tasks.maps import Chosen, map_program, maps_of_examples, sides_of
 
 READ = Chosen(kinds=("exact", "effective"))  # a sensitivity takes many passes
 TEXT = ("source", "joined")  # sides that hold the text that a system reads first
@@ -153,26 +153,36 @@ def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]
     return batches
 
 
-def statistics_of(examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record]:
+def statistics_of(system: Any, examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record]:
     """Returns the statistics of heads over the labelled maps of examples, see
-    `attnlab.analysis.heads`. How rare a token is, is counted in these examples.
+    `attnlab.analysis.heads`. How rare a token is, is counted among the keys of its side in these
+    examples.
+
+    Args:
+      system: names the sides of each map; a map of a side to itself is of self-attention.
+      examples: maps by name, of each example.
     """
-    every, counts = list(examples), Counter[str]()
+    every, counts = list(examples), defaultdict[str, Counter[str]](Counter)
+    names = list(dict.fromkeys(name for maps in every for name in maps))
     for maps in every:
-        keys: list[list[str]] = [list(map_.columns) for map_ in maps.values()]
-        counts.update(*sorted(keys, key=len)[-1:])
-    statistics = HeadStatistics(frequencies=counts)
+        for side, map_ in {sides_of(system, name)[1]: map_ for name, map_ in maps.items()}.items():
+            counts[side].update(map_.columns)
+    by_side = {side: HeadStatistics(frequencies=count) for side, count in counts.items()}
     for maps in every:
         for name, map_ in maps.items():
-            queries = None if list(map_.rows) == list(map_.columns) else map_.rows
-            statistics.add(name, map_.weights, map_.columns, queries, kind=map_.kind)
-    return statistics.records()
+            rows, columns = sides_of(system, name)
+            itself = rows == columns and list(map_.rows) == list(map_.columns)
+            queries = None if itself else map_.rows
+            by_side[columns].add(name, map_.weights, map_.columns, queries, kind=map_.kind)
+    records = [record for statistics in by_side.values() for record in statistics.records()]
+    return sorted(records, key=lambda record: names.index(record["map"]))
 
 
 def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
     """Adds the statistics of heads."""
     examples = task.map_examples(split, count)
-    result.heads = statistics_of(maps_of_examples(task, params, examples, READ))
+    maps = maps_of_examples(task, params, examples, READ)
+    result.heads = statistics_of(task.system, maps)
     if not result.heads:
         raise UserError(f"{type(task.system).__name__} has no attention; 'inspect' draws others")
 
@@ -190,9 +200,12 @@ def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
 
 def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
     """Adds the importance of heads, and the loss while they are switched off one by one."""
-    for name, scores in ablation.head_importance(model, batches).items():
-        for head, score in enumerate(scores):
-            result.head(name.rpartition("/")[0], head)["importance"] = float(score)
+    for place, scores in ablation.head_importance(model, batches).items():
+        name = place.rpartition("/")[0]
+        maps = sum(record["map"] == name for record in result.heads)  # several a head: micro steps
+        for row in range(max(maps, len(scores))):
+            head = row * len(scores) // max(maps, len(scores))
+            result.head(name, row)["importance"] = float(scores[head])
     order, losses = ablation.prune_heads(model, batches)
     for off, loss in enumerate(losses):
         part: Any = order[off - 1] if off else ("", "")

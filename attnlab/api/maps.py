@@ -97,7 +97,7 @@ def atlas_example(
     """Returns an example with its labelled maps as `attnlab.pages.atlas.write_atlas` takes it, a
     note at each map; the statistics of heads are those of this example.
     """
-    records, image, parts = statistics_of([maps]), getattr(example, "image", None), []
+    records, image, parts = statistics_of(task.system, [maps]), getattr(example, "image", None), []
     for name, map_ in maps.items():
         of_heads = [record for record in records if record["map"] == name]
         grid = None

@@ -307,6 +307,7 @@ class Run:
         """
         from attnlab.api.changed import changed_system, switched_off
 
+        _check_split(split)
         changes, task = switched_off(self, layer, head, kind, split), _task(self.stored, ())
         task.system = changed_system(self.task.system, changes)
         return dataclasses.replace(self, task=task, _of_split={})

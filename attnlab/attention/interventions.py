@@ -101,6 +101,7 @@ class Pass:
     Attributes:
       changes: by the name of the place.
       weighs: whether weights are places too; the plain kernel then computes all looks.
+      outer: the pass that this one is inside of; its changes hold too.
       places: those of the pass, by name, in its order.
       values: by place that is not stepwise, the value before the change. Beside weights also
         "<mixer>/uniform", the uniform weights, and "<mixer>/values", the values [B,K,Tk,D] where
@@ -109,6 +110,7 @@ class Pass:
 
     changes: Mapping[str, Change]
     weighs: bool
+    outer: Pass | None = None
     places: dict[str, Place] = dataclasses.field(default_factory=dict)
     values: dict[str, jax.Array] = dataclasses.field(default_factory=dict)
 
@@ -230,25 +232,34 @@ def intervening() -> bool:
     return _ACTIVE.get() is not None
 
 
+def _passes() -> Iterator[Pass]:
+    """Yields the passes that this code is inside of, the innermost first."""
+    current = _ACTIVE.get()
+    while current is not None:
+        yield current
+        current = current.outer
+
+
 def weights_changed() -> bool:
     """Whether weights are places in this pass: then the plain kernel computes every look."""
-    current = _ACTIVE.get()
-    return current is not None and current.weighs
+    return any(current.weighs for current in _passes())
 
 
 def changed_weights(module: nn.Module, weights: jax.Array, look: Any) -> jax.Array:
     """Returns the weights [B,H,Tq,Tk] of a look (`kernels.plain.AttentionInputs`) of a mechanism as
     the pass changes them.
     """
-    current = _ACTIVE.get()
-    if current is None or not current.weighs:
+    if not weights_changed():
         return weights
     mask = look.view.allowed()
     visible = jnp.ones(weights.shape) if mask is None else jnp.broadcast_to(mask, weights.shape)
     visible = visible.astype(weights.dtype)
     uniform = visible / jnp.maximum(visible.sum(axis=-1, keepdims=True), 1)
     extras = {"values": look.values} if look.relative is None else {}
-    return current.note(module, "weights", weights, uniform=uniform, **extras)
+    for current in _passes():
+        if current.weighs:
+            weights = current.note(module, "weights", weights, uniform=uniform, **extras)
+    return weights
 
 
 @contextlib.contextmanager
@@ -268,7 +279,7 @@ def intervene(
     """
     changes = changes or {}
     weights = weights or any(name.endswith("weights") for name in changes)
-    current = Pass(changes, weights)
+    current = Pass(changes, weights, _ACTIVE.get())
     token = _ACTIVE.set(current)
     try:
         with nn.intercept_methods(current.intercept):

@@ -177,7 +177,7 @@ class Auxiliary:
             }
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
-            sides = "target", getattr(self.system, "seen", "source")
+            sides = "target", getattr(self.system, "source_side", "source")
             crossed = [look.weights for look in maps if (look.rows, look.columns) == sides]
             sums[COVERAGE] = sum(
                 (uncovered(weights, target, source).sum() for weights in crossed), jnp.zeros(())

@@ -139,8 +139,6 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
-        at_once = config.training.logits_at_once
-        self._of_tokens: Any = functools.partial(of_tokens, self.system, at_once=at_once)
         self._score_each = self.jit(self._of_tokens)
         tokenizer = data.vocabulary.settings["kind"] == TOKENIZER
         adopted = tokenizer and config.pretrained.path is not None  # BOS, as `transformers` has it
@@ -383,6 +381,13 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
         return state_before(self.system, self.shapes, rows)
+
+    def _of_tokens(
+        self, params: Params, batch: Batch, remembered: Tree, **options: Any
+    ) -> tuple[Any, Tree]:
+        """See `reading.of_tokens`; of the system that the task has when it is called."""
+        at_once = self.config.training.logits_at_once
+        return of_tokens(self.system, params, batch, remembered, at_once=at_once, **options)
 
     def _read(
         self, params: Params, batch: Batch, remembered: Tree, **options: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import types
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,23 @@ def test_a_map_has_the_statistics_of_its_heads() -> None:
     tokens = list("abca.")
     weights = np.stack([np.eye(5, k=-1), np.eye(5)]).astype(np.float32)
     weights[0, 0, 0] = 1
-    records = inside.statistics_of([{"layer_0": AttentionMap(weights, tokens, list(tokens))}] * 2)
+    system = decoder().task.system
+    maps = [{"layer_0": AttentionMap(weights, tokens, list(tokens))}] * 2
+    records = inside.statistics_of(system, maps)
     assert [x["previous_argmax"] for x in records] == [1.0, 0.0]
     assert [x["distance"] for x in records] == [0.8, 0.0] and records[0]["queries"] == 10
+
+
+def test_two_sides_are_two_even_if_their_tokens_are_equal() -> None:
+    """A copy attends to another text; how rare a token is, is counted on its own side."""
+    tokens, longer = list("aab"), list("xyzxyz")
+    cross = AttentionMap(np.eye(3, dtype=np.float32)[None], tokens, list(tokens))
+    other = AttentionMap(np.eye(6, dtype=np.float32)[None], longer, list(longer))
+    looks = {"cross": ("target", "source"), "self": ("target_in", "target_in")}
+    system = types.SimpleNamespace(between=looks.get)
+    both = inside.statistics_of(system, [{"cross": cross, "self": other}])
+    assert np.isnan(both[0]["distance"]) and both[1]["distance"] == 0
+    assert both[0]["rare_argmax"] == pytest.approx(1 / 3) and both[1]["map"] == "self"
 
 
 def test_words_are_read_in_their_pieces(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_other_values_in_place_of_a_part(run: attnlab.Run) -> None:
         ({"layer": 7}, "no layer 7; there are 0 encoder_0/self_attention, 1 "),
         ({"layer": CROSS, "head": 9}, "has no head 9; 0 to "),
         ({"layer": CROSS, "kind": "men"}, "did you mean 'mean'"),
+        ({"layer": CROSS, "kind": "mean", "split": "tset"}, "tset"),
     ],
 )
 def test_no_such_part(run: attnlab.Run, part: dict[str, Any], line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -35,7 +36,17 @@ WHOLE = {
     "key_value_predict",
 }
 """Mixers without heads side by side."""
-MIXED = {"native_sparse", "linear", "linformer", "longformer", "nystrom", "reformer", "performer"}
+MIXED = {
+    "average",
+    "fourier",
+    "native_sparse",
+    "linear",
+    "linformer",
+    "longformer",
+    "nystrom",
+    "reformer",
+    "performer",
+}
 """Those with heads that do not compute their weights as one array."""
 NAMES = [name for name in MIXERS.names() if name != "by_layer"]  # it is one of two others
 
@@ -102,6 +113,23 @@ def test_uniform_weights_are_means_over_the_keys_that_are_seen() -> None:
     means = np.stack([row[real].mean(axis=0) for row, real in zip(values, valid, strict=True)])
     expected = (means @ wide["out"]["kernel"])[:, None]
     assert_close(actual, np.broadcast_to(expected, actual.shape), eps=32)
+
+
+def test_changes_inside_others_add_up() -> None:
+    """Weights that an outer pass makes uniform stay so, whatever an inner one changes."""
+    module = make("multihead", {"heads": 3})
+    params, (query, source, valid) = parameters(module), inputs()
+    apart = {"weights": Change(0.0, uniform=1.0)}, {"heads": Change(np.array([0.0, 1.0, 2.0]))}
+
+    def context(*changes: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for change in changes:
+                stack.enter_context(intervene(change))
+            return module.apply({"params": params}, query, source, EVERYTHING, valid).context
+
+    together = context({**apart[0], **apart[1]})
+    assert_close(context(*apart), together, eps=32)
+    assert_close(context(*apart[::-1]), together, eps=32)
 
 
 def test_a_loop_over_layers_is_written_out_inside_alone() -> None:

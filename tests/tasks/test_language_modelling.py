@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.api.changed import changed_system
+from attnlab.attention.interventions import Change
 from attnlab.data.columns import Examples, Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
@@ -290,3 +292,24 @@ def test_notes() -> None:
 def test_a_window_may_be_longer_than_a_piece_if_it_is_carried() -> None:
     system = ["system=attention_lm", "system.attention=single", "system.attention.score=additive"]
     LanguageModelling.check(load(*system, *JOINED).config)
+
+
+def test_scores_are_of_the_system_that_the_task_has() -> None:
+    """Also of one that is put in its place once the task is made, as a run without a layer does."""
+    sizes = (
+        "system.width=8",
+        "system.hidden=8",
+        "system.layers=1",
+        "system.attention=multihead",
+        "system.positions=none",
+        "training.output_bias=zeros",
+    )
+    task = load(*APART, "system=decoder", *sizes)
+    params = jax.device_get(noisy(task))
+    whole = task.evaluate(params, "test")["loss"]
+    cut = load(*APART, "system=decoder", *sizes)
+    cut.system = changed_system(task.system, {"layer_0/attention/layer": Change(0.0)})
+    without = cut.evaluate(params, "test")["loss"]
+    params["layer_0"]["attention"]["out"]["kernel"][:] = 0
+    assert without == pytest.approx(task.evaluate(params, "test")["loss"], rel=1e-5)
+    assert without != pytest.approx(whole, rel=1e-4)

@@ -178,7 +178,7 @@ def test_what_is_not_given_is_drawn_as_without_weights(folder: Path, before: att
     old, new = flat(before.params), flat(run.params)
     fresh = flat(first_params(run.task.init, jax.random.key(run.config.seed)))
     drawn = {f"layer_{n}/attention/w_gate/kernel" for n in (0, 2)}
-    assert set(new) - set(old) == drawn == set(run.task.beginning.drawn())
+    assert set(new) - set(old) == drawn == set(run.task.beginning.drawn_paths())
     for path, parameter in new.items():
         expected = (fresh if path in drawn else old)[path]
         np.testing.assert_array_equal(parameter, expected, err_msg=path)

@@ -205,7 +205,7 @@ def test_what_begins_with_a_model_of_images_reads_as_it_does(tmp_path: Path) -> 
     task = task_of(folder, {**data, "pretrained.take": "matching"})
     learned = task.data.learned
     assert "red star" in learned.classes and learned.mean == (0.485, 0.456, 0.406)
-    assert task.beginning.drawn() == ("out/bias", "out/kernel")
+    assert task.beginning.drawn_paths() == ("out/bias", "out/kernel")
     shapes = jax.eval_shape(task.init, jax.random.key(0))
     assert flat(shapes)["out/kernel"].shape == (32, len(learned.classes))
 

@@ -132,8 +132,8 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
         *jax.tree.leaves(split((look.queries, look.keys, look.values, query, extra, closed))[0])
     )
     if look.align.form == "elementwise":
-        query = of_shape((batch, grid.height, *query.shape[2:]), query.dtype)
-        functions["align"] = hoisted(look.align, *aligned(size, dtype, query, valid, i, j))
+        rows = of_shape((batch, grid.height, *query.shape[2:]), query.dtype)
+        functions["align"] = hoisted(look.align, *aligned(size, dtype, rows, valid, i, j))
     arrays = Arrays(
         queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
         keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
