@@ -409,6 +409,8 @@
 
   const statistics = Array.from(new Set(examples.flatMap(({maps}) => maps.flatMap(map => Object.keys(map.statistics)))));
   bar.statistic.replaceChildren(...options([...statistics.map(name => [name, name]), ["", "none"]]));
+  const known = name => examples.some(({maps}) => maps.some(map => map.statistics[name]?.some(value => value !== null)));
+  bar.statistic.value = statistics.find(known) ?? "";
   bar.statistic.parentElement.hidden = bar.order.parentElement.hidden = !statistics.length;
   bar.beside.append(...options(titles));
   root.classList.toggle("single", examples.length < 2);

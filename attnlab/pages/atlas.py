@@ -304,7 +304,7 @@ def _head(title: str, examples: Sequence[AtlasExample]) -> str:
     exact = (
         f"Weights on this page are within {error} % of the exact ones; those below"
         f" {floor.replace('e-0', 'e-')} of the largest of their head may be 0. The exact arrays are"
-        f" in {ARRAYS} beside this file. Colour follows the root of a weight, from 0 to the largest"
+        f" in {ARRAYS} beside this file. Colour follows the root of a weight's size, from 0 to the largest"
         " of the head."
     )
     return (

@@ -107,7 +107,7 @@ class Chosen:
         """
         for pattern in self.names:
             if maps and not fnmatch.filter(maps, pattern):
-                raise UserError(f"no map is called {pattern!r}; there are {', '.join(maps)}")
+                raise UserError(f"no map fits {pattern!r}; there are {', '.join(maps)}")
         named = {
             name: map_
             for name, map_ in maps.items()

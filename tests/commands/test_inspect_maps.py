@@ -92,7 +92,7 @@ def test_a_wrong_choice_gets_one_line(searched: Path, tmp_path: Path) -> None:
     given = ["inspect", str(searched), "--text=3 of may 1967", "--target=1967-05-03"]
     given.append(f"--output={tmp_path / 'maps'}")
     for flag, line in {
-        "--layers=3": "no map is called '*_3/*'; there are attention",
+        "--layers=3": "no map fits '*_3/*'; there are attention",
         "--layers=x": "expected numbers with commas between them",
         "--heads=7": "attention has no head 7; heads are 0 to 0",
         "--compare=absent": "absent",

@@ -65,7 +65,7 @@ def test_chosen_maps_have_the_chosen_heads_and_rows_and_mistakes_one_line() -> N
     np.testing.assert_array_equal(actual.weights, weights[:, [2, 0]][:, :, [3]])
     assert list(Chosen().among(maps)) == list(maps)
     for wrong, words in (
-        (Chosen(("layer_9",)), "no map is called 'layer_9'; there are layer_0/attention, layer_1/"),
+        (Chosen(("layer_9",)), "no map fits 'layer_9'; there are layer_0/attention, layer_1/"),
         (Chosen(heads=(3,)), "layer_0/attention has no head 3; heads are 0 to 2"),
         (Chosen(rows=(0, -1)), "layer_0/attention has no row -1; rows are 0 to 3"),
     ):
