@@ -382,18 +382,14 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
             return None
         return state_before(self.system, self.shapes, rows)
 
-    def _of_tokens(
-        self, params: Params, batch: Batch, remembered: Tree, **options: Any
-    ) -> tuple[Any, Tree]:
+    def _of_tokens(self, params: Params, batch: Batch, state: Tree, **options: Any) -> Any:
         """See `reading.of_tokens`; of the system that the task has when it is called."""
-        at_once = self.config.training.logits_at_once
-        return of_tokens(self.system, params, batch, remembered, at_once=at_once, **options)
+        options |= {"at_once": self.config.training.logits_at_once}
+        return of_tokens(self.system, params, batch, state, **options)
 
-    def _read(
-        self, params: Params, batch: Batch, remembered: Tree, **options: Any
-    ) -> tuple[Sums, Tree]:
-        """The sums of `reading.of_tokens`, and the state after a batch."""
-        by_token, state = self._of_tokens(params, batch, remembered, **options)
+    def _read(self, *inputs: Any, **options: Any) -> tuple[Sums, Tree]:
+        """The sums of `reading.of_tokens` of these inputs, and the state after a batch."""
+        by_token, state = self._of_tokens(*inputs, **options)
         return summed(by_token), state
 
     @functools.cached_property
