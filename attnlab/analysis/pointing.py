@@ -202,7 +202,8 @@ def read_documents(path: str | Path) -> list[Document]:
 def coreference_scores(
     documents: Sequence[Document], places: Iterable[np.ndarray], maps: Iterable[Maps]
 ) -> Pointing:
-    """Counts for each head how often mentions point at an antecedent.
+    """Counts for each head how often a mention gives its largest weight, of all mentions before it,
+    to an antecedent; `places` are the characters of the pieces that `maps` lie between.
 
     Args:
       documents: from `read_documents`.

@@ -283,6 +283,8 @@ class Run:
         """
         (example,) = self.examples_from_text([(source, target)])
         maps = attention_maps(self.task, self.params, example, chosen)
+        if not maps:
+            raise UserError(f"{self.config.system.name} has no map of kind {list(chosen.kinds)}")
         result = Maps(
             (name, Map(name, map_.weights, list(map_.rows), list(map_.columns), map_.kind))
             for name, map_ in maps.items()

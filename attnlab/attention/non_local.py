@@ -133,8 +133,8 @@ class Block(Gate):
 
     @nn.nowrap
     def _check(self, height: int, width: int) -> None:
-        """Checks that tiles of `pool` fit a map of this height and width, and score, alignment and
-        kernel each other; raises UserError if not.
+        """Checks that `pool` is at most the longer side of a map of this height and width, and that
+        score, alignment and kernel fit each other; raises UserError if not.
         """
         score, alignment = self.compared()
         chosen = {"score": score, "alignment": alignment, "kernel": self.kernel}

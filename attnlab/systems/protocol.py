@@ -136,8 +136,9 @@ class System(nn.Module, kw_only=True):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Returns every attention map of a pass by the path of its module, [B,H,Tq,Tk], made from
-        the collection "maps"; maps inside another mechanism are left out.
+        """Returns every attention map of a pass, an `AttentionMap` [B,H,Tq,Tk] by the path of its
+        module, made from `collected`, the variables of the collection "maps"; maps inside another
+        mechanism are left out.
 
         A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk]
         again. If a mechanism was used several times, the later maps are called "<path>_1" and so

@@ -6,17 +6,21 @@ import types
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import attnlab
 from attnlab.api.maps import MEANINGS, atlas_example
 from attnlab.systems.protocol import AttentionMap
-from attnlab.tasks.maps import ImageExample
+from attnlab.tasks.maps import Chosen, ImageExample
 from tests.commands.tiny import Runs
 
 
 def test_a_notebook_shows_an_atlas(runs: Runs, tmp_path: Path) -> None:
     """All maps in a frame; saved, with the arrays beside it."""
-    maps = attnlab.load(runs("rnnsearch")[0]).maps("4.5.1999", "1999-05-04")
+    run, text = attnlab.load(runs("rnnsearch")[0]), ("4.5.1999", "1999-05-04")
+    maps = run.maps(*text)
+    with pytest.raises(attnlab.UserError, match="has no map of kind"):
+        run.maps(*text, chosen=Chosen(kinds=("effective",)))
     shown = maps._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;') and "attention" in shown
     maps.save(tmp_path / "atlas.html")
