@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.commands import session
 from attnlab.errors import UserError
+from attnlab.flags import add_number
 
 if TYPE_CHECKING:
     from attnlab.analysis.inside import Analysis
@@ -33,9 +34,7 @@ OTHERS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `analyse` to its parser."""
     parser.add_argument("--split", default="valid", help="train, valid or test (default: valid)")
-    parser.add_argument(
-        "--examples", type=int, default=100, metavar="N", help="its first N (default: 100)"
-    )
+    add_number(parser, "--examples", 1, 100_000, "its first N (default: 100)", default=100)
     parser.add_argument("--conllu", metavar="FILE", help="a treebank, for syntactic scores")
     parser.add_argument(
         "--coreference", metavar="FILE", help='lines {"text": ..., "clusters": [[[0, 3], ...]]}'
@@ -55,8 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
-    if arguments.examples < 1:
-        raise UserError(f"--examples={arguments.examples}: expected 1 or more")
     stored = session.stored_run(arguments)
     folder = Path(arguments.output) if arguments.output else stored.workdir / "analysis"
     session.check_folder("--output", folder)

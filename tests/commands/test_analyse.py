@@ -36,7 +36,7 @@ def test_a_page_and_tables(runs: Runs, tmp_path: Path) -> None:
     "flag, line",
     [
         ("--split=vali", "did you mean 'valid'"),
-        ("--examples=0", "expected 1 or more"),
+        ("--examples=0", "is no whole number from 1 to 100,000"),
         ("--conllu=absent.conllu", "absent.conllu"),
     ],
 )
