@@ -87,11 +87,12 @@ def shrink(folder: Path, limit: int) -> None:
 @functools.cache
 def count() -> None:
     """Registers, once per process, a listener that records the seconds of every program compiled or
-    loaded from now on, and keeps in `under_way` how many threads are compiling.
+    loaded from now on, and keeps in `under_way` how many threads are compiling. One that has
+    ended compiles no more, as one that lowered a program only to count its work.
     """
     import jax
 
-    threads: set[int] = set()
+    threads: set[int | None] = set()
 
     def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Records the seconds of an event of JAX, and how many threads are compiling."""
@@ -100,6 +101,7 @@ def count() -> None:
         if event in (_LOWERED, _COMPILED):
             change = threads.add if event == _LOWERED else threads.discard
             change(threading.get_ident())
+            threads.intersection_update(thread.ident for thread in threading.enumerate())
             under_way.value = len(threads)
 
     jax.monitoring.register_event_duration_secs_listener(note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import jax
@@ -22,6 +23,9 @@ def test_what_was_not_read_for_longest_goes_first(tmp_path: Path) -> None:
 
 def test_whoever_waits_knows_that_a_program_is_compiled() -> None:
     programs.count()
+    counting = threading.Thread(target=lambda: jax.jit(lambda x: x - 1).lower(1.0))  # no compiling
+    counting.start()
+    counting.join()
     lowered = jax.jit(lambda x: 3 * x + 1).lower(1.0)
     assert programs.under_way.value == 1
     assert lowered.compile()(1.0) == 4 and programs.under_way.value == 0
