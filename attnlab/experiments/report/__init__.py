@@ -2,25 +2,14 @@
 Everything here is a pure function of the files in the folder of a sweep.
 """
 
-from attnlab.experiments.report.across import write_across
-from attnlab.experiments.report.collect import collect
-from attnlab.experiments.report.comparison import Comparison, compare
-from attnlab.experiments.report.foresight import foresight
-from attnlab.experiments.report.live_page import keep_page
-from attnlab.experiments.report.report import write
-from attnlab.experiments.report.tasks import write_over_tasks
-from attnlab.experiments.report.trackers import TRACKERS, Exported, export
-
-__all__ = [
-    "TRACKERS",
-    "Comparison",
-    "Exported",
-    "collect",
-    "compare",
-    "export",
-    "foresight",
-    "keep_page",
-    "write",
-    "write_across",
-    "write_over_tasks",
-]
+from attnlab.experiments.report.across import write_across as write_across
+from attnlab.experiments.report.collect import collect as collect
+from attnlab.experiments.report.comparison import Comparison as Comparison
+from attnlab.experiments.report.comparison import compare as compare
+from attnlab.experiments.report.foresight import foresight as foresight
+from attnlab.experiments.report.live_page import keep_page as keep_page
+from attnlab.experiments.report.report import write as write
+from attnlab.experiments.report.tasks import write_over_tasks as write_over_tasks
+from attnlab.experiments.report.trackers import TRACKERS as TRACKERS
+from attnlab.experiments.report.trackers import Exported as Exported
+from attnlab.experiments.report.trackers import export as export

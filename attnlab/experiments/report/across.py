@@ -31,7 +31,6 @@ from attnlab.records.files import write_atomic
 
 BY_SEED, APART = "by seed", "as two samples"
 _NAMES = ("A", "B")
-_OPEN = (None, None)  # the ends of an interval that there is not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +172,7 @@ def as_csv(sweeps: Across) -> str:
     rows = [["variant", *sides, *gap, "compared", "remark"]]
     for pair in sweeps.pairs:
         numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
-        numbers += [pair.gap.mean, *(pair.gap.interval or _OPEN)] if pair.gap else [None] * 3
+        numbers += [pair.gap.mean, *(pair.gap.interval or (None, None))] if pair.gap else [None] * 3
         shown = ["" if value is None else repr(value) for value in numbers]
         rows.append([pair.name, *shown, pair.gap.method if pair.gap else "", pair.remark])
     return csv_text.as_csv(rows)
@@ -279,7 +278,7 @@ def _gap(gap: Gap | None) -> tuple[str, str, str]:
 def _figures(row: Row | None) -> list[Any]:
     if row is None:
         return [None] * 4
-    return [row.summary.n, row.summary.mean, *(row.summary.interval or _OPEN)]
+    return [row.summary.n, row.summary.mean, *(row.summary.interval or (None, None))]
 
 
 def _plan_settings(plan: Plan) -> dict[str, str]:

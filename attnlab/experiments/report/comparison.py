@@ -148,10 +148,11 @@ def compare(records: Records, method: str = "model") -> Comparison:
     )
     asked, split = (plan.measure, "test") if tested else (plan.select, "valid")
     basis = Basis(split, asked["metric"], asked["mode"])
-    rows = [
-        _row(records, candidate, basis, name=candidate.variant if frozen else label(candidate))
-        for candidate in candidates
-    ]
+    rows = []
+    for candidate in candidates:
+        name = candidate.variant if frozen else label(candidate)
+        empty = Row(name, candidate, records.of(candidate), {}, Summary(0, None, None, None), ())
+        rows.append(_valued(empty, basis))
     base = next(
         (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
         None,
@@ -236,12 +237,6 @@ def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
         return UNBOUNDED
     (low, high), counts = bounds.pop(), [measure.count for measure in measures if measure.count]
     return Scale(low, high, min(counts) if counts and None not in (low, high) else None)
-
-
-def _row(records: Records, candidate: Candidate, basis: Basis, name: str) -> Row:
-    """A row by itself; its mean and interval come from all rows together."""
-    trials = records.of(candidate)
-    return _valued(Row(name, candidate, trials, {}, Summary(0, None, None, None), ()), basis)
 
 
 def _valued(row: Row, basis: Basis) -> Row:

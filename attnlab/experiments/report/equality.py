@@ -192,12 +192,6 @@ def _near(name: str, settings: set[str]) -> bool:
     return is_below(name, plain) or any(is_below(setting, (name,)) for setting in plain)
 
 
-Read = tuple[str, str]
-"""What says which examples a trial was scored on: the digest of the test split, "" where it is not
-kept; settings of task and data.
-"""
-
-
 @dataclasses.dataclass(frozen=True)
 class Apart:
     """Pairs of variants whose numbers are not compared: they were scored on different test examples,
@@ -246,16 +240,12 @@ def apart(records: Records, metric: str) -> Apart:
     if not other:
         return Apart()
     decisive = [setting for setting in differing(records) if is_below(setting.name, _TEST_DATA)]
-    return Apart(
-        frozenset(other),
-        frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
-    )
-
-
-def _compared(decisive: Sequence[Differing], first: str, second: str) -> bool:
-    """Whether the data is what is compared between two variants."""
-    kinds = {each.kind for each in decisive if each.values.get(first) != each.values.get(second)}
-    return kinds == {"compared"}
+    unsaid = set()
+    for pair in other:
+        kinds = {each.kind for each in decisive if len({*map(each.values.get, pair)}) > 1}
+        if kinds != {"compared"}:
+            unsaid.add(pair)
+    return Apart(frozenset(other), frozenset(unsaid))
 
 
 def unlike(records: Sequence[Record], usual: Sequence[Record], metric: str) -> str:
@@ -312,7 +302,7 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
     return ""
 
 
-def _read(records: Sequence[Record]) -> set[Read]:
+def _read(records: Sequence[Record]) -> set[tuple[str, str]]:
     """Returns, for the trials that have test scores, the distinct pairs of the test split's digest
     ("" if unknown) and the settings of task and data as JSON.
     """

@@ -29,7 +29,7 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
     base = comparison.row(baseline)
     if comparison.basis.split != "test" or base is None:
         return {}
-    metric, tests = comparison.basis.metric, {}
+    metric = comparison.basis.metric
     pairs = {
         row.name: pair
         for row in comparison.rows
@@ -38,8 +38,7 @@ def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
     # of both, for both kinds of resamples
     scores = sum(4 * len(values) for values, _, _ in pairs.values())
     resamples = min(RESAMPLES, max(100, _MOST // max(1, scores)))
-    for name, (first, second, rule) in pairs.items():
-        tests[name] = compare(first, second, rule, resamples)
+    tests = {name: compare(*pair, resamples) for name, pair in pairs.items()}
     return {
         name: test
         for name, test in tests.items()

@@ -118,10 +118,6 @@ def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterato
         yield f"The budget ({records.plan.budget['match']}) is not matched: {several(off)}."
 
 
-def _looks(records: Records, *_: Any) -> Iterator[str]:
-    yield from looks.sentences(records)
-
-
 def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
     """Yields warnings if reported trials have no test score, if the choice was made without failed
     trials, or if no trial was finished at all.
@@ -139,8 +135,7 @@ def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[
             f" {several(lost)}."
         )
     for variant, chosen in records.choice.chosen.items() if records.choice is not None else ():
-        accepted = dict(chosen).get("accepted")
-        if isinstance(accepted, Mapping) and accepted:
+        if accepted := chosen.get("accepted"):
             trials = (
                 f"{len(accepted)} trial{'s' * (len(accepted) > 1)} that failed or"
                 f" {'were' if len(accepted) > 1 else 'was'} stopped"
@@ -296,7 +291,7 @@ KINDS: Mapping[str, Lines] = {
     "test data": _test_data,
     "held equal": _held_equal,
     "budget": _budget,
-    "looks": _looks,
+    "looks": lambda records, *_: looks.sentences(records),
     "lost": _lost,
     "code": _code,
     "tuning": _tuning,

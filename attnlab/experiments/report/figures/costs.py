@@ -12,27 +12,21 @@ from attnlab.pages.svg import Chart, Look
 from attnlab.pages.tables import memory, number, scaled
 
 ALIKE = 1.005  # a cost is drawn only if its largest value is more than this times the smallest
-KINDS = (
-    "parameters",
-    "FLOPs per step",
-    "FLOPs of training",
-    "seconds of training steps",
-    "peak memory, MiB",
-)
+_MEMORY = "peak memory, MiB"
 
 
-def cost(row: Row, kind: str) -> float | None:
-    """Returns the cost of a row, of one kind of `KINDS`; None if it is not recorded or 0."""
-    steps = row.candidate.config["training"]["steps"]
-    seconds, peak = row.pace[0], row.peak[0]
-    value = {
+def row_costs(row: Row) -> dict[str, float]:
+    """Returns the costs of a row of the comparison by their kind ("parameters", "FLOPs per step",
+    ...); 0 for one that is not recorded.
+    """
+    flops, steps = row.candidate.flops, row.candidate.config["training"]["steps"]
+    return {
         "parameters": row.candidate.parameters,
-        "FLOPs per step": row.candidate.flops,
-        "FLOPs of training": row.candidate.flops * steps,
-        "seconds of training steps": None if seconds is None else seconds * steps,
-        "peak memory, MiB": None if peak is None else peak / 2**20,
-    }[kind]
-    return float(value) if value else None
+        "FLOPs per step": flops,
+        "FLOPs of training": flops * steps,
+        "seconds of training steps": (row.pace[0] or 0.0) * steps,
+        _MEMORY: (row.peak[0] or 0.0) / 2**20,
+    }
 
 
 def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
@@ -56,7 +50,12 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     """
     if not comparison.frozen:
         return None
-    every = {kind: _points(comparison, kind) for kind in KINDS}
+    every: dict[str, dict[int, tuple[float, float]]] = {}
+    for place, row in enumerate(comparison.rows):
+        for kind, taken in row_costs(row).items():
+            points = every.setdefault(kind, {})
+            if taken and row.summary.mean is not None:
+                points[place] = (taken, row.summary.mean)
     every = {kind: points for kind, points in every.items() if len(points) > 1}
     alike = [
         kind
@@ -83,18 +82,6 @@ def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
     return Figure(
         "Cost against quality", f"{legend(comparison, looks)}\n{panels(pictures)}", remarks
     )
-
-
-def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:
-    """Returns (cost, mean score) by row index, for the rows that have both."""
-    pairs = {
-        place: (cost(row, kind), row.summary.mean) for place, row in enumerate(comparison.rows)
-    }
-    return {
-        place: (taken, mean)
-        for place, (taken, mean) in pairs.items()
-        if taken is not None and mean is not None
-    }
 
 
 def _panel(
@@ -124,8 +111,10 @@ def _panel(
         marks = [chart.upright(point[0], *reached)] if reached else []
         ringed = "ring dot" if place in best else "dot"
         marks.append(chart.dot(point, ringed, 4.0 if look.shown else 3.0))
-        about = f"{basis.metric} {number(point[1])}, {_cost_text(kind, point[0])}"
-        chart.group(look, f"{row.name}: {about}", marks)
+        taken = f"{scaled(point[0])} {kind}"
+        if kind == _MEMORY:
+            taken = f"peak memory {memory(point[0] * 2**20)}"
+        chart.group(look, f"{row.name}: {basis.metric} {number(point[1])}, {taken}", marks)
     for place in sorted(shown, key=lambda place: (place not in best, looks[place].kind != "base")):
         name = comparison.rows[place].name
         chart.group(looks[place], name, [chart.name(points[place], name)])
@@ -140,9 +129,3 @@ def _stairs(points: Sequence[tuple[float, float]], scale: Scale) -> list[tuple[f
     for point, after in zip(points, [*points[1:], (scale.high, 0.0)], strict=True):
         steps += [point, (after[0], point[1])]
     return steps
-
-
-def _cost_text(kind: str, value: float) -> str:
-    return (
-        f"peak memory {memory(value * 2**20)}" if kind == KINDS[-1] else f"{scaled(value)} {kind}"
-    )

@@ -109,7 +109,7 @@ def draw(
         value
         for curve, look in zip(thin, looks, strict=True)
         for point in curve.points.values()
-        for value in _reach(point, look)
+        for value in (point if look.shown else point[1:2])
     ]
     named = sum(bool(curve.points) for curve in thin) <= DIRECT
     ends = [max(curve.points) for curve in thin if curve.points]
@@ -215,8 +215,3 @@ def _thinned(
     if len(every) <= MOST:
         return dict(every)
     return dict(every[round(place * (len(every) - 1) / (MOST - 1))] for place in range(MOST))
-
-
-def _reach(point: tuple[float, float, float], look: Look) -> tuple[float, ...]:
-    """What of a point must be in the picture."""
-    return point if look.shown else (point[1],)

@@ -190,20 +190,12 @@ def _curve(
     """
     steps: dict[int, dict[str, float]] = {}
     for point in lines:
-        numbers = {
-            name: float(number)
-            for name, number in point.items()
-            if _is_number(number) and name != "step"
-        }
-        steps.setdefault(point["step"], {}).update(
-            {f"{point['split']}/{name}": number for name, number in numbers.items()}
-        )
+        numbers = steps.setdefault(point["step"], {})
+        for name, number in point.items():
+            if type(number) in (int, float) and name != "step":
+                numbers[f"{point['split']}/{name}"] = float(number)
     complete = sorted(steps)[: None if state in SETTLED else -1]
     return tuple(Point(step, began + step * (pace or 0.0), steps[step]) for step in complete)
-
-
-def _is_number(number: Any) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool)
 
 
 def _hash(content: Any, digits: int) -> str:
