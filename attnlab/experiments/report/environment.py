@@ -34,24 +34,20 @@ def environment(records: Sequence[Record]) -> Environment:
     """Returns the facts of all trials' manifests, divided into those that all trials share and
     those in which they differ, with the trials of each value.
     """
-    facts = {
-        record.seen.trial.name: _facts(record.manifest)
-        for record in records
-        if record.manifest is not None
-    }
-    names = list(dict.fromkeys(name for recorded in facts.values() for name in recorded))
-    by_value: dict[str, dict[str, list[str]]] = {name: {} for name in names}
-    for trial, recorded in facts.items():
-        for name in names:
+    begun = [(run.seen.trial.name, _facts(run.manifest)) for run in records if run.manifest]
+    shared: dict[str, str] = {}
+    differing: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name in dict.fromkeys(name for _, facts in begun for name in facts):
+        by_value: dict[str, tuple[str, ...]] = {}
+        for trial, facts in begun:
             # code of the user's is needed by some variants only
-            if name in recorded or not name.startswith(_OWN):
-                by_value[name].setdefault(recorded.get(name, "absent"), []).append(trial)
-    shared = {name: next(iter(values)) for name, values in by_value.items() if len(values) == 1}
-    differing = {
-        name: {value: tuple(trials) for value, trials in values.items()}
-        for name, values in by_value.items()
-        if len(values) > 1
-    }
+            if name in facts or not name.startswith(_OWN):
+                value = facts.get(name, "absent")
+                by_value[value] = (*by_value.get(value, ()), trial)
+        if len(by_value) == 1:
+            (shared[name],) = by_value
+        else:
+            differing[name] = by_value
     return Environment(shared, differing)
 
 
@@ -77,11 +73,11 @@ def differing(environment: Environment) -> Table | None:
     """Returns a table of the environment facts in which trials differ, a row for each value with
     the first trials that have it; None if there are none.
     """
-    rows = [
-        (name, value, _first_trials(trials))
-        for name, values in environment.differing.items()
-        for value, trials in values.items()
-    ]
+    rows = []
+    for name, values in environment.differing.items():
+        for value, trials in values.items():
+            more = f" and {len(trials) - 4} more" * (len(trials) > 4)
+            rows.append((name, value, ", ".join(trials[:4]) + more))
     title = "What differs between trials"
     return Table(title, ("", "value", "trials"), tuple(rows)) if rows else None
 
@@ -94,11 +90,10 @@ def _facts(manifest: Manifest) -> dict[str, str]:
         "code": version(manifest.code),
         "python": manifest.python,
         "platform": manifest.platform,
-        "devices": _flat(manifest.devices),
+        "devices": ", ".join(f"{key} {value}" for key, value in manifest.devices.items()),
     }
     if manifest.code is not None and "tree" in manifest.code:
         facts["commit"] = f"{manifest.code.get('revision')!s:.12}"
-    data = manifest.data if isinstance(manifest.data, dict) else {}
     own_code = {
         f"{_OWN}{name}": digest[:12]
         for name, digest in provenance.digests(manifest.own_code).items()
@@ -111,7 +106,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
         for word in (manifest.own_code or {}).get("accepted", ())
         for name, change in word["changed"].items()
     }
-    read = {f"{split} data": str(digest)[:12] for split, digest in data.items()}
+    read = {f"{split} data": str(digest)[:12] for split, digest in manifest.data.items()}
     return facts | manifest.packages | read | own_code | mixed
 
 
@@ -123,14 +118,3 @@ def version(code: Mapping[str, Any] | None) -> str:
         return "not in a repository"
     name = f"package {code['tree']!s:.12}" if "tree" in code else f"{code.get('revision')!s:.12}"
     return f"{name}{' with changes' if code.get('dirty') else ''}"
-
-
-def _flat(devices: Any) -> str:
-    if not isinstance(devices, dict):
-        return str(devices)
-    return ", ".join(f"{key} {value}" for key, value in devices.items())
-
-
-def _first_trials(trials: Sequence[str]) -> str:
-    shown = ", ".join(trials[:4])
-    return shown if len(trials) <= 4 else f"{shown} and {len(trials) - 4} more"

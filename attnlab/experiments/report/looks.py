@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 
-from attnlab.experiments.report.collect import Record, Records
+from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.environment import version
 from attnlab.experiments.report.statistics import spent
 
@@ -75,34 +76,20 @@ def _added(records: Records) -> dict[str, list[str]]:
     """Returns the names of the variants and of the seeds all of whose reported trials began after
     the first look at the test split, by "Variants" and "Seeds".
     """
-    first = _seconds(first_look(records))
-    reported = [record for record in records.wanted if record.effort.began is not None]
-    late = {
-        record.seen.trial.name
-        for record in reported
-        if first is not None and (record.effort.began or 0.0) > first
-    }
-    variants = _all_late([(record.candidate.variant, record) for record in reported], late)
-    others = [record for record in reported if record.candidate.variant not in variants]
-    seeds = _all_late([(str(record.seed), record) for record in others], late)
-    return {what: names for what, names in (("Variants", variants), ("Seeds", seeds)) if names}
-
-
-def _all_late(keyed: Sequence[tuple[str, Record]], late: set[str]) -> list[str]:
-    """Returns the keys all of whose records are trials named in `late`, from pairs of key and
-    record.
-    """
-    by_key: dict[str, list[bool]] = {}
-    for key, record in keyed:
-        by_key.setdefault(key, []).append(record.seen.trial.name in late)
-    return [key for key, each in by_key.items() if all(each)]
-
-
-def _seconds(time: str | None) -> float | None:
-    """Returns an ISO 8601 time as seconds since 1970; None if it is None or no time."""
+    first = math.inf  # where nobody has looked, or a record has no time
     with contextlib.suppress(ValueError):
-        return None if time is None else datetime.datetime.fromisoformat(time).timestamp()
-    return None
+        first = datetime.datetime.fromisoformat(first_look(records) or "").timestamp()
+    reported = [
+        (run.candidate.variant, str(run.seed), began)
+        for run in records.wanted
+        if (began := run.effort.began) is not None
+    ]
+    early = {variant for variant, _, time in reported if time <= first}
+    variants = [name for name in dict.fromkeys(trial[0] for trial in reported) if name not in early]
+    others = [trial for trial in reported if trial[0] in early]
+    early = {seed for _, seed, time in others if time <= first}
+    seeds = [seed for seed in dict.fromkeys(trial[1] for trial in others) if seed not in early]
+    return {what: names for what, names in (("Variants", variants), ("Seeds", seeds)) if names}
 
 
 def versions(records: Records) -> list[str]:

@@ -147,7 +147,9 @@ def _contrast(comparison: Comparison, contrast: Mapping[str, Any], contrasts: in
     )
     numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
     if not all(numbers):
-        return Judged(text, at_least, 0, None, UNDECIDED, _lacking(comparison, rows))
+        lost = _lost(rows) and f" ({_lost(rows)})"
+        why = f"a variant has no number{lost}" if tested else "the test split is not scored yet"
+        return Judged(text, at_least, 0, None, UNDECIDED, why)
     if why := _not_comparable(comparison, weights, rows):
         return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
     near = all(row is not None and row.name in comparison.family.values for row in rows.values())
@@ -181,14 +183,6 @@ def _not_comparable(
     if comparison.apart.refuses(weights) and not comparison.basis.derived:
         return f"{' and '.join(weights)} were not scored on the same test examples"
     return ""
-
-
-def _lacking(comparison: Comparison, rows: Mapping[str, Row | None]) -> str:
-    """Returns why a contrast cannot be computed: no test scores yet, or a variant without a number."""
-    if comparison.basis.split != "test":
-        return "the test split is not scored yet"
-    lost = _lost(rows)
-    return f"a variant has no number ({lost})" if lost else "a variant has no number"
 
 
 def _lost(rows: Mapping[str, Row | None]) -> str:

@@ -7,11 +7,10 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from attnlab.experiments.report.statistics import power, seeds
-from attnlab.experiments.report.statistics.model import Estimate, Fit, Values, fit
 from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
-from attnlab.experiments.report.statistics.simultaneous import Joint
 from attnlab.experiments.report.statistics.spread import (
     bootstrap_interval,
     deviation,
@@ -19,6 +18,9 @@ from attnlab.experiments.report.statistics.spread import (
     quantile,
     upper_tail,
 )
+
+if TYPE_CHECKING:
+    from attnlab.experiments.report.statistics.model import Estimate, Fit, Values
 
 ALPHA = 0.05
 Share = tuple[float, Interval]
@@ -142,6 +144,8 @@ class Family:
     @functools.cached_property
     def model(self) -> Fit:
         """The fitted model; its `kind` says whether the seed is a block."""
+        from attnlab.experiments.report.statistics.model import fit
+
         return fit(self.values, self.scale)
 
     @functools.cached_property
@@ -320,6 +324,8 @@ class Family:
         interval adjusted by `Joint(loadings, groups)` for multiple comparisons, its unadjusted
         interval and effect size.
         """
+        from attnlab.experiments.report.statistics.simultaneous import Joint
+
         judging = self.model.judging(weights)
         shared, last = judging[0], judging[-1]
         size = sum(map(abs, weights.values())) / 2

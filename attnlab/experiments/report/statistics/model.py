@@ -29,6 +29,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from scipy import special
+
 from attnlab.experiments.report.statistics.scale import Scale
 
 WIDER = 0.05  # the p value of a sum's own variance, over the others', below which it counts too
@@ -100,8 +103,6 @@ class Fit:
         variance and, if its own values vary significantly more (F test), also that of their
         variance. The last one describes it.
         """
-        from scipy import special
-
         shared, separate = self.estimate(weights), self._separate_estimate(weights)
         if separate is None or not separate.variance or not shared.variance:
             return (shared,)
@@ -119,8 +120,6 @@ class Fit:
         variance, and its degrees of freedom; None if not blocked, for weights that do not sum to 0,
         or with too few values.
         """
-        import numpy as np
-
         other = np.array([not weights.get(name, 0.0) for name in self.names])
         table, variances = self.values[other], self.variances[other]
         table = table[:, ~np.isnan(table).any(0)]
@@ -136,8 +135,6 @@ class Fit:
         that all its variants have if blocked, of each variant otherwise; None with fewer than two
         values.
         """
-        import numpy as np
-
         value = self.estimate(weights).value
         w = np.array([weights.get(name, 0.0) for name in self.names])
         table, w = self.values[w != 0], w[w != 0]
@@ -157,8 +154,6 @@ class Fit:
         """Returns the sum over variants of weight times mean, with its variance and degrees of
         freedom by the fitted model.
         """
-        import numpy as np
-
         w = np.array([weights.get(name, 0.0) for name in self.names])
         value = math.fsum(w_i * mean for w_i, mean in zip(w, self.means, strict=True) if w_i)
         if self.freedom < 1:
@@ -181,8 +176,6 @@ class Fit:
         """Returns `mean` as the estimate of a variant, with variance and degrees of freedom by the
         number of its own values, whatever the others have on the seeds that it lacks.
         """
-        import numpy as np
-
         place = self.names.index(name)
         if self.block is None or self.runs[place] == len(set(self.seeds.tolist())):
             return self.estimate({name: 1.0})
@@ -202,8 +195,6 @@ def fit(values: Values, scale: Scale) -> Fit:
     """Fits the model to values[variant][seed], which need not be complete: with seeds as a block
     where the design allows it, otherwise pooled; variants without a value are left out.
     """
-    import numpy as np
-
     names = tuple(name for name, of_seed in values.items() if of_seed)
     order = sorted({seed for of_seed in values.values() for seed in of_seed})
     table = np.array([[values[name].get(seed, math.nan) for seed in order] for name in names])
@@ -230,8 +221,6 @@ def _blocked(pooled: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fi
     """Fits value = variant + seed + error by least squares weighted by 1 / unit, and returns the
     pooled model changed to it; None if the design is not connected or leaves no degree of freedom.
     """
-    import numpy as np
-
     variants, seeds = pooled.values.shape
     if variants < 2 or seeds < 2:
         return None
@@ -294,8 +283,6 @@ def _sum(parts: Any, freedoms: Any) -> tuple[float | None, float]:
     """Returns the sum of independent variances and its degrees of freedom by Satterthwaite; (None,
     0) if a variance is nan.
     """
-    import numpy as np
-
     total = float(parts.sum())
     if math.isnan(total):
         return None, 0.0

@@ -11,8 +11,6 @@ from __future__ import annotations
 import bisect
 import math
 
-from attnlab.experiments.report.statistics.simultaneous import Joint
-
 CHANCE = 0.8
 MOST = 2**16  # seeds that `seeds_needed` looks at
 
@@ -38,6 +36,8 @@ def chance_to_find(
       alpha: the error rate of all comparisons together.
     """
     from scipy import special, stats
+
+    from attnlab.experiments.report.statistics.simultaneous import Joint
 
     freedom = per_seed * (seeds - 1)
     joint = Joint((math.sqrt(0.5),) * comparisons, 0, freedom)

@@ -22,6 +22,9 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+from scipy import optimize, special
+
 from attnlab.experiments.report.statistics.spread import quantile, upper_tail
 
 _NODES = 80
@@ -72,8 +75,6 @@ class Joint:
         nothing differs, by integrating over the shared variance.
         """
         shared = math.inf if self.freedom is None else self.freedom
-        import numpy as np
-
         scales, weights = (np.ones(1), np.ones(1)) if math.isinf(shared) else _chi(shared)
         sizes = size * scales
         below = (
@@ -87,8 +88,6 @@ def _critical(joint: Joint, alpha: float) -> float:
     """Returns the size that the largest statistic exceeds with probability `alpha`, by root
     finding.
     """
-    from scipy import optimize
-
     high = 4.0
     while 1 - joint._below(high) > alpha:
         high *= 2
@@ -99,8 +98,6 @@ def _critical(joint: Joint, alpha: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _nodes(count: int) -> tuple[Any, Any]:
-    import numpy as np
-
     return np.polynomial.legendre.leggauss(count)
 
 
@@ -108,9 +105,6 @@ def _chi(freedom: float) -> tuple[Any, Any]:
     """Returns nodes and weights (sum 1) to integrate over s = sqrt(chi2 / freedom), by
     Gauss-Legendre quadrature.
     """
-    import numpy as np
-    from scipy import special
-
     low, high = (
         math.sqrt(2 * special.gammainccinv(freedom / 2, p) / freedom) for p in (1 - 1e-12, 1e-12)
     )
@@ -133,9 +127,6 @@ def _around_baseline(loadings: tuple[float, ...], sizes: Any) -> Any:
     independent standard normal, l_i the loadings. Where l_i is nearly 1 the integrand falls from 1
     to 0 at z = size, so nodes are dense there.
     """
-    import numpy as np
-    from scipy import special
-
     x, w = _nodes(_NODES)
     size = np.asarray(sizes)[:, None]
     cut = np.minimum(size, 8.5)
@@ -152,9 +143,6 @@ def _range(groups: int, sizes: Any) -> Any:
     """Returns P(the range of `groups` independent standard normals < sqrt(2) size) for each of
     `sizes`.
     """
-    import numpy as np
-    from scipy import special
-
     x, w = _nodes(2 * _NODES)
     z = 8.5 * x
     weights = w * np.exp(-(z**2) / 2)
