@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,30 +52,25 @@ def test_shared_seeds_are_compared_by_seed_even_where_they_explain_nothing(
     assert shown["b"][2] == "-" and shown["c"][-1] == "only in B"
 
 
-@pytest.mark.parametrize("reason", ["test set", "unknown", "seeds"])
-def test_what_does_not_pair_is_compared_as_two_samples(
-    tmp_path: Path, two: tuple[Path, Path], reason: str
-) -> None:
-    other = SECOND["a"]
-    if reason == "test set":
-        looked(two[1], "u")
-    elif reason == "unknown":
-        (workdir(two[1], "a", 1) / "look.json").unlink()
-    else:
+@pytest.mark.parametrize(
+    "reason", ["another test split", "test split is not on record", "other seeds"]
+)
+def test_what_does_not_pair_is_compared_as_two_samples(two: tuple[Path, Path], reason: str) -> None:
+    (first, second), other = two, SECOND["a"]
+    if reason == "another test split":
+        looked(second, "u")
+    elif reason == "other seeds":
         other = other[:3]
-        looked(sweep(two[1].with_name("third"), {"a": other, "c": (0.1, 0.2, 0.3)}))
-    found = across(two[0], two[1].with_name("third") if reason == "seeds" else two[1])
+        second = looked(sweep(second.with_name("third"), {"a": other, "c": (0.1, 0.2, 0.3)}))
+    else:
+        (workdir(second, "a", 1) / "look.json").unlink()
+    found = across(first, second)
     gap = by_name(found)["a"].gap
     exact = stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95)
     assert gap.method == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
-    words = {
-        "test set": "another test split",
-        "unknown": "test split is not on record",
-        "seeds": "other seeds",
-    }[reason]
-    assert words in {row[0]: row for row in table(found).rows}["a"][-1]
-    if reason == "test set":
-        assert ("test data", "t" * 12, "u" * 12, "") in differing(found).rows
+    assert reason in {row[0]: row for row in table(found).rows}["a"][-1]
+    of_data = ("test data", "t" * 12, "u" * 12, "") in differing(found).rows
+    assert of_data == (reason == "another test split")
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:
@@ -127,26 +123,15 @@ def test_a_setting_that_differs_everywhere_is_said_once(
     assert ("training.steps", "12", "24", "all variants") in differing(across(two[0], other)).rows
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"measure": {"metric": "loss", "mode": "min"}},
-            "has the measure 'exact' (max), {other} 'loss' (min); take two sweeps with",
-        ),
-        (
-            {"final": False},
-            "{other} is not scored on the test split yet; let its sweep come to its end first",
-        ),
-    ],
-)
-def test_what_cannot_be_compared(
-    tmp_path: Path, two: tuple[Path, Path], changes: dict[str, Any], words: str
-) -> None:
-    other = sweep(tmp_path / "other", FIRST, **changes)
-    with pytest.raises(UserError) as caught:
+def test_what_cannot_be_compared(tmp_path: Path, two: tuple[Path, Path]) -> None:
+    measure = {"metric": "loss", "mode": "min"}
+    other, early = sweep(tmp_path / "other", FIRST, measure=measure), tmp_path / "early"
+    words = f"has the measure 'exact' (max), {other} 'loss' (min); take two sweeps with"
+    with pytest.raises(UserError, match=re.escape(words)):
         across(two[0], other)
-    assert words.format(other=other) in str(caught.value)
+    words = f"{early} is not scored on the test split yet; let its sweep come to its end first"
+    with pytest.raises(UserError, match=re.escape(words)):
+        across(two[0], sweep(early, FIRST, final=False))
 
 
 def test_the_file_for_programs(two: tuple[Path, Path]) -> None:

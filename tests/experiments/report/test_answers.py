@@ -28,29 +28,18 @@ PAIR: dict[str, Any] = {"source": "a", "target": "b"}
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("outputs", "lines", "examples", "found"),
-    [
-        (
-            "translations.txt",
-            ["drei", ""],
-            [{"source": "3", "target": "three"}] * 2,
-            [Answer("3", "three", "drei"), Answer("3", "three", "")],
-        ),
+def test_every_task(tmp_path: Path) -> None:
+    """The last without records of the examples."""
+    cases: tuple[tuple[str, list[str], Any, list[Answer]], ...] = (
+        ("translations.txt", ["x", ""], [PAIR] * 2, [Answer("a", "b", "x"), Answer("a", "b", "")]),
         ("predictions.tsv", ["yes\tno"], [ALONE], [Answer("a", "yes", "no")]),
         ("predictions.tsv", ["yes\tno"], [PAIR], [Answer("a\nb", "yes", "no")]),
         ("own.txt", ["x", "y"], [PAIR], [Answer("a", "b", "x"), Answer("", "", "y")]),
         ("translations.txt", ["x"], None, []),
-    ],
-)
-def test_every_task(
-    tmp_path: Path,
-    outputs: str,
-    lines: list[str],
-    examples: list[dict[str, Any]] | None,
-    found: list[Answer],
-) -> None:
-    assert list(answers(run(tmp_path, outputs, lines, examples))) == found
+    )
+    for place, (outputs, lines, examples, expected) in enumerate(cases):
+        (folder := tmp_path / str(place)).mkdir()
+        assert list(answers(run(folder, outputs, lines, examples))) == expected
 
 
 def test_the_first_lines_only_and_a_damaged_file_is_told(tmp_path: Path) -> None:

@@ -27,15 +27,8 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     second = records.trials[1]
     assert second.seen.state == "done" and second.seen.step == 12 and second.seen.total == 12
     assert second.seen.attempts == 1
-    assert second.cost == Cost(
-        step_seconds=0.02, first_step_seconds=4.5, peak_bytes=300 * 2**20 + 1
-    )
-    assert [point["step"] for point in second.logged.curve if point["split"] == "valid"] == [
-        3,
-        6,
-        9,
-        12,
-    ]
+    assert second.cost == Cost(0.02, first_step_seconds=4.5, peak_bytes=300 * 2**20 + 1)
+    assert list(second.series("valid", "loss")) == [3, 6, 9, 12]
     assert {example: list(maps) for example, maps in second.shown.pictures.items()} == {
         0: ["decoder_0-cross_attention", "decoder_0-self_attention"],
         1: ["decoder_0-cross_attention"],

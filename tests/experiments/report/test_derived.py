@@ -30,14 +30,6 @@ def reported(directory: Path, *contrasts: tuple[dict[str, float], str], **change
     return report.write(sweep(directory, SCORES, claim=stated, **changes), stream=io.StringIO())
 
 
-def paces(directory: Path, **seconds: float) -> None:
-    """Let the steps of variants take so long, a little more for each seed."""
-    for variant, took in seconds.items():
-        for seed in range(4):
-            pace = {"step": 3, "step_seconds": took + 0.001 * seed * seed}
-            lines(workdir(directory, variant, seed) / "timing.jsonl", [pace])
-
-
 def test_values_from_records(tmp_path: Path) -> None:
     trials = {
         (one.candidate.variant, one.seed): one for one in collect(sweep(tmp_path, SCORES)).trials
@@ -88,10 +80,10 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
 def test_a_claim_on_speed_beside_one_on_the_measure(tmp_path: Path) -> None:
     directory = tmp_path / "sweep"
     reported(directory, ({"a": 1.0, "b": -1.0}, ""), ({"b": 1.0, "a": -1.0}, "step_seconds"))
-    paces(directory, a=0.01, b=0.03)
-    for seed, more in enumerate((0.0, 0.002, 0.001, 0.003)):
-        pace = {"step": 3, "step_seconds": 0.03 + more}
-        lines(workdir(directory, "b", seed) / "timing.jsonl", [pace])
+    for variant, took in (("a", (10, 11, 14, 19)), ("b", (30, 32, 31, 33))):  # ms, by seed
+        for seed, each in enumerate(took):
+            pace = {"step": 3, "step_seconds": each / 1000}
+            lines(workdir(directory, variant, seed) / "timing.jsonl", [pace])
     contents = report.write(directory, stream=io.StringIO())
     assert contents.outcome == "supported (4 seeds)" and contents.comparison.basis.metric == "exact"
     notes = " ".join(main(contents).notes)

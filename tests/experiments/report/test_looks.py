@@ -16,6 +16,7 @@ from tests.experiments.synthetic import claim, end, lines, look, start, sweep, w
 TWO = {"a": (0.9, 0.8, 0.85, 0.87), "b": (0.5, 0.4, 0.45, 0.42)}
 CLAIM = claim({"a": 1.0, "b": -1.0}, 0.1)
 LATER = 1.9e9  # seconds since 1970, after 2026
+LAST = look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")
 
 
 def later(directory: Path, variant: str, seed: int) -> None:
@@ -27,8 +28,7 @@ def later(directory: Path, variant: str, seed: int) -> None:
 @pytest.mark.quick
 def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM)
-    last = look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")
-    lines(directory / "looks.jsonl", [look(seeds=[0, 1]), look(seeds=[0, 1]), last])
+    lines(directory / "looks.jsonl", [look(seeds=[0, 1]), look(seeds=[0, 1]), LAST])
     for variant in TWO:
         for seed in (2, 3):
             later(directory, variant, seed)
@@ -45,10 +45,7 @@ def test_seeds_added_until_satisfied_are_told(tmp_path: Path) -> None:
 
 def test_planned_looks_are_tested_at_the_level_that_is_left(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO, claim=CLAIM, looks=2)
-    lines(
-        directory / "looks.jsonl",
-        [look(seeds=[0, 1]), look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")],
-    )
+    lines(directory / "looks.jsonl", [look(seeds=[0, 1]), LAST])
     records = collect(directory)
     assert level(records) == spent(2, 2) < 0.05
     contents = gather(directory)
@@ -83,8 +80,5 @@ def test_variants_added_in_the_light_of_test_scores_are_told(tmp_path: Path) -> 
 def test_a_choice_alone_is_no_look(tmp_path: Path) -> None:
     directory = sweep(tmp_path, TWO)
     frozen = look("choice", chosen={"a": "a-0a1b2c3d"})
-    lines(
-        directory / "looks.jsonl",
-        [frozen, look(seeds=[0, 1, 2, 3], time="2027-01-01T00:00:00+00:00")],
-    )
+    lines(directory / "looks.jsonl", [frozen, LAST])
     assert warned(gather(directory), "looks") == []

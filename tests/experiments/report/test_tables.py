@@ -17,16 +17,7 @@ from attnlab.experiments.report.comparison import compare
 from attnlab.experiments.report.verdict import judge
 from attnlab.pages.tables import memory, milliseconds
 from tests.experiments.report.tabled import cells, compared, results
-from tests.experiments.synthetic import (
-    CLAIM,
-    SCORES,
-    budget,
-    edit,
-    edit_candidates,
-    met,
-    sweep,
-    write,
-)
+from tests.experiments.synthetic import CLAIM, SCORES, budget, edit, edit_candidates, met, sweep
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -153,11 +144,10 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
     for final, expected in ((True, "system.width=8"), (False, "system.width=8 or system.width=16")):
         directory = sweep(tmp_path / str(final), tuned={0.003: 0.0, 0.001: 0.5}, final=final)
         plan = json.loads((directory / "plan.json").read_text())
-        plan["budget"] = budget("general", "system.width")
         for candidate in plan["candidates"]:
             width = {0.003: 8, 0.001: 16}[candidate["tuned"]["schedule.peak"]]
             candidate["budget"] = met(100, value=width, matched=True)
-        write(directory / "plan.json", plan)
+        edit(directory / "plan.json", **{**plan, "budget": budget("general", "system.width")})
         widths = [row[-1] for row in tables.variants(collect(directory)).rows]
         assert widths == [expected, "-", expected]
 

@@ -15,13 +15,14 @@ from tests.experiments.report.tabled import compared
 @pytest.mark.quick
 def test_rows_are_ranked_by_their_mean_and_the_direction_of_the_measure(tmp_path: Path) -> None:
     scores = {"a": (0.5, 0.7), "b": (0.9, 0.8), "c": (math.nan, math.nan), "d": (0.1, 0.2)}
-    assert ranked(compared(tmp_path / "max", scores)) == [1, 0, 3, 2]
-    assert ranked(
-        compared(tmp_path / "min", scores, measure={"metric": "loss", "mode": "min"})
-    ) == [1, 0, 3, 2]
-    assert ranked(
-        compared(tmp_path / "odd", scores, measure={"metric": "exact", "mode": "min"})
-    ) == [3, 0, 1, 2]
+    best, worst = [1, 0, 3, 2], [3, 0, 1, 2]
+    for metric, mode, order in (
+        ("exact", "max", best),
+        ("loss", "min", best),
+        ("exact", "min", worst),
+    ):
+        measure = {"metric": metric, "mode": mode}
+        assert ranked(compared(tmp_path / f"{metric} {mode}", scores, measure=measure)) == order
 
 
 def test_the_first_and_the_baseline_stand_out_of_many(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 from attnlab.experiments.report.statistics.simultaneous import Joint
 
 HALF = math.sqrt(0.5)
+AROUND, APART = Joint((HALF,) * 4, 0, 8.0), Joint((0.9, 0.1, 0.5), 0, None)
 
 
 @pytest.mark.parametrize(
@@ -39,15 +40,7 @@ def test_tukey_is_the_studentized_range_of_scipy(groups: int, freedom: float) ->
     assert joint.critical(0.05, freedom) == pytest.approx(critical, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "joint",
-    [
-        Joint((HALF,) * 4, 0, 8.0),
-        Joint((0.9, 0.1, 0.5), 0, None),
-        Joint((), 4, 9.0),
-        Joint((), 4, None),
-    ],
-)
+@pytest.mark.parametrize("joint", [AROUND, APART, Joint((), 4, 9.0), Joint((), 4, None)])
 @pytest.mark.parametrize("freedom", [2.3, 8.0, math.inf])
 def test_the_critical_value_is_where_p_is_alpha(joint: Joint, freedom: float) -> None:
     if joint.freedom is not None:
