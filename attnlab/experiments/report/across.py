@@ -193,16 +193,12 @@ def _check(first: Side, second: Side) -> None:
         dataclasses.replace(side.comparison.basis, scale=UNBOUNDED) for side in (first, second)
     )
     if basis != other:
-        late = first if basis.split != "test" else second
+        late = (first if basis.split != "test" else second).directory
+        why = f"{late} is not scored on the test split yet; let its sweep come to its end first"
         if basis.split == other.split == "valid":
-            raise UserError(
-                f"{first.directory} and {second.directory} are not scored on the test split yet,"
-                " and select by other scores"
-            )
-        raise UserError(
-            f"{late.directory} is not scored on the test split yet; let its sweep come to its end"
-            " first"
-        )
+            both = f"{first.directory} and {second.directory}"
+            why = f"{both} are not scored on the test split yet, and select by other scores"
+        raise UserError(why)
 
 
 def _matched(
@@ -228,9 +224,7 @@ def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> 
     has no values, or the scales differ) and the reasons in its remark.
     """
     if first is None or second is None:
-        (name, only), *_ = (
-            (row.name, side) for row, side in zip((first, second), _NAMES, strict=True) if row
-        )
+        name, only = (first.name, "A") if first else (second.name if second else "", "B")
         return Pair(name, first, second, None, f"only in {only}")
     name = first.name if first.name == second.name else f"{first.name} = {second.name}"
     why = _unpaired(first, second, basis.split)

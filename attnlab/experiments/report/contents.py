@@ -65,18 +65,15 @@ class Contents:
         """
         if self.records.complete:
             return ""
-        open_ones = sum(not record.seen.settled for record in self.records.wanted)
+        wanted = self.records.wanted
+        open_ones = sum(not record.seen.settled for record in wanted)
+        lacks = "the choice is made, and not every chosen trial is scored on the test split yet."
         if open_ones:
-            return (
-                f"Unfinished: {open_ones} of {len(self.records.wanted)} trials have not settled."
-                " What follows is what there is so far."
-            )
-        if self.records.choice is None:
-            return "Unfinished: all trials have settled, and the choice is not made yet."
-        return (
-            "Unfinished: the choice is made, and not every chosen trial is scored on the test split"
-            " yet."
-        )
+            lacks = f"{open_ones} of {len(wanted)} trials have not settled."
+            lacks += " What follows is what there is so far."
+        elif self.records.choice is None:
+            lacks = "all trials have settled, and the choice is not made yet."
+        return f"Unfinished: {lacks}"
 
     @functools.cached_property
     def looks(self) -> list[Look]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from attnlab.config import flat, is_below
+from attnlab.config import flat, is_below, tree
 from attnlab.experiments.define import SHOWN, is_derived, reached, several, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
@@ -23,12 +23,8 @@ Settings = Mapping[str, Any]
 
 _SYSTEM = "system"  # nodes in which variants are expected to differ
 _WITHOUT_EFFECT = (
-    "seed",
-    "parallel",
-    "checkpoint.every",
-    "checkpoint.keep",
-    "training.log_every",
-    "decoding.batch",
+    *("seed", "parallel", "training.log_every", "decoding.batch"),
+    *("checkpoint.every", "checkpoint.keep"),
 )
 _TEST_DATA = ("task", "data")  # the nodes that decide which examples the test split has
 _DIGITS = 12
@@ -82,17 +78,9 @@ def differing(records: Records) -> tuple[Differing, ...]:
         if (chosen := records.representative(variant) or next(iter(plan.of(variant)), None))
     }
     configs = _comparable(standing)
-    names = sorted(
-        {name for config in configs.values() for name in config if not is_below(name, (_SYSTEM,))}
-    )
-    values = {
-        name: {
-            variant: text(config[name]) if name in config else NONE
-            for variant, config in configs.items()
-        }
-        for name in names
-    }
-    varied = {name: each for name, each in values.items() if len({*each.values()}) > 1}
+    texts = tree.differing(*configs.values(), text=text, absent=NONE)
+    names = [name for name in sorted(texts) if not is_below(name, (_SYSTEM,))]
+    varied = {name: dict(zip(configs, texts[name], strict=True)) for name in names}
     set_by = {"tuned": {key for chosen in standing.values() for key in chosen.tuned}}
     set_by["budget"] = {chosen.budget["knob"] for chosen in standing.values() if chosen.budget}
     kinds = {name: _kind(name, varied, configs, set_by, plan.baseline) for name in varied}
@@ -107,16 +95,10 @@ def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
     name.
     """
     settings = {variant: flat(candidate.config) for variant, candidate in standing.items()}
-    named = {
-        name
-        for config in settings.values()
-        for name in config
-        if name.endswith(".name") and not is_below(name, (_SYSTEM,))
-    }
     other = {
         name.removesuffix(".name")
-        for name in named
-        if len({text(config.get(name)) for config in settings.values()}) > 1
+        for name in tree.differing(*settings.values(), text=text)
+        if name.endswith(".name") and not is_below(name, (_SYSTEM,))
     }
     for config in settings.values():
         for node in other:

@@ -68,10 +68,9 @@ def _interval_method(comparison: Comparison) -> str:
         if comparison.basis.scale.count
         else "one variance"
     )
-    kind = {
-        "pooled": f"with {spread} for all variants, and no block, for too few seeds are shared",
-        "blocked": f"with {spread} for all variants, and the seed as a block, for they share seeds",
-    }[comparison.family.model.kind]
+    kind = f"with {spread} for all variants, and no block, for too few seeds are shared"
+    if comparison.family.model.kind == "blocked":
+        kind = f"with {spread} for all variants, and the seed as a block, for they share seeds"
     if noisy := [row.name for row in comparison.rows if row.difference and row.difference.own]:
         kind += (
             f"; the difference of {several(noisy)} varies more over the seeds than that allows and"
@@ -93,16 +92,12 @@ def _no_best(comparison: Comparison) -> list[str]:
     """
     if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
         return []
+    why = f": none is ahead of all others by Tukey's test of all pairs at {comparison.alpha:.3g}."
     if comparison.apart.other:
-        return [
-            "No best variant is marked, because not every row was scored on the same test examples."
-        ]
-    if any(row.missing for row in comparison.rows):
-        return ["No best variant is marked, because not every row has every seed."]
-    return [
-        "No best variant is marked: none is ahead of all others by Tukey's test of all pairs at"
-        f" {comparison.alpha:.3g}."
-    ]
+        why = ", because not every row was scored on the same test examples."
+    elif any(row.missing for row in comparison.rows):
+        why = ", because not every row has every seed."
+    return [f"No best variant is marked{why}"]
 
 
 def _could_find(comparison: Comparison, baseline: str) -> list[str]:

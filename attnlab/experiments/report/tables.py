@@ -208,12 +208,8 @@ def _differing(records: Records) -> tuple[str, ...]:
     """Returns a sentence for each reason why settings outside the system differ (compared, tuned,
     budget, not held equal), with those settings.
     """
-    why = {
-        "compared": "Differ as compared",
-        "tuned": "Differ as tuned",
-        "budget": "Set by the budget",
-        "unequal": "Not held equal",
-    }
+    why = {"compared": "Differ as compared", "tuned": "Differ as tuned"}
+    why |= {"budget": "Set by the budget", "unequal": "Not held equal"}
     settings = differing(records)
     return tuple(
         f"{reason}: {'; '.join(sentences)}."
@@ -258,13 +254,5 @@ def _trial(record: Record, needed: bool) -> tuple[str, ...]:
     state = seen.word if needed or seen.state != "pending" else "not needed"
     started = NONE if first is None else f"{first:.1f} s"
     time = clock(seen.seconds) if seen.seconds else NONE
-    return (
-        seen.trial.candidate.id,
-        f"{record.seed}",
-        state,
-        f"{seen.step}/{seen.total}",
-        f"{seen.attempts}",
-        time,
-        started,
-        seen.message,
-    )
+    reached = (f"{seen.step}/{seen.total}", f"{seen.attempts}")
+    return (record.candidate.id, f"{record.seed}", state, *reached, time, started, seen.message)

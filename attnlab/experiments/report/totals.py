@@ -13,17 +13,8 @@ from attnlab.pages.tables import Table, scaled
 from attnlab.progress import clock
 from attnlab.training.programs import COUNTED
 
-COLUMNS = (
-    "variant",
-    "trials",
-    "steps",
-    "training FLOPs",
-    "transcendentals",
-    "examples",
-    "tokens",
-    "time",
-)
 _OPTIONAL = ("transcendentals", "examples", "tokens")
+COLUMNS = ("variant", "trials", "steps", "training FLOPs", *_OPTIONAL, "time")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,24 +90,16 @@ def table(records: Records) -> Table:
             rows.append(_row(variant, f"{reported.trials} reported", reported))
         if reported is None or every.trials > reported.trials:
             rows.append(_row(variant if reported is None else "", f"all {every.trials}", every))
-    notes = (
-        (
-            "Steps: of all attempts, also those done again after a kill. FLOPs: steps x FLOPs per"
-            " step, without validation and decoding. Examples: steps x the mean of an epoch."
-            " Tokens: steps x the mean of the logged steps. Time: of the trials' processes, added"
-            " up; trials that trained as one program share its time."
-        ),
-        *_programs(records),
+    note = (
+        "Steps: of all attempts, also those done again after a kill. FLOPs: steps x FLOPs per"
+        " step, without validation and decoding. Examples: steps x the mean of an epoch."
+        " Tokens: steps x the mean of the logged steps. Time: of the trials' processes, added"
+        " up; trials that trained as one program share its time."
     )
-    totals = Table(
-        "What it took", COLUMNS, tuple(rows), frozenset(range(2, len(COLUMNS))), notes=notes
-    )
-    empty = {
-        column
-        for place, column in enumerate(COLUMNS)
-        if column in _OPTIONAL and not any(row[place] for row in rows)
-    }
-    return totals.only([column for column in COLUMNS if column not in empty])
+    notes, numbers = (note, *_programs(records)), frozenset(range(2, len(COLUMNS)))
+    totals = Table("What it took", COLUMNS, tuple(rows), numbers, notes=notes)
+    filled = {name for row in rows for name, cell in zip(COLUMNS, row, strict=True) if cell}
+    return totals.only([name for name in COLUMNS if name in filled or name not in _OPTIONAL])
 
 
 def _programs(records: Records) -> Iterator[str]:
@@ -137,16 +120,6 @@ def _row(name: str, trials: str, of: Taken) -> tuple[str, ...]:
     has no record.
     """
     transcendentals = "" if of.transcendentals is None else scaled(of.transcendentals)
-    examples, tokens = (
-        "" if value is None else f"{value:,.0f}" for value in (of.examples, of.tokens)
-    )
-    return (
-        name,
-        trials,
-        f"{of.steps:,}",
-        scaled(of.flops),
-        transcendentals,
-        examples,
-        tokens,
-        clock(of.seconds),
-    )
+    read = ("" if value is None else f"{value:,.0f}" for value in (of.examples, of.tokens))
+    work = (f"{of.steps:,}", scaled(of.flops), transcendentals)
+    return (name, trials, *work, *read, clock(of.seconds))

@@ -18,7 +18,11 @@ def tried(records: Records, method: str) -> Table | None:
     plan, metric = records.plan, records.plan.select["metric"]
     if all(len(plan.of(variant)) < 2 for variant in plan.variants):
         return None
-    family = _scored(records, metric)
+    values = {}
+    for candidate in plan.candidates:
+        runs = [run for run in records.of(candidate) if run.seed in records.tuning_seeds]
+        values[candidate.id] = scores(runs, "valid", metric)
+    family = Family(values, plan.select["mode"], scale(records.trials, "valid", metric))
     rows: list[tuple[str, ...]] = []
     strong: set[int] = set()
     for candidate in (candidate for variant in plan.variants for candidate in plan.of(variant)):
@@ -32,18 +36,6 @@ def tried(records: Records, method: str) -> Table | None:
     notes = (_how_many(records), *_lost_settings(records))
     title, numbers = "Tuning, on the validation split", frozenset((2, 3, 4))
     return Table(title, columns, tuple(rows), numbers, frozenset(strong), notes=notes)
-
-
-def _scored(records: Records, metric: str) -> Family:
-    """Returns the validation scores of all candidates, by the seeds that choose settings (in a
-    search, the first alone), ready for statistics.
-    """
-    plan = records.plan
-    values = {}
-    for candidate in plan.candidates:
-        runs = [run for run in records.of(candidate) if run.seed in records.tuning_seeds]
-        values[candidate.id] = scores(runs, "valid", metric)
-    return Family(values, plan.select["mode"], scale(records.trials, "valid", metric))
 
 
 def _how_many(records: Records) -> str:
@@ -73,10 +65,8 @@ def _lost_settings(records: Records) -> list[str]:
     for variant, entry in records.choice.chosen.items() if records.choice is not None else ():
         if accepted := entry.get("accepted"):
             without = ", ".join(f"{name} ({why})" for name, why in accepted.items())
-            notes.append(
-                f"{variant}: {entry.get('trained')} of {entry.get('settings')} settings trained; chosen"
-                f" without {without}."
-            )
+            trained = f"{entry.get('trained')} of {entry.get('settings')} settings trained"
+            notes.append(f"{variant}: {trained}; chosen without {without}.")
     return notes
 
 

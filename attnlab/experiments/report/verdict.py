@@ -25,29 +25,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.experiments.define import COUNTED
+from attnlab.experiments.report import statistics
 from attnlab.experiments.report.comparison import Comparison, Row, measured
 from attnlab.experiments.report.equality import other_scale
-from attnlab.experiments.report.statistics import (
-    AGREE,
-    CHANCE,
-    INCLUDES,
-    ONE_SEED,
-    REFUTED,
-    SUPPORTED,
-    TIE,
-    UNDECIDED,
-    Decision,
-    Family,
-    conjunction,
-    detectable,
-    seeds_needed,
-)  # fmt: skip
+from attnlab.experiments.report.statistics import CHANCE, REFUTED, SUPPORTED, TIE, UNDECIDED
 
 _WHY = {
-    ONE_SEED: "one seed has no spread to judge by",
-    AGREE: "all seeds of all variants agree, which leaves no spread to judge by",
+    statistics.ONE_SEED: "one seed has no spread to judge by",
+    statistics.AGREE: "all seeds of all variants agree, which leaves no spread to judge by",
     TIE: "the difference is {at_least:g} but for rounding",
-    INCLUDES: "the bounds lie on either side of {at_least:g}",
+    statistics.INCLUDES: "the bounds lie on either side of {at_least:g}",
 }
 
 
@@ -81,7 +68,7 @@ class Judged:
     text: str
     at_least: float
     seeds: int
-    found: Decision | None
+    found: statistics.Decision | None
     outcome: str
     why: str = ""
     power: Power | None = None
@@ -127,7 +114,7 @@ def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | 
         return None
     contrasts = claim["contrasts"]
     judged = tuple(_contrast(comparison, contrast, len(contrasts)) for contrast in contrasts)
-    outcome = conjunction([part.outcome for part in judged])
+    outcome = statistics.conjunction([part.outcome for part in judged])
     return Verdict(
         claim["statement"], outcome, judged, min(part.seeds for part in judged), comparison.alpha
     )
@@ -192,7 +179,7 @@ def _lost(rows: Mapping[str, Row | None]) -> str:
 
 
 def _power(
-    family: Family, weights: Mapping[str, float], at_least: float, seeds: int
+    family: statistics.Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
     """Returns the smallest distance of a contrast from its bound that `seeds` seeds find, and how
     many seeds the observed distance needs; None without a spread.
@@ -203,11 +190,11 @@ def _power(
     # That of one run, as if the contrast were a difference of two variants; it is one-sided, which
     # is two-sided at twice the level.
     terms = (estimate.error * math.sqrt(seeds / 2), estimate.freedom / (seeds - 1), 1)
-    least = detectable(seeds, *terms, alpha=2 * family.alpha)
+    least = statistics.detectable(seeds, *terms, alpha=2 * family.alpha)
     away = abs(estimate.value - at_least)
-    needed = (
-        seeds_needed(away, *terms, alpha=2 * family.alpha) if away > family.model.rounding else None
-    )
+    needed = None
+    if away > family.model.rounding:
+        needed = statistics.seeds_needed(away, *terms, alpha=2 * family.alpha)
     return None if least is None else Power(least, needed)
 
 

@@ -136,14 +136,11 @@ def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[
         )
     for variant, chosen in records.choice.chosen.items() if records.choice is not None else ():
         if accepted := chosen.get("accepted"):
-            trials = (
-                f"{len(accepted)} trial{'s' * (len(accepted) > 1)} that failed or"
-                f" {'were' if len(accepted) > 1 else 'was'} stopped"
-            )
-            yield (
-                f"{variant} was chosen without {trials} ({several(list(accepted))}), which was"
-                " accepted."
-            )
+            trials = "1 trial that failed or was stopped"
+            if len(accepted) > 1:
+                trials = f"{len(accepted)} trials that failed or were stopped"
+            names = several(list(accepted))
+            yield f"{variant} was chosen without {trials} ({names}), which was accepted."
 
 
 def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:

@@ -37,11 +37,8 @@ def looks(comparison: Comparison, baseline: str) -> list[Look]:
     for place in ranked(comparison):
         row = comparison.rows[place]
         based = comparison.frozen and row.candidate.variant == baseline
-        styles[place] = Look(
-            place,
-            row.name,
-            "base" if based else "other" if scored and row.summary.mean is None else kind(coloured),
-        )
+        style = "other" if scored and row.summary.mean is None else kind(coloured)
+        styles[place] = Look(place, row.name, "base" if based else style)
         coloured += not based
     return [styles[place] for place in range(len(comparison.rows))]
 

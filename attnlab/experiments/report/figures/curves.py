@@ -71,11 +71,8 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> F
         " lowest to the highest seed.",
         f"Seconds: of training steps, without compiling and evaluating. A line of more than {MOST}"
         " points is thinned out.",
-        (
-            ""
-            if measure in wanted
-            else f"{measure} is measured once training is over, so that it has no curve."
-        ),
+        f"{measure} is measured once training is over, so that it has no curve."
+        * (measure not in wanted),
     )
     return Figure("Learning curves", f"{legend(comparison, looks)}\n{panels(drawn)}", remarks)
 
@@ -115,10 +112,7 @@ def draw(
     ends = [max(curve.points) for curve in thin if curve.points]
     log = len(ends) > 1 and min(xs) > 0 and max(ends) >= 10 * min(ends)
     chart = Chart(title, xs, ys, x_label=x_label, x_log=log, names=named)
-    for place in [
-        *(place for place in order[::-1] if not looks[place].shown),
-        *(place for place in order[::-1] if looks[place].shown),
-    ]:
+    for place in sorted(order, key=lambda place: not looks[place].shown)[::-1]:
         curve, look = thin[place], looks[place]
         low, mean, high = (
             [(x, point[part]) for x, point in curve.points.items()] for part in range(3)

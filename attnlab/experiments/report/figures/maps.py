@@ -42,11 +42,7 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
     remarks = (
         f"Test split, seed {seed}, best parameters on validation. Rows look at columns.",
         f"Left out, as a page cannot carry all: {', '.join(missing)}." if missing else "",
-        (
-            f"Of {fewer} variants only the first pictures are here, for the same reason."
-            if fewer
-            else ""
-        ),
+        f"Of {fewer} variants only the first pictures are here, for the same reason." * bool(fewer),
         "Every picture lies in its trial's folder, in maps/." if missing or fewer else "",
     )
     return Figure("Attention", f'<div class="figures">{blocks}</div>', remarks)

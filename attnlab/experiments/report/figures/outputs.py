@@ -97,14 +97,11 @@ def marked(answer: str, reference: str) -> str:
     if not reference:
         return _broken(answer)
     single = len(answer.split()) < 2 and len(reference.split()) < 2
-    ours, theirs = (
-        (list(answer), list(reference)) if single else (answer.split(" "), reference.split(" "))
-    )
+    ours, theirs = ([*text] if single else text.split(" ") for text in (answer, reference))
     join = "" if single else " "
     parts = []
-    for same, begin, end, *_ in difflib.SequenceMatcher(
-        None, ours, theirs, autojunk=False
-    ).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False)
+    for same, begin, end, *_ in matcher.get_opcodes():
         piece = literal(join.join(ours[begin:end]))
         if end > begin:
             parts.append(piece if same == "equal" else f"<mark>{piece}</mark>")

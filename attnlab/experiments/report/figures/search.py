@@ -85,25 +85,22 @@ def search(
     `several` (see `searched`); None where there is none.
     """
     metric, mode = records.plan.select["metric"], records.plan.select["mode"]
-    kinds = {look.name: look for look in looks}
     if not several:
         return None
-    pictures = []
-    for place, (variant, tries) in enumerate(several.items()):
-        look = kinds.get(variant) or Look(-1 - place, variant, "base")
-        pictures.append(_history(look, variant, tries, metric, mode))
+    kinds = {look.name: look for look in looks}
+    pictures = [
+        _history(kinds.get(variant) or Look(-1 - place, variant, "base"), tries, metric, mode)
+        for place, (variant, tries) in enumerate(several.items())
+    ]
     better = "highest" if mode == "max" else "lowest"
+    few = f"Of no variant {LEAST} settings were trained to the end, so that no importance of"
+    few += " settings is given."
     stopped = any(trial.stopped for tries in several.values() for trial in tries)
     remarks = (
         f"A dot is a setting tried, in the order of the search; the line is the {better} {metric}"
         " so far, the ring the one chosen.",
         "A cross is one that was stopped early, at the last score it had." if stopped else "",
-        (
-            f"Of no variant {LEAST} settings were trained to the end, so that no importance of"
-            " settings is given."
-            if importances(several) is None
-            else ""
-        ),
+        few * (importances(several) is None),
     )
     return Figure("Search", panels(pictures, OPEN, "variants"), remarks)
 
@@ -128,24 +125,20 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
         shares = [importance([trial.tuned.get(name) for trial in tries], scores) for name in names]
         cells = (NONE if share is None else f"{100 * share:.0f} %" for share in shares)
         rows.append((variant, f"{len(tries)}", *cells))
-    remarks = (
-        (
-            "The share of the variance of the validation score, between the settings tried for a"
-            " variant, that one setting explains by itself: one-way analysis of variance on ranks,"
-            f" numbers cut into {GROUPS} groups, adjusted for the number of groups (epsilon"
-            " squared)."
-        ),
-        (
-            "The rest is how settings act together, and noise. Settings that were only changed"
-            f" together have the same share. Few settings give rough shares; below {LEAST} none is"
-            " given."
-        ),
+    share = (
+        "The share of the variance of the validation score, between the settings tried for a"
+        " variant, that one setting explains by itself: one-way analysis of variance on ranks,"
+        f" numbers cut into {GROUPS} groups, adjusted for the number of groups (epsilon squared)."
+    )
+    rest = (
+        "The rest is how settings act together, and noise. Settings that were only changed together"
+        f" have the same share. Few settings give rough shares; below {LEAST} none is given."
     )
     short = [name.rpartition(".")[2] for name in names]
     columns = short if len(set(short)) == len(short) else names
     numbers = frozenset(range(1, len(names) + 2))
     heads = ("variant", "settings", *columns)
-    return Table("Importance of tuned settings", heads, tuple(rows), numbers, notes=remarks)
+    return Table("Importance of tuned settings", heads, tuple(rows), numbers, notes=(share, rest))
 
 
 def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
@@ -178,20 +171,20 @@ def _groups(values: Sequence[Any]) -> list[str]:
     return [text(value) for value in values]
 
 
-def _history(look: Look, variant: str, tries: Sequence[Tried], metric: str, mode: str) -> str:
+def _history(look: Look, tries: Sequence[Tried], metric: str, mode: str) -> str:
     """Returns an SVG chart of a variant's validation scores by trial, with a line of the best so
     far, crosses for pruned trials and a ring around the chosen one.
     """
     scored = [(trial, trial.score) for trial in tries if trial.score is not None]
     numbers, scores = [trial.number for trial, _ in scored], [score for _, score in scored]
-    chart = Chart(variant, numbers, scores, x_label="setting tried", y_label=metric, x_log=False)
+    chart = Chart(look.name, numbers, scores, x_label="setting tried", y_label=metric, x_log=False)
     best: list[tuple[float, float]] = []
     for trial, score in scored:
         if not trial.stopped:
             now = score if not best else (max if mode == "max" else min)(best[-1][1], score)
             best += [*([(trial.number, best[-1][1])] if best else []), (trial.number, now)]
     line = chart.line([*best, (scored[-1][0].number, best[-1][1])] if best else [])
-    chart.group(look, f"{variant}: best so far", [line])
+    chart.group(look, f"{look.name}: best so far", [line])
     for trial, score in scored:
         place = (float(trial.number), score)
         mark = chart.cross(place) if trial.stopped else chart.dot(place)
