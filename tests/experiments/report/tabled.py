@@ -44,7 +44,6 @@ def part(contents: Contents, title: str) -> Table:
 
 def drawn(made: Figure | None) -> str:
     """A figure as HTML."""
-    assert made is not None
     return figure(made)
 
 

@@ -65,7 +65,6 @@ def test_a_claim_on_time_to_a_score(tmp_path: Path) -> None:
     open.
     """
     contents = reported(tmp_path / "known", ({"b": 1.0, "a": -1.0}, "seconds_to(loss<=1.5)"))
-    assert contents.verdict is not None
     words = "a better than b: b - a >= 0 (seconds_to(loss<=1.5))"
     assert contents.verdict.contrasts[0].text == words
     decision = contents.verdict.contrasts[0].found

@@ -154,7 +154,6 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
     verdict = judge(compared(tmp_path), CLAIM)
-    assert verdict is not None
     (row,) = tables.contrasts(verdict).rows
     assert row[:5] == ("additive - location >= 0.3", "4", "0.5000", "0.4875", "0.5125")
     assert row[5:] == ("supported (by its lower bound)",)

@@ -26,7 +26,6 @@ def test_the_detectable_difference_is_found_with_its_probability(
     seeds: int, per_seed: float, comparisons: int
 ) -> None:
     least = detectable(seeds, 0.1, per_seed, comparisons)
-    assert least is not None
     assert chance_to_find(least, seeds, 0.1, per_seed, comparisons) == pytest.approx(0.8, abs=1e-6)
     assert detectable(seeds, 0.2, per_seed, comparisons) == pytest.approx(2 * least)
     assert seeds_needed(least * 1.0001, 0.1, per_seed, comparisons) == seeds
