@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.data.generated import Pair, source_within
+from attnlab.data.generated import Pair, check_lengths, source_within
 from attnlab.errors import UserError
 
 MOST = 10**7  # pairs that copies may add up to
@@ -82,9 +82,7 @@ class OfLength:
         """Returns the pairs of `split` of the other source whose source text has `shortest` to
         `longest` words; raises `UserError` for impossible limits or if no pair is left.
         """
-        limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
-        if not 1 <= self.shortest <= self.longest:
-            raise UserError(f"{limits}: expected 1 <= shortest <= longest")
+        check_lengths(1, self.shortest, self.longest)
         pairs = pairs_of(self.of, split, "of which some could be chosen")
         lengths = [len(source.split()) for source, _ in pairs]
         allowed = range(self.shortest, self.longest + 1)
@@ -95,6 +93,7 @@ class OfLength:
                 if pairs
                 else "it is empty"
             )
+            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits} leave no pair of the {split} split; {summary}")
         return remaining
 

@@ -50,7 +50,7 @@ def test_a_share_that_is_none() -> None:
         HeldOut(seed=-1)
     with pytest.raises(UserError, match="of 3 training images, 0 would be for validation"):
         HeldOut(0.1).rows("train", 3)
-    with pytest.raises(UserError, match="config.data.examples=-1 must be 0 or more"):
+    with pytest.raises(UserError, match="config.data.examples=-1 must be at least 0"):
         HeldOut(examples=-1)
 
 
