@@ -35,7 +35,7 @@ class OneSide:
         """Returns the source or the target texts of `split` of the other source; raises `UserError`
         as that does, or if it has no pairs.
         """
-        pairs = pairs_of(self.of, split, "of which one side could be taken")
+        pairs = source_within(self.of, "pairs", "of which one side could be taken").pairs(split)
         return [pair[self.side == "target"] for pair in pairs]
 
 
@@ -58,7 +58,7 @@ class Prefixed:
         """Returns the pairs of `split` of the other source, with `prefix` before each source text;
         raises `UserError` as that does, or if it has no pairs.
         """
-        pairs = pairs_of(self.of, split, "whose sources could get a prefix")
+        pairs = source_within(self.of, "pairs", "whose sources could get a prefix").pairs(split)
         return [(self.prefix + text, target) for text, target in pairs]
 
 
@@ -83,7 +83,7 @@ class OfLength:
         `longest` words; raises `UserError` for impossible limits or if no pair is left.
         """
         check_lengths(1, self.shortest, self.longest)
-        pairs = pairs_of(self.of, split, "of which some could be chosen")
+        pairs = source_within(self.of, "pairs", "of which some could be chosen").pairs(split)
         lengths = [len(source.split()) for source, _ in pairs]
         allowed = range(self.shortest, self.longest + 1)
         remaining = [pair for pair, length in zip(pairs, lengths, strict=True) if length in allowed]
@@ -131,7 +131,7 @@ class Joined:
                 f"config.data.most={self.most} and config.data.copies={self.copies} must be at"
                 " least 1"
             )
-        pairs = pairs_of(self.of, split, "that could be joined")
+        pairs: list[Pair] = source_within(self.of, "pairs", "that could be joined").pairs(split)
         if split != "train":
             return pairs
         if self.copies * len(pairs) > MOST:
@@ -148,11 +148,3 @@ class Joined:
                 joined.append((source, target))
                 begin = end
         return joined
-
-
-def pairs_of(part: Part, split: str, purpose: str) -> list[Pair]:
-    """Returns the pairs of a split of the source that the field `part` names; raises `UserError` if
-    that has no pairs.
-    """
-    pairs: list[Pair] = source_within(part, "pairs", purpose).pairs(split)
-    return pairs

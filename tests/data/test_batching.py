@@ -56,6 +56,8 @@ def test_each_epoch_has_every_example_once_and_unaltered(unit: str, size: int) -
             assert batch["source"].dtype == batch["target"].dtype == np.int32
             width = batch["source"].shape[1]
             for row, number in enumerate(numbers(batch)):
+                longer = data.lengths[number]  # the narrowest bucket that holds both sides
+                assert width == next(bucket for bucket in (8, 16, 32) if longer <= bucket)
                 # the narrowest bucket that holds both sides
                 longer = max(len(column[number]) for column in data.sequences)
                 assert width == next(bucket for bucket in (8, 16, 32) if longer <= bucket)
@@ -101,10 +103,9 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
         ({"size": 10, "multiple": 4}, r"batch\.size=10 is not divisible by 4 .*take 8 or 12"),
         ({"size": 3, "multiple": 4}, "take 4"),
         ({"size": 8, "process_count": 3}, "not divisible by 3"),
-        ({"unit": "token"}, "did you mean 'tokens'"),
+        ({"unit": "token"}, "batch.unit='token': expected 'sentences' or 'tokens'"),
         ({"max_length": 1}, r"within config\.batch\.max_length=1: of 200 pairs, the shortest has"),
         ({"buckets": (0, 8)}, "must be positive"),
-        ({"size": 0, "unit": "tokens"}, "must be positive"),
     ],
 )
 def test_impossible_settings(changes: dict[str, Any], message: str) -> None:

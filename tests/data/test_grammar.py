@@ -99,11 +99,6 @@ def test_every_target_word_has_one_partner_and_only_the_has_none() -> None:
     assert crossing > 850  # nearly all are reordered
 
 
-def test_alignment_of_a_wrong_pair() -> None:
-    with pytest.raises(ValueError, match="does not translate"):
-        Grammar().alignment(("the dog sleeps", "mitso dormas"))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -13,7 +13,6 @@ import pytest
 from attnlab.data import SOURCES, SPLITS
 from attnlab.errors import UserError
 
-Read = Callable[[Any, str], list[Any]]
 SIZES = {"examples": 60, "valid": 20, "test": 10}
 SCENES = {"side": 36, "small": 3, "large": 5}
 

@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 
 TEXTS = ["A dog, a cat; two dogs!", " it's  the cat's\tbird", "Grüße aus Köln …", "<|end|> is text"]
 TEXTS += [""]
+START = "decoder_start_token_id"
 
 
 def byte_level(folder: Path, **config: Any) -> Path:
@@ -99,11 +100,8 @@ def test_special_ids_are_those_of_the_model_else_of_the_tokenizer(tmp_path: Path
         ({"pad_token_id": -1, "eos_token_id": 7}, {}, {"pad": -1, "ends": ()}),
         ({"forced_bos_token_id": 5, "eos_token_id": 7}, {}, {"forced": 5}),
         ({"eos_token_id": 7}, {"forced_bos_token_id": 6}, {"forced": 6}),
-        (
-            {"is_encoder_decoder": True, "eos_token_id": 7, "decoder_start_token_id": 5},
-            {"decoder_start_token_id": 6},
-            {"eos": 7, "bos": 6},
-        ),
+        ({"is_encoder_decoder": True, "eos_token_id": 7}, {START: 6}, {"eos": 7, "bos": 6}),
+        ({"is_encoder_decoder": True, "eos_token_id": 7, START: 5}, {START: 6}, {"bos": 6}),
         ({"eos_token_id": [0, 290]}, {}, r"config.json: eos_token_id=\[0, 290\]; expected ids of"),
         ({"eos_token_id": []}, {}, r"config.json: eos_token_id=\[\]; expected ids"),
         ({"eos_token_id": 7}, {"eos_token_id": 10**6}, "generation_config.json: eos_token_id=1000"),
