@@ -14,9 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from attnlab.data.columns import Batch, Examples
-from attnlab.errors import UserError, nearest
-
-UNITS = ("sentences", "tokens")
+from attnlab.errors import UserError
 
 
 class _Bucket(NamedTuple):
@@ -96,8 +94,9 @@ class TrainBatches:
         """Sorts the examples into buckets by length, and computes the batches of an epoch, their
         shapes and the `note` about examples that are too long.
         """
-        if unit not in UNITS:
-            raise UserError(f"config.batch.unit={unit!r} is unknown; {nearest(str(unit), UNITS)}")
+
+        if unit not in ("sentences", "tokens"):
+            raise UserError(f"config.batch.unit={unit!r}: expected 'sentences' or 'tokens'")
         if not 0 <= process_index < process_count:
             raise ValueError(f"process {process_index} of {process_count}")
         granule = math.lcm(multiple, process_count)
@@ -168,10 +167,8 @@ def evaluation_batches(
       with rows of padding, whose index is -1.
 
     Raises:
-      UserError: an impossible size or width.
+      UserError: an impossible width.
     """
-    if size < 1:
-        raise UserError(f"config.batch.size={size} must be positive")
     lengths = examples.lengths
     widths = _widths(buckets, max(buckets, default=16))
     while len(lengths) and widths[-1] < lengths.max():
@@ -214,8 +211,7 @@ def _fill_buckets(
     lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
 ) -> tuple[list[_Bucket], int]:
     """Puts each example, given its length, into the narrowest bucket that holds it, and returns the
-    buckets that have any and the number of examples longer than all; `UserError` if none fits or
-    `size` is below 1.
+    buckets that have any and the number of examples longer than all; `UserError` if none fits.
 
     Args:
       lengths: [N], tokens of each example.
@@ -223,8 +219,6 @@ def _fill_buckets(
       size, unit: see `TrainBatches`.
       granule: what the rows of a batch must be divisible by.
     """
-    if size < 1:
-        raise UserError(f"config.batch.size={size} must be positive")
     bucket_numbers = np.searchsorted(widths, lengths)
     buckets = []
     for j, width in enumerate(map(int, widths)):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, overload
 
 import numpy as np
@@ -87,9 +87,6 @@ class Packed(Sequence[np.ndarray]):
     def _bounds(self, index: int) -> tuple[int, int]:
         """Where sequence `index` begins in `ids`, and where it ends."""
         return self.offsets[index], self.offsets[index + 1]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[i] for i in range(len(self)))
 
     @property
     def lengths(self) -> np.ndarray:

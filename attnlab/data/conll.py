@@ -14,6 +14,7 @@ Meulder, "Introduction to the CoNLL-2003 Shared Task", CoNLL 2003.
 
 from __future__ import annotations
 
+import graphlib
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,16 +180,11 @@ def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
     """Raises `UserError` if the heads of a sentence contain a cycle, so that a word does not lead
     to a root.
     """
-    rooted: set[int] = set()
-    for word in range(len(heads)):
-        visited: list[int] = []
-        while word != ROOT and word not in rooted and word not in visited:
-            visited.append(word)
-            word = heads[word]
-        if word in visited:
-            number, columns = lines[word]
-            raise UserError(
-                f"{path}, line {number}: {columns[1]!r} is below itself; the heads of a sentence"
-                " must be a tree"
-            )
-        rooted.update(visited)
+    try:
+        graphlib.TopologicalSorter({word: (head,) for word, head in enumerate(heads)}).prepare()
+    except graphlib.CycleError as error:
+        number, columns = lines[error.args[1][0]]
+        raise UserError(
+            f"{path}, line {number}: {columns[1]!r} is below itself; the heads of a sentence"
+            " must be a tree"
+        ) from error

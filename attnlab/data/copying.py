@@ -14,7 +14,7 @@ import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attnlab.data.generated import Alignment, Pair, Sized, below
+from attnlab.data.generated import Alignment, Pair, Sized, below, check_lengths
 from attnlab.errors import UserError
 
 _FEWEST = 1000  # different texts, so that every split has some
@@ -56,9 +56,7 @@ class Copying(Sized):
         of `Sized`.
         """
         super().__post_init__()
-        if not 1 <= self.shortest <= self.longest:
-            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
-            raise UserError(f"{limits}: expected 1 <= shortest <= longest")
+        check_lengths(1, self.shortest, self.longest)
         if self.tested and self.tested <= self.longest:
             raise UserError(
                 f"config.data.tested={self.tested} must be 0 or above"

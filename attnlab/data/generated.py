@@ -49,12 +49,8 @@ class Sized:
         """Raises `UserError` for a number of examples below 1, a negative seed, or a field out of
         its `limits`.
         """
-        for field, least in (("examples", 1), ("valid", 1), ("test", 1), ("seed", 0)):
-            if getattr(self, field) < least:
-                raise UserError(
-                    f"config.data.{field}={getattr(self, field)} must be {least} or more"
-                )
-        for field, limits in self.limits.items():
+        shared = {"examples": (1,), "valid": (1,), "test": (1,), "seed": (0,)}
+        for field, limits in {**shared, **self.limits}.items():
             within(field, getattr(self, field), *limits)
 
     def count(self, split: str) -> int:
@@ -122,6 +118,15 @@ def within(setting: str, value: int, smallest: int, largest: int | None = None) 
     if value < smallest or (largest is not None and value > largest):
         limits = f"at least {smallest}" if largest is None else f"in {smallest} ... {largest}"
         raise UserError(f"config.data.{setting}={value} must be {limits}")
+
+
+def check_lengths(least: int, shortest: int, longest: int) -> None:
+    """Raises `UserError` unless `least` <= `shortest` <= `longest`, where the last two are the values
+    of the settings of these names.
+    """
+    if not least <= shortest <= longest:
+        limits = f"config.data.shortest={shortest} and config.data.longest={longest}"
+        raise UserError(f"{limits}: expected {least} <= shortest <= longest")
 
 
 def below(draw: random.Random, limit: int) -> int:

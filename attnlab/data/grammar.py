@@ -163,82 +163,55 @@ def source_words(sentence: Sentence) -> _Words:
     """Returns the words of a sentence in the source language, in order, each with its origin in the
     tree.
     """
-    words = _source_phrase(sentence.subject, "s") + _source_clause(
-        sentence.clause, sentence.subject.plural, "p"
-    )
-    return words if sentence.adverb is None else [*words, (ADVERBS[sentence.adverb][0], "adverb")]
-
-
-def _source_phrase(phrase: Phrase, origin: str) -> _Words:
-    """Returns the source words of a noun phrase and its relative clause, each with its origin, a
-    path in the tree that begins with `origin`.
-    """
-    words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{origin}.determiner")]
-    words += [
-        (ADJECTIVES[adjective][phrase.plural], f"{origin}.adjective{adjective}")
-        for adjective in phrase.adjectives
-    ]
-    words += [(NOUNS[phrase.noun][phrase.plural], f"{origin}.noun")]
-    if phrase.relative is not None:
-        words += [
-            (THAT[0], f"{origin}.that"),
-            *_source_clause(phrase.relative, phrase.plural, f"{origin}.r"),
-        ]
-    return words
-
-
-def _source_clause(clause: Clause, plural: bool, origin: str) -> _Words:
-    """Returns the source words of a clause ("will", verb, object), each with its origin, a path
-    that begins with `origin`; the verb has the number of its subject, `plural` or not.
-    """
-    will = [(WILL[0], f"{origin}.will")] * clause.future
-    form = plural or clause.future  # the plural form is the bare verb
-    verb = (VERBS[clause.verb][form], f"{origin}.verb")
-    return [*will, verb, *(_source_phrase(clause.object, f"{origin}.o") if clause.object else ())]
+    return _sentence_words(sentence, target=False)
 
 
 def target_words(sentence: Sentence) -> _Words:
     """Returns the words of a sentence in the target language, in order, each with its origin in the
     tree.
     """
-    adverb = "" if sentence.adverb is None else ADVERBS[sentence.adverb][1]
-    return [
-        *((word, "adverb") for word in adverb.split()),
-        *_target_phrase(sentence.subject, "s"),
-        *_target_clause(sentence.clause, sentence.subject.plural, "p"),
-    ]
+    return _sentence_words(sentence, target=True)
 
 
-def _target_phrase(phrase: Phrase, origin: str) -> _Words:
-    """Returns the target words of a noun phrase and its relative clause, each with its origin, a
-    path in the tree that begins with `origin`.
+def _sentence_words(sentence: Sentence, target: bool) -> _Words:
+    """Returns the words of a sentence in one of the languages, each with its origin; the adverb
+    leads in the target.
     """
-    determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
-    words = [(determiner, f"{origin}.determiner")] * bool(determiner)
-    words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{origin}.noun")]
-    words += [
-        (ADJECTIVES[adjective][2 + phrase.plural], f"{origin}.adjective{adjective}")
-        for adjective in reversed(phrase.adjectives)
-    ]
+    adverb = "" if sentence.adverb is None else ADVERBS[sentence.adverb][target]
+    adverbs = [(word, "adverb") for word in adverb.split()]
+    words = _phrase_words(sentence.subject, "s", target)
+    words += _clause_words(sentence.clause, sentence.subject.plural, "p", target)
+    return adverbs + words if target else words + adverbs
+
+
+def _phrase_words(phrase: Phrase, origin: str, target: bool) -> _Words:
+    """Returns the words of a noun phrase and its relative clause in one of the languages, each with
+    its origin, a path in the tree that begins with `origin`; adjectives follow in the target.
+    """
+    form = 2 * target + phrase.plural
+    determiner = (DETERMINERS[phrase.determiner][form], f"{origin}.determiner")
+    noun = (NOUNS[phrase.noun][form], f"{origin}.noun")
+    adjectives = [(ADJECTIVES[row][form], f"{origin}.adjective{row}") for row in phrase.adjectives]
+    words = [noun, *reversed(adjectives)] if target else [*adjectives, noun]
+    if determiner[0]:  # "the" has no counterpart
+        words.insert(0, determiner)
     if phrase.relative is not None:
-        words += [
-            (THAT[1], f"{origin}.that"),
-            *_target_clause(phrase.relative, phrase.plural, f"{origin}.r"),
-        ]
+        words.append((THAT[target], f"{origin}.that"))
+        words += _clause_words(phrase.relative, phrase.plural, f"{origin}.r", target)
     return words
 
 
-def _target_clause(clause: Clause, plural: bool, origin: str) -> _Words:
-    """Returns the target words of a clause (object, verb, mark of the future), each with its
-    origin, a path that begins with `origin`; the verb has the number of its subject, `plural` or
-    not.
+def _clause_words(clause: Clause, plural: bool, origin: str, target: bool) -> _Words:
+    """Returns the words of a clause in one of the languages, each with its origin, a path that begins
+    with `origin`: "will", verb, object, and in the target the other way round; the verb has the
+    number of its subject, `plural` or not.
     """
-    object_ = _target_phrase(clause.object, f"{origin}.o") if clause.object else []
-    return [
-        *object_,
-        (VERBS[clause.verb][2 + plural], f"{origin}.verb"),
-        *[(WILL[1], f"{origin}.will")] * clause.future,
-    ]
+    # the plural form of the source is the bare verb
+    form = 2 + plural if target else plural or clause.future
+    words = [(WILL[target], f"{origin}.will")] * clause.future
+    words.append((VERBS[clause.verb][form], f"{origin}.verb"))
+    patient = _phrase_words(clause.object, f"{origin}.o", target) if clause.object else []
+    return patient + words[::-1] if target else words + patient
 
 
 def _source(sentence: Sentence) -> str:

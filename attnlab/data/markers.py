@@ -14,8 +14,7 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attnlab.data.generated import Sized, below
-from attnlab.errors import UserError
+from attnlab.data.generated import Sized, below, check_lengths
 
 SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou"]
 
@@ -49,9 +48,7 @@ class Markers(Sized):
     def __post_init__(self) -> None:
         """Raises `UserError` unless 4 <= `shortest` <= `longest`, besides the checks of `Sized`."""
         super().__post_init__()
-        if not 4 <= self.shortest <= self.longest:
-            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
-            raise UserError(f"{limits}: expected 4 <= shortest <= longest")
+        check_lengths(4, self.shortest, self.longest)
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """Draws the texts of `split`, each with its label, such that no text is in two splits."""

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from attnlab.config.registry import Part
 from attnlab.data import SOURCES
-from attnlab.data.generated import Pair, source_within
+from attnlab.data.generated import Pair, check_lengths, source_within
 from attnlab.errors import UserError
 
 MOST = 10**7  # pairs that copies may add up to
@@ -35,7 +35,7 @@ class OneSide:
         """Returns the source or the target texts of `split` of the other source; raises `UserError`
         as that does, or if it has no pairs.
         """
-        pairs = pairs_of(self.of, split, "of which one side could be taken")
+        pairs = source_within(self.of, "pairs", "of which one side could be taken").pairs(split)
         return [pair[self.side == "target"] for pair in pairs]
 
 
@@ -58,7 +58,7 @@ class Prefixed:
         """Returns the pairs of `split` of the other source, with `prefix` before each source text;
         raises `UserError` as that does, or if it has no pairs.
         """
-        pairs = pairs_of(self.of, split, "whose sources could get a prefix")
+        pairs = source_within(self.of, "pairs", "whose sources could get a prefix").pairs(split)
         return [(self.prefix + text, target) for text, target in pairs]
 
 
@@ -82,10 +82,8 @@ class OfLength:
         """Returns the pairs of `split` of the other source whose source text has `shortest` to
         `longest` words; raises `UserError` for impossible limits or if no pair is left.
         """
-        limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
-        if not 1 <= self.shortest <= self.longest:
-            raise UserError(f"{limits}: expected 1 <= shortest <= longest")
-        pairs = pairs_of(self.of, split, "of which some could be chosen")
+        check_lengths(1, self.shortest, self.longest)
+        pairs = source_within(self.of, "pairs", "of which some could be chosen").pairs(split)
         lengths = [len(source.split()) for source, _ in pairs]
         allowed = range(self.shortest, self.longest + 1)
         remaining = [pair for pair, length in zip(pairs, lengths, strict=True) if length in allowed]
@@ -95,6 +93,7 @@ class OfLength:
                 if pairs
                 else "it is empty"
             )
+            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits} leave no pair of the {split} split; {summary}")
         return remaining
 
@@ -132,7 +131,7 @@ class Joined:
                 f"config.data.most={self.most} and config.data.copies={self.copies} must be at"
                 " least 1"
             )
-        pairs = pairs_of(self.of, split, "that could be joined")
+        pairs: list[Pair] = source_within(self.of, "pairs", "that could be joined").pairs(split)
         if split != "train":
             return pairs
         if self.copies * len(pairs) > MOST:
@@ -149,11 +148,3 @@ class Joined:
                 joined.append((source, target))
                 begin = end
         return joined
-
-
-def pairs_of(part: Part, split: str, purpose: str) -> list[Pair]:
-    """Returns the pairs of a split of the source that the field `part` names; raises `UserError` if
-    that has no pairs.
-    """
-    pairs: list[Pair] = source_within(part, "pairs", purpose).pairs(split)
-    return pairs

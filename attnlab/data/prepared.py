@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import io
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,8 @@ class Prepared:
         records = self._records(builder, split)
         chosen = range(len(records)) if rows is None else rows(len(records))
         for record in _checked_records(records, chosen, builder.data_dir):
-            yield tuple(_class_name(_nested_value(record, name), features[name]) for name in names)
+            values = (functools.reduce(operator.getitem, n.split("."), record) for n in names)
+            yield tuple(map(_class_name, values, map(features.__getitem__, names)))
 
     def no_record_error(self, split: str, content: str) -> UserError:
         """Returns (does not raise) a `UserError` for a split that has no record of what is
@@ -276,11 +278,6 @@ def _checked_records(records: Any, rows: Sequence[int], folder: str) -> Iterator
                 f"the dataset prepared in {folder} is damaged: {error}; delete the folder and"
                 " prepare it again"
             ) from error
-
-
-def _nested_value(record: Mapping[str, Any], name: str) -> Any:
-    """The feature of this name in a record."""
-    return functools.reduce(lambda value, part: value[part], name.split("."), record)
 
 
 def _class_name(value: Any, feature: Any) -> Any:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlab.data import SPLITS, encoding
-from attnlab.data.documents import BadSource, Chunk, Corpus, sample
+from attnlab.data.documents import BadSource, Corpus, sample
 from attnlab.data.encoding import Encoded
 from attnlab.data.shard_folder import (
     ENDS,
@@ -44,7 +45,7 @@ from attnlab.data.shard_folder import (
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import write_atomic
-from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.json_kinds import Damaged, read, read_file
 from attnlab.records.locks import Held, RunLock
 
 PLAN = "plan.json"
@@ -183,14 +184,9 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
         numbers = range(len(index.shards))
         check_content(folder, index, numbers, index.vocabulary["pieces"], always=True)
         return index
-    try:
-        saved_plan = read((folder / PLAN).read_bytes(), dict)
-    except FileNotFoundError:
-        raise UserError(
-            f"--to={folder} has other files in it; name a new or an empty folder"
-        ) from None
-    except Damaged as error:
-        raise UserError(f"{folder / PLAN} is damaged ({error}); delete {folder}") from error
+    saved_plan = read_file(folder / PLAN, dict, f"delete {folder}")
+    if saved_plan is None:
+        raise UserError(f"--to={folder} has other files in it; name a new or an empty folder")
     _compare(folder, saved_plan, plan)
     return None
 
@@ -272,7 +268,8 @@ class _Writing:
         index, and returns the index; raises `BadSource` if there is no document.
         """
         self._resume(log)
-        chunks = _chunks_from(self.job.corpus.chunks(), self.place.chunk)
+        # those before are read, which is quick, and let go
+        chunks = itertools.islice(self.job.corpus.chunks(), self.place.chunk, None)
         work = encoding.encode_chunks(self.job.corpus, self.folder / VOCABULARY, chunks, processes)
         with contextlib.closing(work) as results:
             for number, (chunk, encoded) in enumerate(results, self.place.chunk):
@@ -379,11 +376,6 @@ class _Writing:
             (self.folder / f"{number:05}.json").unlink(missing_ok=True)
         (self.folder / PLAN).unlink()
         return index
-
-
-def _chunks_from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
-    """The chunks from one on; those before it are read, which is quick, and let go."""
-    return (chunk for number, chunk in enumerate(chunks) if number >= first)
 
 
 def advice(folder: Path) -> str:

@@ -29,7 +29,7 @@ from attnlab.data.sealed import digest_of
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.records.files import cache_folder, write_atomic
-from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.json_kinds import Damaged, read, read_file
 from attnlab.records.provenance import Changed
 
 INDEX, VOCABULARY = "index.json", "vocabulary.json"
@@ -112,8 +112,10 @@ def opened(folder: Path) -> Index:
       UserError: they are not, or there is no such folder.
     """
     try:
-        index = read((folder / INDEX).read_bytes(), Index)
-    except FileNotFoundError as error:
+        index = read_file(folder / INDEX, Index, _REMEDY)
+    except OSError as error:
+        raise UserError(f"cannot read {folder / INDEX}: {error.strerror or error}") from error
+    if index is None:
         unfinished = (folder / "plan.json").is_file()
         why = (
             "is not prepared to its end; run its 'prepare' command again, which goes on"
@@ -122,11 +124,7 @@ def opened(folder: Path) -> Index:
             if folder.is_dir()
             else f"is no folder; {alike(folder)}"
         )
-        raise UserError(f"{folder} {why}") from error
-    except Damaged as error:
-        raise UserError(f"{folder / INDEX} is damaged ({error}); {_REMEDY}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {folder / INDEX}: {error.strerror or error}") from error
+        raise UserError(f"{folder} {why}")
     if not index.intact:
         raise UserError(f"{folder / INDEX} is damaged (its checksum does not match); {_REMEDY}")
     width = np.dtype(index.dtype).itemsize

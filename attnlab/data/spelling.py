@@ -79,11 +79,7 @@ class Spelling(Sized):
 
     syllables: int = 3
 
-    def __post_init__(self) -> None:
-        """Raises `UserError` if `syllables` is below 1, besides the checks of `Sized`."""
-        super().__post_init__()
-        if self.syllables < 1:
-            raise UserError(f"config.data.syllables={self.syllables} must be 1 or more")
+    limits = {"syllables": (1,)}
 
     def pairs(self, split: str) -> list[Pair]:
         """Draws the examples of `split`, different made-up words, each with its phonemes, such that
@@ -105,13 +101,10 @@ class Spelling(Sized):
                 )
                 in_vain = 0
             if in_vain == _PATIENCE:
-                message = (
-                    f"config.data.syllables={self.syllables}: {self.count(split)} different words"
-                    f" for {split}"
-                )
                 raise UserError(
-                    f"{message} are too many, {len(pairs)} were found; take more syllables or fewer"
-                    " words"
+                    f"config.data.syllables={self.syllables}: {self.count(split)} different words"
+                    f" for {split} are too many, {len(pairs)} were found; take more syllables or"
+                    " fewer words"
                 )
         return list(pairs.items())
 

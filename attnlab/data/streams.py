@@ -36,7 +36,34 @@ def first_of(texts: str, special: Special = OURS) -> int:
     return special.eos if texts == "joined" else special.bos
 
 
-class Lanes(ProcessBatches):
+class _Pieces(ProcessBatches):
+    """Base of batches that read on, from step to step, where the rows of the step before ended."""
+
+    def _pieces(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Returns for each row of this process, at the step `number` of an epoch, where in the ids it
+        begins, where they end, what is read before the first of them (`NONE` for the id before it),
+        and 1 where nothing is known of what came before: four arrays [b].
+        """
+        raise NotImplementedError
+
+    def __call__(self, step: int) -> Batch:
+        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
+        each lane: "source" and "target" [b,T], "fresh" [b] (see `_pieces`), all int32.
+        """
+        begin, end, first, fresh = self._pieces(int(step) % self.batches_per_epoch)
+        positions = begin[:, None] + np.arange(self._length)
+        real = positions < end[:, None]
+        positions = np.where(real, positions, 0)
+        previous = self._ids[positions - 1]
+        previous[:, 0] = np.where(first != NONE, first, previous[:, 0])
+        columns = {"source": previous, "target": self._ids[positions]}
+        pad = self._special.pad
+        batch = {name: np.where(real, ids, pad).astype(np.int32) for name, ids in columns.items()}
+        extra = {name: np.where(real, ids[positions], 0) for name, ids in self._extra.items()}
+        return batch | extra | {"fresh": fresh}
+
+
+class Lanes(_Pieces):
     """Batches of a stream by random access: `batches(step)` depends on the arguments below and
     `step`, on nothing else.
 
@@ -72,22 +99,15 @@ class Lanes(ProcessBatches):
             f" {self.batches_per_epoch:,} steps an epoch"
         )
 
-    def __call__(self, step: int) -> Batch:
-        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
-        each lane: "source" and "target" [b,T], "fresh" [b] (1 at the first step of an epoch), all
-        int32.
-        """
-        number = int(step) % self.batches_per_epoch
-        column = np.arange(number * self._length, (number + 1) * self._length)
-        positions = self._begin[:, None] + column
-        real = (column < self._columns) & (positions < len(self._ids))
-        fresh = np.full(len(positions), number == 0, np.int32)
-        first = np.where(positions == 0, first_of("joined", self._special), NONE)
-        batch = _shifted_batch(self._ids, positions, real, first, self._extra, self._special.pad)
-        return batch | {"fresh": fresh}
+    def _pieces(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """See `_Pieces`; all rows are fresh at the first step of an epoch."""
+        begin = self._begin + number * self._length
+        end = np.minimum(self._begin + self._columns, len(self._ids))
+        first = np.where(begin == 0, first_of("joined", self._special), NONE)
+        return begin, end, first, np.full(len(begin), number == 0, np.int32)
 
 
-class Turns(ProcessBatches):
+class Turns(_Pieces):
     """Batches of long texts by random access, each read over as many steps as it takes; in the
     order of the texts, whatever the epoch.
 
@@ -133,18 +153,11 @@ class Turns(ProcessBatches):
             f" {self.batches_per_epoch:,} steps an epoch"
         )
 
-    def __call__(self, step: int) -> Batch:
-        """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
-        each lane's text, as `Lanes` does, but "fresh" is 1 where a text begins.
-        """
-        number = int(step) % self.batches_per_epoch
-        positions = self._begin[:, number, None] + np.arange(self._length)
-        real = positions < self._end[:, number, None]
+    def _pieces(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """See `_Pieces`; a row is fresh where a text begins."""
         fresh = self._fresh[:, number]
-        begins = (np.arange(self._length) == 0) & (fresh[:, None] == 1)
-        first = np.where(begins, first_of("in_turn", self._special), NONE)
-        batch = _shifted_batch(self._ids, positions, real, first, self._extra, self._special.pad)
-        return batch | {"fresh": fresh}
+        first = np.where(fresh == 1, first_of("in_turn", self._special), NONE)
+        return self._begin[:, number], self._end[:, number], first, fresh
 
 
 def _assign_lanes(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -160,27 +173,6 @@ def _assign_lanes(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray,
         heapq.heappush(free, (begin + count, lane))
     lanes, begins = np.array(placed, int).reshape(-1, 2).T
     return lanes, begins, max(free)[0]
-
-
-def _shifted_batch(
-    ids: np.ndarray,
-    positions: np.ndarray,
-    real: np.ndarray,
-    first: np.ndarray,
-    extra: Mapping[str, np.ndarray],
-    pad: int,
-) -> Batch:
-    """Returns a batch with the ids at the positions `positions` as "target" and the id before each (or
-    `first` where that is not `NONE`) as "source", padded where not `real`, and the columns
-    `extra`.
-    """
-    positions = np.where(real, positions, 0)
-    previous = np.where(first != NONE, first, ids[positions - 1])
-    batch = {
-        "source": np.where(real, previous, pad).astype(np.int32),
-        "target": np.where(real, ids[positions], pad).astype(np.int32),
-    }
-    return batch | {name: np.where(real, values[positions], 0) for name, values in extra.items()}
 
 
 class Apart(TrainBatches):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from attnlab.data.agreement import Agreement
-from attnlab.data.tagged import ROOT
+from attnlab.data.tagged import ROOT, TaggedTexts
 
 
 def test_a_made_up_number_is_that_of_a_noun_that_the_heads_lead_to() -> None:
     hidden = 0
+    about = TaggedTexts.load({"name": "agreement", "examples": 30}, {"kind": "spaced"}).about
+    assert about("train").endswith(" tags, with trees")
     for one in Agreement(examples=60).tagged("train"):
         assert one.heads is not None and one.heads.count(ROOT) == 1
         kinds = [tag.partition("-")[0] for tag in one.tags]

@@ -129,6 +129,8 @@ def test_a_template_changes_nothing_and_sees_what_it_is_given(template: str, wor
 
 
 def test_what_renders_templates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path(generate.__file__).read_text()  # the help has the bounds
+    assert f"{chat.SECONDS:g} s and may write {chat.CHARACTERS:,} characters" in text
     monkeypatch.setattr(chat, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"--chat needs jinja2: pip install 'attnlab\[chat\]'"):
         chat.rendered(TEMPLATE, {}, [])
@@ -159,8 +161,3 @@ def test_lines_with_names_of_special_tokens(tmp_path: Path) -> None:
     own = Vocabulary.train(["a b a b"], "word")
     with pytest.raises(UserError, match="the vocabulary of this run has been learned here"):
         chat.prompts(own, ["a"], "special")
-
-
-def test_the_bounds_stand_in_the_help() -> None:
-    text = Path(generate.__file__).read_text()
-    assert f"{chat.SECONDS:g} s and may write {chat.CHARACTERS:,} characters" in text

@@ -5,6 +5,7 @@ declares them.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,13 +25,10 @@ def test_packed_is_the_list_it_was_made_of() -> None:
     assert packed.lengths.tolist() == [3, 0, 1, 2]
     with pytest.raises(IndexError):
         packed[4]
-    assert packed.block(np.array([2, -1, 0]), 4).tolist() == [[8, 0, 0, 0], [0] * 4, [5, 6, 7, 0]]
+    for pad in (0, -1):  # of its vocabulary
+        expected = [[8, *[pad] * 3], [pad] * 4, [5, 6, 7, pad]]
+        assert Packed(lists, pad=pad).block(ROWS, 4).tolist() == expected
     assert len(Packed([])) == 0
-
-
-def test_a_sequence_is_filled_up_with_the_id_of_its_vocabulary() -> None:
-    packed = Packed([[5, 6], [7]], pad=-1)
-    assert packed.block(np.array([1, -1, 0]), 3).tolist() == [[7, -1, -1], [-1] * 3, [5, 6, -1]]
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2, 1)])
@@ -67,13 +65,8 @@ def test_a_column_of_ones_own_goes_with_the_others() -> None:
     assert len(examples.sequences) == 1 and examples.packed("caption")[1].tolist() == [7]
     with pytest.raises(TypeError, match="'image' is no Packed"):
         examples.packed("image")
-
-
-def test_without_sequences_every_example_takes_as_much() -> None:
+    # without sequences every example takes as much
     assert Examples(label=np.arange(4)).lengths.tolist() == [1, 1, 1, 1]
-
-
-def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="'source': 1, 'label': 2"):
         Examples(source=[[2]], label=np.zeros(2))
     with pytest.raises(ValueError, match="need a column"):
@@ -88,11 +81,6 @@ DECLARED = {
 BATCH = {"ids": np.zeros((2, 5), np.int32), "image": np.zeros((2, 4, 4, 3), np.uint8)}
 
 
-def test_a_batch_is_held_against_what_is_declared() -> None:
-    check(DECLARED, BATCH, "task")
-    check(DECLARED, {**BATCH, "label": np.zeros((2, 7), np.float32)}, "task")
-
-
 @pytest.mark.parametrize(
     "changes,words",
     [
@@ -101,16 +89,15 @@ def test_a_batch_is_held_against_what_is_declared() -> None:
         ({"image": np.zeros((2, 4, 4, 1), np.uint8)}, r"declared is uint8 \[B,H,W,3\]"),
         ({"label": np.zeros(2, np.int32)}, r"declared is float32 \[B,...\]"),
         ({"lable": np.zeros(2)}, "column 'lable' is not declared; did you mean 'label'"),
+        ({"image": None}, "a batch has no column 'image'; choose from: ids"),
     ],
 )
-def test_what_is_not_as_declared_is_named(changes: dict[str, np.ndarray], words: str) -> None:
+def test_what_is_not_as_declared_is_named(changes: dict[str, Any], words: str) -> None:
+    check(DECLARED, BATCH, "task")
+    check(DECLARED, {**BATCH, "label": np.zeros((2, 7), np.float32)}, "task")
+    batch = {name: array for name, array in {**BATCH, **changes}.items() if array is not None}
     with pytest.raises(UserError, match=words):
-        check(DECLARED, {**BATCH, **changes}, "task")
-
-
-def test_a_column_that_is_missing_is_named() -> None:
-    with pytest.raises(UserError, match="a batch has no column 'image'; choose from: ids"):
-        check(DECLARED, {"ids": BATCH["ids"]}, "task")
+        check(DECLARED, batch, "task")
 
 
 def test_arrays_that_examples_share_are_kept_once() -> None:

@@ -23,13 +23,8 @@ def test_every_length_and_every_word_is_equally_likely_and_the_target_is_the_sou
     assert set(words) == set("abcde") and max(words.values()) < 1.1 * min(words.values())
 
 
-def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
+def test_alignments_are_diagonals_and_a_wrong_pair_is_refused() -> None:
     assert Copying().alignment(("a b a", "a b a")) == {(0, 0), (1, 1), (2, 2)}
-    with pytest.raises(ValueError, match="'b a' does not repeat 'a b'"):
-        Copying().alignment(("a b", "b a"))
-
-
-def test_a_reversed_target_is_the_source_from_behind() -> None:
     kept, turned = Copying(examples=200), Copying(examples=200, order="reversed")
     both = zip(kept.pairs("train"), turned.pairs("train"), strict=True)
     for (source, target), (same, reverse) in both:
@@ -37,8 +32,9 @@ def test_a_reversed_target_is_the_source_from_behind() -> None:
         words = source.split()
         assert all(reverse.split()[j] == words[i] for i, j in turned.alignment((source, reverse)))
     assert turned.alignment(("a b a c", "c a b a")) == {(0, 3), (1, 2), (2, 1), (3, 0)}
-    with pytest.raises(ValueError, match="'a b' does not repeat 'a b'"):
-        turned.alignment(("a b", "a b"))
+    for source, pair in ((Copying(), ("a b", "b a")), (turned, ("a b", "a b"))):
+        with pytest.raises(ValueError, match=f"'{pair[1]}' does not repeat 'a b'"):
+            source.alignment(pair)
 
 
 def test_sorted_words_and_longer_ones_in_the_test_split() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,15 +53,10 @@ def test_each_side_may_have_a_kind_of_its_own(tmp_path: Path) -> None:
         Corpus.load(data, {**settings, "shared": True})
 
 
-@pytest.mark.parametrize(
-    ("data", "vocabulary", "message"),
-    [
-        ({"name": "fles"}, {}, "unknown data source 'fles'; did you mean 'files'"),
-        ({"name": "dates", "exmples": 3}, {}, "no field 'exmples' to set; did you mean 'examples'"),
-        ({"name": "dates"}, {"szie": 3}, "vocabulary.szie: no such key; did you mean 'size'"),
-    ],
-)
-def test_bad_config(data: dict[str, Any], vocabulary: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        Corpus.load(data, vocabulary)
-    assert message in str(caught.value)
+def test_bad_config() -> None:
+    for name, vocabulary, message in (
+        ("fles", {}, "unknown data source 'fles'; did you mean 'files'"),
+        ("dates", {"szie": 3}, "vocabulary.szie: no such key; did you mean 'size'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Corpus.load({"name": name}, vocabulary)

@@ -56,6 +56,7 @@ def test_plain_and_packed_files(tmp_path: Path, end: str, pack: type[bytes]) -> 
         ("a\nb\nc\n", "1\n2\n", "{de} has 3 lines, but {en} has 2"),
         (b"a\n\n\xf6\n", "a\n\nb\n", "{de}, line 3: not UTF-8 (byte 0xf6); convert the file"),
         (b"\xff", "a", "{de}, line 1: not UTF-8"),
+        ("a", "", "{en} is empty"),
     ],
 )
 def test_what_is_wrong_with_parallel_files(
@@ -71,9 +72,7 @@ def test_prefixes_and_languages_by_field(tmp_path: Path) -> None:
     (tmp_path / "dev" / "news.en").write_text("A dog")
     source = ParallelFiles(str(tmp_path), valid="dev/news", source="en", target="fr")
     assert source.pairs("valid") == [("A dog", "Un chien")]
-
-
-def test_lines_end_at_newline_alone_and_are_stripped(tmp_path: Path) -> None:
+    # lines end at newline alone, and are stripped
     source = write(tmp_path, "\ufeff  a\u2028b\x0bc \r\nd\x85e", " 1 \n2\t\n")
     assert source.pairs("train") == [("a\u2028b\x0bc", "1"), ("d\x85e", "2")]
 
@@ -85,30 +84,20 @@ def test_blank_pairs_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert "skipped 2 blank lines" in caplog.text
 
 
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_an_empty_file(tmp_path: Path, ending: str) -> None:
-    write(tmp_path)
-    (tmp_path / "train.en").unlink()
-    (tmp_path / f"train.en{ending}").write_bytes(b"")
-    assert complaint(ParallelFiles(str(tmp_path))) == f"{tmp_path / 'train.en'}{ending} is empty"
-
-
-@pytest.mark.parametrize(
-    ("ending", "content"),
-    [
-        (".gz", b"no gzip at all"),
-        (".gz", gzip.compress(GERMAN.encode() * 100, mtime=0)[:-20]),
-        (".gz", gzip.compress(b"abc" * 99, mtime=0)[:15] + b"\xff" * 30),
-        (".xz", lzma.compress(GERMAN.encode())[:-9]),
-    ],
-    # the bytes hold the time, which would differ between workers
-    ids=["no gzip", "cut short", "overwritten", "xz"],
-)
-def test_a_damaged_file(tmp_path: Path, ending: str, content: bytes) -> None:
-    (tmp_path / f"train.de{ending}").write_bytes(content)
+def test_damaged_and_empty_packed_files(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text(ENGLISH)
-    words = f"train.de{ending} is damaged or no {ending} file"
-    assert words in complaint(ParallelFiles(str(tmp_path)))
+    for ending, content in (
+        (".gz", b"no gzip at all"),
+        (".gz", gzip.compress(GERMAN.encode() * 100)[:-20]),
+        (".gz", gzip.compress(b"abc" * 99, mtime=0)[:15] + b"\xff" * 30),
+        (".gz", b""),
+        (".xz", lzma.compress(GERMAN.encode())[:-9]),
+    ):
+        path = tmp_path / f"train.de{ending}"
+        path.write_bytes(content)
+        words = f"{path} is damaged or no {ending} file" if content else f"{path} is empty"
+        assert words in complaint(ParallelFiles(str(tmp_path)))
+        path.unlink()
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz"])
@@ -162,9 +151,6 @@ def test_what_can_be_wrong_with_a_table(tmp_path: Path, text: str, message: str)
     (tmp_path / "train.tsv").write_text(text)
     with pytest.raises(UserError, match=message):
         TabFiles(str(tmp_path)).pairs("train")
-
-
-def test_columns_count_from_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="columns, counted from 1"):
         TabFiles(str(tmp_path), source=0).pairs("train")
 
@@ -176,8 +162,7 @@ def test_parts_of_one_file_are_all_of_it(tmp_path: Path) -> None:
     )
     parts = [source.texts(split) for split in ("train", "valid", "test")]
     whole = [str(number) for number in range(33)]
-    assert [len(part) for part in parts] == [26, 5, 2]
-    assert [text for part in parts for text in part] == whole
+    assert parts == [whole[:26], whole[26:31], whole[31:]]
     assert TextFiles(str(tmp_path), train="all.txt[:]").texts("train") == whole
 
 

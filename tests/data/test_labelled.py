@@ -79,11 +79,7 @@ def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, fol
     ("split", "table", "words"),
     [
         ("train", "a\tb\tc\nx\ty\tz\n", "the training split has no label but 'z'"),
-        (
-            "valid",
-            "-\t-\t-\t-\n1\ta\tb\tmaybe\n",
-            "the valid split has the label 'maybe', which the training split does not have; choose",
-        ),
+        ("valid", "-\t-\t-\t-\n1\ta\tb\tmaybe\n", "the valid split has the label 'maybe', which"),
         ("valid", "-\t-\t-\t-\n1\ta\t\tyes\n", "valid.tsv, line 2: column 3 is blank"),
         ("valid", "-\t-\t-\t-\n1\ta\tb\t \n", "valid.tsv, line 2: column 4 is blank"),
         ("valid", "-\t-\t-\t-\n\n", "valid.tsv holds nothing but blank lines"),
@@ -142,14 +138,11 @@ def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
         TabFiles(directory=str(folder), header=1).pairs("train")
 
 
-def test_two_vocabularies_for_one_reader_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="config.vocabulary.shared=False"):
-        labelled.LabelledTexts.load(node(folder), {**WORDS, "shared": False})
-
-
-def test_examples_of_several_numbers_of_texts_are_refused(
+def test_several_vocabularies_and_numbers_of_texts_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(UserError, match="config.vocabulary.shared=False"):
+        labelled.LabelledTexts.load(node(folder), {**WORDS, "shared": False})
     monkeypatch.setattr(TabFiles, "labelled", lambda self, _: [(("a",), "x"), (("a", "b"), "y")])
     words = r"every example must have one text, or every one two; the training split has \[1, 2\]"
     with pytest.raises(UserError, match=words):
@@ -159,21 +152,12 @@ def test_examples_of_several_numbers_of_texts_are_refused(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (
-            lambda label: [1.0] * len(label),
-            r"example 2 .*: label 'no' means an array of shape \(2,\), 'yes' of example 1 \(3,",
-        ),
-        (
-            lambda label: {"yes": 1.0, "no": 1e39}[label],
-            r"example 2 of the train split: label 'no' means 1e\+39, expected finite float32",
-        ),
-        (
-            lambda label: [[1.0], [1.0, 2.0]],
-            r"example 1 .*: label 'yes' means \[\[1.0\], .*, expected finite float32",
-        ),
+        (lambda label: [1.0] * len(label), r"2 .* of shape \(2,\), 'yes' of example 1 \(3,"),
+        (lambda label: {"yes": 1.0, "no": 1e39}[label], r"2 of the train split: .* 1e\+39, expec"),
+        (lambda label: [[1.0], [1.0, 2.0]], r"1 .*: label 'yes' means \[\[1.0\], .*, expected"),
     ],
     ids=["shapes", "infinite", "ragged"],
 )
 def test_answers_are_finite_numbers_of_one_shape(folder: Path, answer: Any, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=f"example {words}"):
         labelled.LabelledTexts.load(node(folder), WORDS, answer=answer)

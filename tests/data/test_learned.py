@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 
 from attnlab.data.corpus import Corpus
-from attnlab.data.learned import (
-    Learned,
-    VocabularySettings,
-    inherited_vocabulary,
-    moments,
-)
+from attnlab.data.learned import Learned, VocabularySettings, inherited_vocabulary, moments
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
+TWO = {"shared": False}
 
 
 def test_moments_are_those_of_all_pixels() -> None:
@@ -35,11 +31,7 @@ def test_moments_are_those_of_all_pixels() -> None:
     [
         ({}, {"size": 90}, "size is 100 there and 90 here; take another workdir"),
         ({}, {"shared": False}, "shared is True there and False here; take"),
-        (
-            {"shared": False, "target_kind": "char"},
-            {"shared": False},
-            "target_kind is 'char' there and 'word' here; take another workdir",
-        ),
+        (TWO | {"target_kind": "char"}, TWO, "target_kind is 'char' there and 'word' here; take"),
     ],
 )
 def test_a_vocabulary_of_other_settings_is_refused(

@@ -105,12 +105,10 @@ def test_draws_are_uniform_and_not_alike() -> None:
 def test_an_epoch_has_every_token_and_the_next_other_batches(how: str) -> None:
     rng = np.random.default_rng(0)
     ids = Packed([[*rng.integers(5, 50, n), EOS] for n in rng.integers(1, 9, 40)])
-    shared = {"size": 8, "seed": 3, "special": SPECIAL}
-    inner = (
-        Apart(ids, max_length=9, **shared)
-        if how == "apart"
-        else Blocks(ids.ids, length=9, **shared)
-    )  # type: ignore[arg-type]
+    shared: dict[str, Any] = {"size": 8, "seed": 3, "special": SPECIAL}
+    inner = Apart(ids, max_length=9, **shared)
+    if how == "packed":
+        inner = Blocks(ids.ids, length=9, **shared)
     batches = Masked(inner, Masking(SPECIAL, 50), 3, 0)
     steps = batches.batches_per_epoch
     seen = []

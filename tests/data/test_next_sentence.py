@@ -82,13 +82,10 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_other_documents(length: 
 def test_every_chunk_is_read_once_in_an_epoch_and_cut_anew_in_the_next() -> None:
     ids, _, sentence = corpus(40)
     pairs = SentencePairs(ids, size=8, length=25, seed=1)
-    begins = [sorted(sentence[one[0]] for one, _, _ in epoch(pairs, number)) for number in (0, 1)]
-    firsts = [len(set(one)) for one in begins]
-    assert firsts[0] == len(begins[0]) == firsts[1]
-    whole, again = ([one.tobytes() for one, _, _ in epoch(pairs, number)] for number in (0, 1))
-    assert len(set(whole) & set(again)) < len(whole)
-    orders = [[sentence[one[0]] for one, _, _ in epoch(pairs, number)] for number in (0, 1)]
-    assert orders[0] != orders[1]
+    whole, again = ([one for one, _, _ in epoch(pairs, number)] for number in (0, 1))
+    begins, others = ([sentence[one[0]] for one in epoch] for epoch in (whole, again))
+    assert len(set(begins)) == len(begins) == len(set(others)) and begins != others
+    assert len({one.tobytes() for one in whole} & {one.tobytes() for one in again}) < len(whole)
 
 
 def test_a_split_that_is_scored_has_the_same_pairs_in_any_batches() -> None:

@@ -24,12 +24,6 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return written(tmp_path / "a.txt")
 
 
-@pytest.fixture
-def whole(tmp_path: Path, corpus: Corpus) -> dict[str, bytes]:
-    shards(tmp_path / "whole", corpus)
-    return contents(tmp_path / "whole")
-
-
 @pytest.mark.quick
 def test_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
     index = shards(tmp_path / "s", corpus)
@@ -48,18 +42,13 @@ def test_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
     )
 
 
-def test_processes_are_no_matter(tmp_path: Path, corpus: Corpus, whole: dict[str, bytes]) -> None:
-    shards(tmp_path / "two", corpus, processes=2)
-    assert contents(tmp_path / "two") == whole
-
-
 class Killed(BaseException):
     pass
 
 
 @pytest.mark.parametrize("length", [LENGTH, 97])
 def test_it_goes_on_wherever_it_was_stopped(tmp_path: Path, corpus: Corpus, length: int) -> None:
-    shards(tmp_path / "whole", corpus, length=length)
+    shards(tmp_path / "whole", corpus, length=length, processes=2)  # which is no matter
     count = sum(1 for _ in corpus.chunks())
     asked, notes = Asked(corpus, dict(LEARNED), length=length), list[str]()
     seen = []
@@ -86,9 +75,9 @@ def test_it_goes_on_wherever_it_was_stopped(tmp_path: Path, corpus: Corpus, leng
     assert seen[-1].ids == opened(tmp_path / "s").total("tokens")
 
 
-def test_a_shard_that_has_changed_is_made_again(
-    tmp_path: Path, corpus: Corpus, whole: dict[str, bytes]
-) -> None:
+def test_a_shard_that_has_changed_is_made_again(tmp_path: Path, corpus: Corpus) -> None:
+    shards(tmp_path / "whole", corpus)
+
     def tell(told: Preparation) -> None:
         if told.ids > 4 * LENGTH:
             raise Killed
@@ -99,7 +88,7 @@ def test_a_shard_that_has_changed_is_made_again(
     (tmp_path / "s" / "00002.tokens").write_bytes(b"torn")
     prepare(tmp_path / "s", asked, 1, lambda told: None, notes.append)
     assert "2 shards are there" in " ".join(notes) and "00002.tokens has changed" in " ".join(notes)
-    assert contents(tmp_path / "s") == whole
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
 def test_a_finished_folder_is_only_checked(tmp_path: Path, corpus: Corpus) -> None:

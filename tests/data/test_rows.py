@@ -26,6 +26,9 @@ ROWS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+ASKED = {"context": "a", "question": "?"}
+
+
 def lines(path: Path, *rows: dict[str, Any]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -56,13 +59,9 @@ def test_every_task_takes_its_columns(method: str, tmp_path: Path) -> None:
         ({"tokens": ["a", ""], "tags": "X Y"}, "tagged", "none may be blank"),
         ({"tokens": ["a\tb"], "tags": "X"}, "tagged", "or have white space in it"),
         ({"tokens": ["a", ["b"]], "tags": "X Y"}, "tagged", "column 'tokens' is list, not a text"),
-        ({"context": "a", "question": "?", "answers": "b"}, "questions", "'b' does not stand at"),
-        ({"context": "a", "question": "?", "answers": [1]}, "questions", r"answers are \[1\]; exp"),
-        (
-            {"context": "a", "question": "?", "answers": {"text": [1], "answer_start": [0]}},
-            "questions",
-            "expected a text, or an object",
-        ),
+        ({**ASKED, "answers": "b"}, "questions", "'b' does not stand at"),
+        ({**ASKED, "answers": [1]}, "questions", r"answers are \[1\]; expected"),
+        ({**ASKED, "answers": {"text": [1], "answer_start": [0]}}, "questions", "expected a text,"),
     ],
 )
 def test_values_that_are_no_examples(
@@ -133,12 +132,8 @@ def test_a_split_by_a_column(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         source.texts("test")
     assert "1 rows are of no split: fold has '1'" in caplog.text
     lines(tmp_path / "n.jsonl", *({"text": str(n), "n": n} for n in (0.0, 1, " 1 ", "2.0")))
-    assert Rows(str(tmp_path), train="n[n=0, 1.0,2,3]").texts("train") == [
-        "0.0",
-        "1",
-        " 1 ",
-        "2.0",
-    ]
+    actual = Rows(str(tmp_path), train="n[n=0, 1.0,2,3]").texts("train")
+    assert actual == ["0.0", "1", " 1 ", "2.0"]
     assert "data.train: no row has 3 in n" in caplog.text and len(caplog.records) == 2
     (tmp_path / "n.jsonl").unlink()  # without a name all files of the folder are meant
     assert Rows(**fields, train="[fold=2]").texts("train") == ["c"]

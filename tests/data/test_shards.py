@@ -101,11 +101,8 @@ def test_batches_are_those_of_memory(folder: Path, texts: str) -> None:
         for step in (0, 1, mine.batches_per_epoch - 1):
             for name, values in theirs(step).items():
                 np.testing.assert_array_equal(mine(step)[name], values)
-    shuffled = [
-        Blocks(one.ids["train"].ids, size=4, length=9, seed=2)(7)["target"]
-        for one in (stored, plain)
-    ]
-    np.testing.assert_array_equal(*shuffled)
+    blocks = [Blocks(x.ids["train"].ids, size=4, length=9, seed=2) for x in (stored, plain)]
+    np.testing.assert_array_equal(*(one(7)["target"] for one in blocks))
 
 
 def test_the_beginning_is_read_without_the_rest(folder: Path) -> None:
@@ -137,9 +134,8 @@ def test_the_vocabulary_is_that_of_the_folder(
     loaded.save(tmp_path)
     again = text.Texts.load(node(folder), LEARNED | settings, tmp_path, ("train",))
     assert loaded.vocabulary.settings == again.vocabulary.settings == LEARNED
-    assert loaded.about("train").endswith(
-        f", the shards' vocabulary: bpe, {loaded.vocabulary.size}"
-    )
+    words = f", the shards' vocabulary: bpe, {loaded.vocabulary.size}"
+    assert loaded.about("train").endswith(words)
 
 
 def test_the_tokenizer_of_a_model_must_be_that_of_the_folder(folder: Path, tmp_path: Path) -> None:

@@ -32,13 +32,8 @@ def test_every_token_is_predicted_once_from_the_one_before_it(size: int, length:
         [int(step == 0)] * size for step in range(len(epoch))
     ]
     assert all(array.dtype == np.int32 for batch in epoch for array in batch.values())
-
-
-def test_an_epoch_follows_another() -> None:
-    lanes = Lanes(IDS, size=4, length=4)
-    for step in range(2):
-        for name, values in lanes(step).items():
-            np.testing.assert_array_equal(values, lanes(step + 2 * 7)[name])
+    for name, values in epoch[-1].items():  # an epoch follows another
+        np.testing.assert_array_equal(values, lanes(3 * len(epoch) - 1)[name])
 
 
 TEXTS = Packed(

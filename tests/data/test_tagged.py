@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnlab.data.learned import Learned
-from attnlab.data.tagged import ROOT, Sentence, TaggedTexts, encode
+from attnlab.data.tagged import ROOT, Sentence, encode
 from attnlab.data.vocabulary import Vocabulary
 
 
@@ -17,10 +17,3 @@ def test_the_first_piece_of_a_word_has_its_tag_and_its_head() -> None:
     assert target[0].tolist() == [0, 1, 0, 2, 0, 0, 0, 0]
     assert heads[0].tolist() == [ROOT, 3, 1, ROOT, 3, 3, 3, ROOT]
     assert target[1][1] == 3  # a tag that training does not have
-
-
-def test_a_line_tells_sizes_and_trees() -> None:
-    node = {"name": "agreement", "examples": 30, "valid": 5, "test": 5, "seed": 0, "depth": 1}
-    words = {"kind": "spaced", "size": 100, "min_frequency": 1, "lowercase": False, "file": ""}
-    actual = TaggedTexts.load(node, words)
-    assert "with trees" in actual.about("train") and actual.size("train") == 30

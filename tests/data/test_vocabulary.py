@@ -78,11 +78,7 @@ def test_lower_case_and_unicode_composition() -> None:
 def test_rare_words_are_unknown_and_frequent_ones_kept() -> None:
     vocabulary = Vocabulary.train(["a a b", "a b c"], "word", 100, 2)
     assert vocabulary.size == 6
-    assert [UNK if i == UNK else 0 for i in vocabulary.encode_all(["a b c"])[0]] == [0, 0, UNK]
     assert vocabulary.decode(vocabulary.encode_all(["a c b"])[0]) == "a <unk> b"
-
-
-def test_the_size_is_respected() -> None:
     assert Vocabulary.train(TEXTS, "bpe", 80, 1).size == 80
     assert Vocabulary.train(TEXTS, "word", 10, 1).size == 10
 
@@ -97,15 +93,11 @@ def test_word_by_word_encoding_equals_the_library_on_whole_texts() -> None:
     for kind in KINDS:
         for lowercase in (False, True):
             vocabulary = Vocabulary.train(texts[:150], kind, 120, 2, lowercase)
-            spaced = (
-                texts
-                if kind == "char"
-                else [" ".join(text.replace("\u2581", " ").split()) for text in texts]
-            )
-            whole = vocabulary._tokenizer.encode_batch(spaced, add_special_tokens=False)
-            assert [ids.tolist() for ids in vocabulary.encode_all(texts)] == [
-                encoding.ids for encoding in whole
-            ]
+            spaced = [" ".join(text.replace("\u2581", " ").split()) for text in texts]
+            plain = texts if kind == "char" else spaced
+            whole = vocabulary._tokenizer.encode_batch(plain, add_special_tokens=False)
+            for ids, encoding in zip(vocabulary.encode_all(texts), whole, strict=True):
+                assert ids.tolist() == encoding.ids
 
 
 def test_end_is_appended_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,15 +146,8 @@ def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
     train("word").save(path)
     whole = path.read_bytes()
     piece = whole.index("▁dogs".encode()) + 4
-    damaged = [
-        whole[: len(whole) // 2],
-        b"",
-        b"[]",
-        b"\x00" * 100,
-        b"{}",
-        whole[:piece] + b"m" + whole[piece + 1 :],
-    ]
-    for content in damaged:
+    flipped = whole[:piece] + b"m" + whole[piece + 1 :]
+    for content in (whole[: len(whole) // 2], b"", b"[]", b"\x00" * 100, b"{}", flipped):
         path.write_bytes(content)
         with pytest.raises(UserError, match="v.json is damaged"):
             Vocabulary.load(path)

@@ -20,7 +20,7 @@ from typing import Any
 
 from attnlab.data.asked import Row
 from attnlab.data.diagnostics.drawing import Drawn, power_of_two
-from attnlab.data.generated import below
+from attnlab.data.generated import below, check_lengths
 from attnlab.errors import UserError
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
@@ -50,16 +50,12 @@ class ListOps(Drawn):
     longest: int = 100
 
     group = "length"
-    limits = {"depth": (1, 50), "most": (2, 100), "shortest": (4,)}
+    limits = {"depth": (1, 50), "most": (2, 100)}
 
     def __post_init__(self) -> None:
-        """Raises `UserError` if `longest` is below `shortest`, besides the checks of `Sized`."""
+        """Raises `UserError` unless 4 <= `shortest` <= `longest`, besides the checks of `Sized`."""
         super().__post_init__()
-        if self.longest < self.shortest:
-            raise UserError(
-                f"config.data.shortest={self.shortest} and config.data.longest={self.longest}:"
-                " expected shortest <= longest"
-            )
+        check_lengths(4, self.shortest, self.longest)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
         """Draws one row: the words of a random expression of allowed length, whose value is the

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnlab.data.columns import Examples
 from attnlab.data.dataset import Dataset, Row, Split
+from attnlab.data.generated import within
 from attnlab.data.learned import PART, Learned
 from attnlab.errors import UserError
 
@@ -139,8 +140,7 @@ class HeldOut:
         if not 0.0 < self.held_out < 1.0:
             raise UserError(f"config.data.held_out={self.held_out} must be above 0 and below 1")
         for name in ("seed", "examples"):
-            if getattr(self, name) < 0:
-                raise UserError(f"config.data.{name}={getattr(self, name)} must be 0 or more")
+            within(name, getattr(self, name), 0)
 
     def rows(self, split: str, count: int) -> np.ndarray:
         """Returns the sorted numbers of those of `count` training images that a random division by

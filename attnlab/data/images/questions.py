@@ -17,7 +17,7 @@ import numpy as np
 from attnlab.data.asked import guesses, most_frequent
 from attnlab.data.columns import Examples, Shared, SideBySide
 from attnlab.data.dataset import Dataset, Split, fingerprint_of_rows
-from attnlab.data.images.labelled import classes_of, fingerprint
+from attnlab.data.images.labelled import check_images, classes_of, fingerprint
 from attnlab.data.learned import Learned
 from attnlab.errors import UserError
 
@@ -126,10 +126,7 @@ class QuestionData(Dataset[Question]):
         def images() -> np.ndarray:
             """Loads the images of the split; raises `UserError` unless they are uint8 [N,H,W,C]."""
             images = content.images()
-            if images.dtype != np.uint8 or images.ndim != 4:
-                raise UserError(
-                    f"{where} has {images.dtype} {list(images.shape)}; expected uint8 [N,H,W,C]"
-                )
+            check_images(images, where)
             return images
 
         return Asked(content.questions, functools.cache(images))

@@ -57,12 +57,13 @@ class Scene(NamedTuple):
 
 
 @functools.cache
-def check_size(images: int, side: int) -> None:
-    """Raises `UserError` if so many RGB images of side x side pixels take more than 32 GiB."""
-    if (size := images * side**2 * 3) > _BYTES:
+def check_size(images: int, side: int, channels: int = 3) -> None:
+    """Raises `UserError` if so many images of side x side pixels take more than 32 GiB."""
+    if (size := images * side**2 * channels) > _BYTES:
         raise UserError(
-            f"config.data: {images:,} images of {side} x {side} x 3 take {size / 2**30:,.0f} GiB;"
-            f" expected at most {_BYTES // 2**30}, take fewer or smaller ones"
+            f"config.data: {images:,} images of {side} x {side} x {channels} take"
+            f" {size / 2**30:,.0f} GiB; expected at most {_BYTES // 2**30}, take fewer or smaller"
+            " ones"
         )
 
 

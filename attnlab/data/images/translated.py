@@ -13,11 +13,11 @@ import numpy as np
 from attnlab.config.registry import Part
 from attnlab.data import SOURCES
 from attnlab.data.generated import below, source_within, within
+from attnlab.data.images.files import with_channels
 from attnlab.data.images.labelled import Labelled
+from attnlab.data.images.shapes import check_size
 from attnlab.data.learned import Shape
 from attnlab.errors import UserError
-
-_BYTES = 2**35  # of a split
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Translated:
           UserError: as `of` does; images that are larger than `side`, or smaller than a piece.
         """
         labelled = self._source.images(split)
-        small = labelled.images if labelled.images.ndim == 4 else labelled.images[..., None]
+        small = with_channels(labelled.images)
         height, width, channels = small.shape[1:]
         if max(height, width) > self.side:
             raise UserError(
@@ -79,11 +79,7 @@ class Translated:
                 f"config.data.piece={self.piece}: the images of config.data.of are {height} x"
                 f" {width}"
             )
-        if (size := len(small) * self.side**2 * channels) > _BYTES:
-            raise UserError(
-                f"config.data.side={self.side}: {len(small):,} images take {size / 2**30:,.0f} GiB;"
-                f" expected at most {_BYTES // 2**30}"
-            )
+        check_size(len(small), self.side, channels)
         draw = random.Random(f"translated {self.seed} {split}")
         images = np.zeros((len(small), self.side, self.side, channels), np.uint8)
         for image, inside in zip(images, small, strict=True):

@@ -94,8 +94,5 @@ def test_columns_are_what_the_source_says() -> None:
     assert data.vocabulary.decode(one["target"][0]) == data.rows["valid"][3]
     assert (one["target"][1] == data.vocabulary.special.pad).all() and not one["source"][1].any()
     assert "24 x 24 x 3" in data.about("valid")
-    prints = {
-        CaptionData.load({**SCENES, "noise": noise}, WORDS).fingerprints["valid"]
-        for noise in (1, 2)
-    }
-    assert len(prints | {data.fingerprints["valid"]}) == 3
+    noisy = CaptionData.load({**SCENES, "noise": 1}, WORDS)
+    assert noisy.fingerprints["valid"] != data.fingerprints["valid"]

@@ -44,14 +44,14 @@ def test_the_fingerprint_tells_images_labels_and_shapes_apart() -> None:
 
 
 def test_a_share_that_is_none() -> None:
-    with pytest.raises(UserError, match="config.data.held_out=1.0 must be above 0 and below 1"):
-        HeldOut(1.0)
-    with pytest.raises(UserError, match="config.data.seed=-1"):
-        HeldOut(seed=-1)
-    with pytest.raises(UserError, match="of 3 training images, 0 would be for validation"):
-        HeldOut(0.1).rows("train", 3)
-    with pytest.raises(UserError, match="config.data.examples=-1 must be 0 or more"):
-        HeldOut(examples=-1)
+    for fields, words in (
+        ({"held_out": 1.0}, "config.data.held_out=1.0 must be above 0 and below 1"),
+        ({"seed": -1}, "config.data.seed=-1 must be at least 0"),
+        ({"examples": -1}, "config.data.examples=-1 must be at least 0"),
+        ({"held_out": 0.1}, "of 3 training images, 0 would be for validation"),
+    ):
+        with pytest.raises(UserError, match=words):
+            HeldOut(**fields).rows("train", 3)
 
 
 @pytest.mark.quick

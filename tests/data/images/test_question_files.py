@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnlab.data import SOURCES
 from attnlab.data.images.question_files import EasyVqa, ImageQuestions
 from attnlab.errors import UserError
 from tests.data.readers.turning import turned
@@ -41,6 +40,7 @@ def as_folder(root: Path) -> Path:
 
 
 def as_tables(root: Path) -> Path:
+    root.mkdir(exist_ok=True)
     for split, rows in (("train", TRAIN), ("test", TEST)):
         lines = ["question\tanswer\timage_id", *("\t".join(map(str, row)) for row in rows)]
         (root / f"{split}_questions.tsv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
@@ -58,13 +58,8 @@ def check_refused(source: Any, split: str, words: str) -> None:
 @pytest.mark.quick
 def test_both_forms_of_easy_vqa_give_the_same(tmp_path: Path) -> None:
     """A quarter of the training images is held out, with all that is asked about them."""
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-    fields = {"held_out": 0.25}
-    sources = [
-        SOURCES.resolve("easy_vqa")(directory=str(folder), **fields)
-        for folder in (as_folder(tmp_path / "a"), as_tables(tmp_path / "b"))
-    ]
+    folders = as_folder(tmp_path / "a"), as_tables(tmp_path / "b")
+    sources = [EasyVqa(directory=str(folder), held_out=0.25) for folder in folders]
     seen = set()
     for split, count in (("train", 6), ("valid", 2), ("test", 1)):
         one, other = (source.visual_questions(split) for source in sources)
@@ -136,7 +131,7 @@ def test_json_lines_name_their_images(tmp_path: Path) -> None:
     ]
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
-    source = SOURCES.resolve("image_questions")(directory=str(tmp_path), side=5, group="sort")
+    source = ImageQuestions(directory=str(tmp_path), side=5, group="sort")
     asked = source.visual_questions("train")
     expected = [*((0, "blue", "colour"), (1, "red", "colour"), (0, "yes", "other"))]
     assert [(one.image, one.answer, one.group) for one in asked.questions] == expected

@@ -63,12 +63,8 @@ def test_guesses_see_no_image() -> None:
     """Chance 1/3; "dog" for all; for each question what most images have, "dog" for one unheard of."""
     prior = Prior(TRAIN)
     assert [prior.guess(text) for text in ("what is it", "how many", "why")] == ["dog", "1", "dog"]
-    scores = prior.scores(VALID)
-    assert scores == {
-        "chance": pytest.approx(1 / 3),
-        "majority": pytest.approx(1 / 3),
-        "question_only": pytest.approx(2 / 3),
-    }
+    expected = {"chance": 1 / 3, "majority": 1 / 3, "question_only": 2 / 3}
+    assert prior.scores(VALID) == pytest.approx(expected)
 
 
 def test_answers_that_training_does_not_have_are_told_of(

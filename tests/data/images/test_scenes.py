@@ -160,12 +160,8 @@ def test_what_is_held_out_is_in_every_scene_of_the_test_and_nowhere_else() -> No
 @pytest.mark.parametrize(
     ("row", "column", "words"),
     [
-        (0, 9, "left of"),
-        (5, -9, "right of"),
-        (9, 4, "above"),
-        (-9, 4, "below"),
-        (9, 9, "above"),
-        (-9, -9, "below"),
+        *((0, 9, "left of"), (5, -9, "right of"), (9, 4, "above")),
+        *((-9, 4, "below"), (9, 9, "above"), (-9, -9, "below")),
     ],
 )
 def test_relations(row: int, column: int, words: str) -> None:

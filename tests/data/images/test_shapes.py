@@ -36,9 +36,8 @@ def test_what_an_image_shows_is_what_its_label_says() -> None:
         assert mask.sum() == stamped.sum()
         assert np.abs(image[mask].astype(int) - COLOURS[thing.colour]).max() <= 4
         assert np.abs(image[~mask].astype(int) - GROUND).max() <= 4
-    assert list(made(label="shape").images("test").labels) == [
-        scene.things[0].shape for scene in source.scenes("test")
-    ]
+    shapes = [scene.things[0].shape for scene in source.scenes("test")]
+    assert list(made(label="shape").images("test").labels) == shapes
 
 
 def test_labels_sizes_and_places_are_as_likely_as_each_other() -> None:

@@ -43,18 +43,15 @@ class AttnlabTinyImages(TinySet):
 
     def features(self, of: Any) -> dict[str, Any]:
         return {
-            "image": of.Image(),
+            **{name: of.Image() for name in ("image", "sizes", "broken")},
             "grey": of.Image(shape=(4, 6, 1)),
             "clear": of.Image(shape=(None, None, 4)),
             "deep": of.Image(shape=(None, None, 1), dtype=np.uint16),
-            "sizes": of.Image(),
-            "broken": of.Image(),
             "label": of.ClassLabel(names=["even", "odd"]),
             "number": of.Scalar(dtype=np.int64),
             "share": of.Scalar(dtype=np.float32),
             "captions": of.Sequence({"text": of.Text(), "id": np.int64}),
-            "title": of.Text(),
-            "blank": of.Text(),
+            **{"title": of.Text(), "blank": of.Text()},
         }
 
     def record(self, number: int) -> dict[str, Any]:

@@ -97,9 +97,8 @@ def test_columns_within_others_and_names_of_classes(tmp_path: Path) -> None:
         {"label": "", "tags": [], "pair.de": None},
     ]
     parquet.write_table(with_classes({"label": [7]}, features), tmp_path / "a.parquet")
-    assert list(records(tmp_path / "a.parquet")) == [
-        (f"{tmp_path}/a.parquet, row 1", {"label": ""})
-    ]
+    (row,) = records(tmp_path / "a.parquet")
+    assert row == (f"{tmp_path}/a.parquet, row 1", {"label": ""})
     with pytest.raises(UserError, match="a.arrow, row 1: no column 'pair.en'; did you mean 'pair'"):
         list(records(path, ["pair.en"]))
     table = pyarrow.table(columns)
@@ -120,13 +119,7 @@ def test_a_field_within_another_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [
-        "{}",
-        '{"_data_files": []}',
-        '{"_data_files": [1]}',
-        '{"_data_files": [{"filename": "b.arrow"}]}',
-        "[]",
-    ],
+    ["{}", "[]", *(f'{{"_data_files": [{files}]}}' for files in ("", "1", '{"filename": "b"}'))],
 )
 def test_a_saved_folder_that_is_not_whole(state: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "saved", pyarrow.table({"text": ["a"]}))
@@ -150,11 +143,7 @@ def test_a_stream_that_is_cut_between_batches(tmp_path: Path) -> None:
         ("a.csv", b'text\n"a', "a.csv, line 2: unexpected end of data; mend its quotes"),
         ("a.csv", b"text,text\na,b\n", "has 2 columns 'text'; name them apart"),
         ("a.csv", b"text,n\na\n", "a.csv, line 2: 1 cell.s., the first line has 2"),
-        (
-            "a.csv.gz",
-            gzip.compress(CSV.encode() * 99, mtime=0)[:-9],
-            "a.csv.gz is damaged or no .gz file",
-        ),
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "a.csv.gz is damaged or no .gz"),
         ("a.jsonl", '{"text": "\u00e9"}'.encode("latin-1"), "a.jsonl: not UTF-8 .byte 0xe9."),
         ("a.tsv", "text\n".encode("utf-16"), "a.tsv: not UTF-8 .byte 0xff."),
         ("a.csv", b"text\n\xff\n", "a.csv: not UTF-8 .byte 0xff.; convert the file"),
