@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.commands import session
 from attnlab.errors import UserError
-from attnlab.flags import add_number
+from attnlab.flags import add_flags, add_number
 
 if TYPE_CHECKING:
     from attnlab.analysis.inside import Analysis
 
+FLAGS = {
+    "--conllu=FILE": "a treebank, for syntactic scores",
+    "--coreference=FILE": 'lines {"text": ..., "clusters": [[[0, 3], ...]]}',
+    "--output=FOLDER": "of page and tables (default: <workdir>/analysis)",
+}
 SHOWN = 3  # examples of the atlas
 LONG = 60  # rows of a table that is folded
 CAUTION = (
@@ -35,13 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `analyse` to its parser."""
     parser.add_argument("--split", default="valid", help="train, valid or test (default: valid)")
     add_number(parser, "--examples", 1, 100_000, "its first N (default: 100)", default=100)
-    parser.add_argument("--conllu", metavar="FILE", help="a treebank, for syntactic scores")
-    parser.add_argument(
-        "--coreference", metavar="FILE", help='lines {"text": ..., "clusters": [[[0, 3], ...]]}'
-    )
-    parser.add_argument(
-        "--output", metavar="FOLDER", help="of page and tables (default: <workdir>/analysis)"
-    )
+    add_flags(parser, FLAGS)
     session.add_acceptance(parser)
 
 
