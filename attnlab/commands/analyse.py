@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.commands import session
-from attnlab.errors import UserError
+from attnlab.data import SPLITS
+from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags, add_number
+from attnlab.progress import table
+from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
     from attnlab.analysis.inside import Analysis
@@ -48,9 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes `analysis.html`, `atlas.html` with `maps.npz`, `heads.csv` and `costs.csv`, and prints
     the costs, what does not apply, and the paths.
     """
-    from attnlab.data import SPLITS
-    from attnlab.errors import nearest
-
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
     stored = session.stored_run(arguments)
@@ -58,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     session.check_folder("--output", folder)
     trained = session.open_run(stored, (arguments.split,))
     from attnlab.analysis.heads import save_records
-    from attnlab.progress import table
-    from attnlab.records.files import write_atomic
 
     split = arguments.split
     result = trained.analyse(split, arguments.examples, arguments.conllu, arguments.coreference)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from attnlab.errors import UserError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `compare` to its parser: the folders of two sweeps, and `--out`."""
@@ -26,7 +28,6 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared;
         `--out` is a file of another kind.
     """
-    from attnlab.errors import UserError
     from attnlab.experiments import report
 
     if arguments.out is not None and arguments.out.suffix not in (".md", ".csv"):

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags, add_number
+from attnlab.progress import Progress, table
 
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
@@ -56,7 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
     from attnlab.commands.describe import card_cells
-    from attnlab.progress import Progress, table
 
     lengths = _lengths(arguments)
     modules = _mixers(arguments)
@@ -96,8 +97,6 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
     """Returns the numbers of `--lengths` without repetitions, in ascending order; raises
     `UserError` unless they are whole and from 1 to `LONGEST`.
     """
-    from attnlab.errors import UserError
-
     try:
         lengths = sorted({int(length) for length in arguments.lengths.split(",")})
     except ValueError:
@@ -115,7 +114,6 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
     them by name, the baseline first; with "all", others that cannot be built are left out.
     """
     from attnlab.api.costs import mixer
-    from attnlab.errors import UserError, nearest
     from attnlab.mixers import MIXERS
 
     all_mixers = arguments.mechanisms == "all"
@@ -146,7 +144,6 @@ def _value(text: str) -> object:
     JSON.
     """
     from attnlab.data.readers.json_text import parse_json
-    from attnlab.errors import UserError
 
     try:
         return parse_json(text, "--set")

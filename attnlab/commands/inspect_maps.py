@@ -5,6 +5,7 @@ page and as pictures.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from attnlab.commands import session
@@ -96,17 +97,6 @@ def _numbers(name: str, typed: str | None) -> list[int] | None:
     return [int(word) for word in typed.split(",")]
 
 
-def _is_utf8(text: str) -> bool:
-    """Returns whether a text can be encoded as UTF-8; False if bytes of the command line were
-    invalid, which Python keeps as lone surrogates.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Returns the (source, target or None) texts of `--source` and `--target`, or of the lines of
     `--pairs`; raises `UserError` for empty texts, no pairs, or flags that conflict.
@@ -118,7 +108,8 @@ def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
             "inspect: --target goes with --source; in the file of --pairs it stands after a tab"
         )
     for flag, text in (("--source", arguments.source), ("--target", arguments.target)):
-        if text is not None and not (text.strip() and _is_utf8(text)):
+        # bytes of the command line that are no UTF-8 are lone surrogates in the text
+        if text is not None and (not text.strip() or re.search("[\ud800-\udfff]", text)):
             raise UserError(f"inspect: {flag}={text!r}: expected a sentence in UTF-8")
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]

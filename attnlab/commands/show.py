@@ -44,9 +44,9 @@ def print_settings(path: str | None, overrides: Sequence[str]) -> None:
     Raises:
       UserError: no config is named, or anything is wrong with it.
     """
-    from attnlab.commands.session import read_config
+    from attnlab.commands.session import config_path
 
-    config = read_config(path, overrides)
+    config = configs.load(config_path(path), overrides)
     flags = "".join(f" --config.{override}" for override in overrides)
     title = f"{path}{flags} (write --config.SETTING=VALUE)"
     table(title, COLUMNS, list(setting_rows(config)), numbers=())
