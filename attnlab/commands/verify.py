@@ -144,10 +144,12 @@ def changes(original: Manifest, repeated: Manifest) -> list[str]:
     data = {split: original.data.get(split) for split in repeated.data}
     devices = {name: value for name, value in original.devices.items() if name != "stacked"}
     lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(repeated)
-    for part, digests in {"vocabulary": dict, "own_code": provenance.digests}.items():
-        if (recorded := getattr(original, part)) is not None:
-            now = {part: digests(getattr(repeated, part) or {})}
-            lines += differences({part: digests(recorded)}, now, ignore=())
+    before, now = (
+        {"vocabulary": manifest.vocabulary, "own_code": provenance.digests(manifest.own_code)}
+        for manifest in (original, repeated)
+    )
+    unrecorded = [part for part in before if getattr(original, part) is None]
+    lines += differences(before, now, ignore=unrecorded)
     for change in (original.own_code or {}).get("accepted", ()):
         lines.append(
             f"from step {change['step']} on it had other code ({', '.join(change['changed'])}),"
