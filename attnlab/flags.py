@@ -1,9 +1,29 @@
-"""Flags that are numbers, each within two bounds stated in its help."""
+"""The flags of commands: switches, texts, and numbers within two bounds stated in their help."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
+
+
+def add_flags(
+    parser: argparse._ActionsContainer, meanings: Mapping[str, str], **options: Any
+) -> None:
+    """Adds command-line flags to `parser`: switches, and flags that take a text.
+
+    Args:
+      parser: the parser, or a group of it.
+      meanings: the meaning of each flag by how a command line writes it: "--yes" is a switch,
+        "--output=FILE" takes a text, or is None where it is left out.
+      options: other arguments of `add_argument`, for each of those that take a text.
+    """
+    for form, meaning in meanings.items():
+        flag, takes_text, metavar = form.partition("=")
+        if takes_text:
+            parser.add_argument(flag, metavar=metavar, help=meaning, **options)
+        else:
+            parser.add_argument(flag, action="store_true", help=meaning)
 
 
 def add_number(

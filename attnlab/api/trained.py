@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from attnlab.analysis.inside import Analysis, analyse
 from attnlab.analysis.results import curves, scores
 from attnlab.api.maps import Map as Map
 from attnlab.api.maps import Maps as Maps
@@ -36,7 +37,6 @@ from attnlab.training.updates import best_params
 
 if TYPE_CHECKING:
     from attnlab.analysis.heads import Record
-    from attnlab.analysis.inside import Analysis
     from attnlab.tasks.scoring import Text
 
 
@@ -347,8 +347,6 @@ class Run:
         """Measures what the layers and heads of the run look at and are worth, as the command
         `analyse` does; see `attnlab.analysis.inside.analyse`.
         """
-        from attnlab.analysis.inside import analyse
-
         _check_split(split)
         task = self.with_split(split)
         return analyse(task, self.params, split, examples, conllu, coreference)

@@ -30,6 +30,7 @@ from attnlab.records.locks import RunLock
 from attnlab.records.manifest import Manifest
 from attnlab.records.sealed import check_no_trial
 from attnlab.records.tracking import FILE, TRACKERS, Tracking
+from attnlab.tasks import TASKS
 from attnlab.tasks.metrics import Metric, path_of
 from attnlab.tasks.schemas import Settings
 from attnlab.training.run import Run, start_jax
@@ -145,8 +146,6 @@ class Training:
             settings = configs.as_stored(settings, begun.config, overrides)
         code = provenance.code(settings, accept=accept, config_file=file)
         start_jax()
-        from attnlab.tasks import TASKS
-
         kind = TASKS.resolve(settings.task)
         return cls(Run.prepare(kind, settings, workdir, splits, begun, code), tracked)
 

@@ -24,6 +24,7 @@ from typing import NoReturn
 from attnlab import processes
 from attnlab.commands import streams
 from attnlab.errors import UserError, nearest, one_line, show_traceback, users_code
+from attnlab.flags import add_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,15 @@ overrides:
   --config. No number is beyond 2^32, or what float32 holds (3.4e38).
   A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2. So is an error in a file of your own,
   with the file and the line; with ATTNLAB_TRACEBACK=1 in the environment its traceback stands above it."""
+
+OF_RUN = {
+    "--config=FILE.py:ARGUMENT": (
+        "the config file and the argument for its get_config; or the folder of a run"
+    ),
+    "--workdir=RUN": (
+        "where the run is kept: checkpoints, metrics, manifest, pictures; also as RUN, without a flag"
+    ),
+}
 
 HELP = """\
 usage: {program} COMMAND [--config=FILE.py:ARGUMENT] [--config.a.b=value ...] [--workdir=FOLDER] [flags]
@@ -311,16 +321,7 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
         allow_abbrev=False,
     )
     if command.on_run:
-        parser.add_argument(
-            "--config",
-            metavar="FILE.py:ARGUMENT",
-            help="the config file and the argument for its get_config; or the folder of a run",
-        )
-        parser.add_argument(
-            "--workdir",
-            metavar="RUN",
-            help="where the run is kept: checkpoints, metrics, manifest, pictures; also as RUN, without a flag",
-        )
+        add_flags(parser, OF_RUN)
     return parser
 
 

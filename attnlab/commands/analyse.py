@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlab.commands import session
-from attnlab.errors import UserError
-from attnlab.flags import add_number
+from attnlab.data import SPLITS
+from attnlab.errors import UserError, nearest
+from attnlab.flags import add_flags, add_number
+from attnlab.progress import table
+from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
     from attnlab.analysis.inside import Analysis
 
+FLAGS = {
+    "--conllu=FILE": "a treebank, for syntactic scores",
+    "--coreference=FILE": 'lines {"text": ..., "clusters": [[[0, 3], ...]]}',
+    "--output=FOLDER": "of page and tables (default: <workdir>/analysis)",
+}
 SHOWN = 3  # examples of the atlas
 LONG = 60  # rows of a table that is folded
 CAUTION = (
@@ -35,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `analyse` to its parser."""
     parser.add_argument("--split", default="valid", help="train, valid or test (default: valid)")
     add_number(parser, "--examples", 1, 100_000, "its first N (default: 100)", default=100)
-    parser.add_argument("--conllu", metavar="FILE", help="a treebank, for syntactic scores")
-    parser.add_argument(
-        "--coreference", metavar="FILE", help='lines {"text": ..., "clusters": [[[0, 3], ...]]}'
-    )
-    parser.add_argument(
-        "--output", metavar="FOLDER", help="of page and tables (default: <workdir>/analysis)"
-    )
+    add_flags(parser, FLAGS)
     session.add_acceptance(parser)
 
 
@@ -49,9 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes `analysis.html`, `atlas.html` with `maps.npz`, `heads.csv` and `costs.csv`, and prints
     the costs, what does not apply, and the paths.
     """
-    from attnlab.data import SPLITS
-    from attnlab.errors import nearest
-
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
     stored = session.stored_run(arguments)
@@ -59,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     session.check_folder("--output", folder)
     trained = session.open_run(stored, (arguments.split,))
     from attnlab.analysis.heads import save_records
-    from attnlab.progress import table
-    from attnlab.records.files import write_atomic
 
     split = arguments.split
     result = trained.analyse(split, arguments.examples, arguments.conllu, arguments.coreference)

@@ -5,22 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from attnlab.errors import UserError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `compare` to its parser: the folders of two sweeps, and `--out`."""
     parser.add_argument("first", metavar="DIR", type=Path, help="the folder of a sweep")
-    parser.add_argument(
-        "second",
-        metavar="DIR2",
-        type=Path,
-        help="another with the same measure; differences are its minus the first's",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="write FILE.md (both tables) or FILE.csv (the first, nothing rounded) too",
-    )
+    meaning = "another with the same measure; differences are its minus the first's"
+    parser.add_argument("second", metavar="DIR2", type=Path, help=meaning)
+    meaning = "write FILE.md (both tables) or FILE.csv (the first, nothing rounded) too"
+    parser.add_argument("--out", metavar="FILE", type=Path, help=meaning)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,7 +28,6 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared;
         `--out` is a file of another kind.
     """
-    from attnlab.errors import UserError
     from attnlab.experiments import report
 
     if arguments.out is not None and arguments.out.suffix not in (".md", ".csv"):

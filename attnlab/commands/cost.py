@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.flags import add_number
+from attnlab.errors import UserError, nearest
+from attnlab.flags import add_flags, add_number
+from attnlab.progress import Progress, table
 
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
@@ -19,39 +21,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `cost` to its parser: the mixers to measure, the conditions of the
     measurement, the output folder.
     """
-    parser.add_argument(
-        "--mechanisms",
-        metavar="NAME,NAME",
-        required=True,
-        help="of 'list mixers' or 'list mechanisms', or MODULE:CLASS; or 'all'",
-    )
-    parser.add_argument(
-        "--baseline", metavar="NAME", default="multihead", help="what they are compared with"
-    )
-    meaning = f"tokens of a text; 1 to {LONGEST:,}"
-    parser.add_argument("--lengths", metavar="N,N", default=LENGTHS, help=meaning)
+    meaning = "of 'list mixers' or 'list mechanisms', or MODULE:CLASS; or 'all'"
+    add_flags(parser, {"--mechanisms=NAME,NAME": meaning}, required=True)
+    add_flags(parser, {"--baseline=NAME": "what they are compared with"}, default="multihead")
+    add_flags(parser, {"--lengths=N,N": f"tokens of a text; 1 to {LONGEST:,}"}, default=LENGTHS)
     add_number(parser, "--width", 1, 2**16, "of the model", default=64)
     add_number(parser, "--rows", 1, 2**16, "texts at a time", default=1)
-    parser.add_argument(
-        "--direction", choices=("causal", "bidirectional"), default="causal", help="who sees whom"
-    )
-    parser.add_argument(
-        "--forward", action="store_true", help="a forward pass, without its gradients"
-    )
-    parser.add_argument(
-        "--set",
-        metavar="NAME.FIELD=VALUE",
-        action="append",
-        default=[],
-        help="a field of one of them, such as multihead.heads=1; again for more",
-    )
+    directions = ("causal", "bidirectional")
+    parser.add_argument("--direction", choices=directions, default="causal", help="who sees whom")
+    add_flags(parser, {"--forward": "a forward pass, without its gradients"})
+    meaning = "a field of one of them, such as multihead.heads=1; again for more"
+    add_flags(parser, {"--set=NAME.FIELD=VALUE": meaning}, action="append", default=[])
     meaning = "one whose run has taken longer is not measured at greater lengths"
     add_number(parser, "--patience", 0.0, 86400.0, meaning, default=10.0, metavar="SECONDS")
     meaning = "a program of more is not run"
     add_number(parser, "--memory", 0.0, 1e6, meaning, default=8.0, metavar="GB")
-    parser.add_argument(
-        "--dir", metavar="DIR", type=Path, default=Path("runs/cost"), help="for the files"
-    )
+    add_flags(parser, {"--dir=DIR": "for the files"}, type=Path, default=Path("runs/cost"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,7 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.analysis import costs
     from attnlab.api.costs import measured
     from attnlab.commands.describe import card_cells
-    from attnlab.progress import Progress, table
 
     lengths = _lengths(arguments)
     modules = _mixers(arguments)
@@ -113,8 +97,6 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
     """Returns the numbers of `--lengths` without repetitions, in ascending order; raises
     `UserError` unless they are whole and from 1 to `LONGEST`.
     """
-    from attnlab.errors import UserError
-
     try:
         lengths = sorted({int(length) for length in arguments.lengths.split(",")})
     except ValueError:
@@ -132,7 +114,6 @@ def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
     them by name, the baseline first; with "all", others that cannot be built are left out.
     """
     from attnlab.api.costs import mixer
-    from attnlab.errors import UserError, nearest
     from attnlab.mixers import MIXERS
 
     all_mixers = arguments.mechanisms == "all"
@@ -163,7 +144,6 @@ def _value(text: str) -> object:
     JSON.
     """
     from attnlab.data.readers.json_text import parse_json
-    from attnlab.errors import UserError
 
     try:
         return parse_json(text, "--set")

@@ -7,21 +7,17 @@ import json
 
 from attnlab import processes
 from attnlab.commands import session
+from attnlab.data import SPLITS
+from attnlab.flags import add_flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `evaluate` to its parser: `--split`, `--json`, `--ensemble`,
     `--accept-changed-code`.
     """
-    parser.add_argument(
-        "--split",
-        choices=("train", "valid", "test"),
-        default="test",
-        help="which part of the data (default: test)",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object instead of a table"
-    )
+    meaning = "which part of the data (default: test)"
+    parser.add_argument("--split", choices=SPLITS, default="test", help=meaning)
+    add_flags(parser, {"--json": "print one JSON object instead of a table"})
     session.add_ensemble(parser)
     session.add_acceptance(parser)
 

@@ -12,42 +12,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.errors import UserError
+from attnlab.flags import add_flags
 
 TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 MODELS = "transformers"
 OURS = ("safetensors", "npz", "peft", "card")
 DTYPES = ("float32", "bfloat16", "float16")
+OF_DIR = "a sweep or run, finished or not (a run for a model or its card); also without the flag"
+OF_TYPE = (
+    "as what kind of model, for --to=transformers: gpt2, llama, ... (default: the first that the"
+    " run is)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `export` to its parser: the folder to export, the target format, the
     output folder, and dtype and type of an exported model.
     """
-    parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        help="a sweep or run, finished or not (a run for a model or its card); also without the flag",
-    )
-    parser.add_argument(
-        "--to",
-        choices=(*TRACKERS, MODELS, *OURS),
-        required=True,
-        help="who shall read it; tensorboard's HParams page needs nothing else",
-    )
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="where to write (default: DIR/exports)"
-    )
-    parser.add_argument(
-        "--dtype", choices=DTYPES, help="of the tensors, for --to=transformers (default: float32)"
-    )
-    parser.add_argument(
-        "--model-type",
-        metavar="NAME",
-        help=(
-            "as what kind of model, for --to=transformers: gpt2, llama, ... (default: the first"
-            " that the run is)"
-        ),
-    )
+    add_flags(parser, {"--workdir=DIR": OF_DIR})
+    meaning = "who shall read it; tensorboard's HParams page needs nothing else"
+    choices = (*TRACKERS, MODELS, *OURS)
+    parser.add_argument("--to", choices=choices, required=True, help=meaning)
+    add_flags(parser, {"--out=FOLDER": "where to write (default: DIR/exports)"}, type=Path)
+    meaning = "of the tensors, for --to=transformers (default: float32)"
+    parser.add_argument("--dtype", choices=DTYPES, help=meaning)
+    add_flags(parser, {"--model-type=NAME": OF_TYPE})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -112,9 +101,8 @@ def _model(arguments: argparse.Namespace) -> int:
     else:
         files = exported.save_parameters(run, out, arguments.to)
     _print_tensors(files)
-    print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
-        file.name for file in files
-    ))  # fmt: skip
+    names = ", ".join(file.name for file in files)
+    print(f"export: step {run.step} of {arguments.directory} in {out}: {names}")
     settings = folder.settings(out) if arguments.to == MODELS else {}
     for name in settings.get("architectures", ()):
         print(f"look:   transformers.{name}.from_pretrained('{out}')")

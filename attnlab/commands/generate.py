@@ -13,50 +13,36 @@ from typing import TYPE_CHECKING
 from attnlab.commands import session, streams
 from attnlab.data.files import alike
 from attnlab.errors import UserError
+from attnlab.flags import add_flags
 
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
 _PROMPTED = {"language_modelling": "target", "text_to_text": "source"}
 """Tasks that read prompts, and which vocabulary of theirs has them."""
+FLAGS = {
+    "--input=FILE": "one text a line, UTF-8, two with a tab between them for pairs (default: stdin)",
+    "--output=FILE": "where the answers go (default: stdout)",
+    "--score": (
+        "lines are 'source TAB target': put log P(target | source), in nats, before each; see"
+        " the command 'score' for texts of language models, single tokens and files"
+    ),
+    "--stream": "print every answer while it is written (decoding.method greedy or sample)",
+    "--special": "special tokens of a model from elsewhere stand in lines by their names",
+}
+CHAT = (
+    "each line is what a user says, in the chat template of the model; =messages: each is a JSON"
+    " list of messages (templates have 5 s and may write 1,048,576 characters each)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `generate` to its parser: `--input`, `--output`, `--score`, `--stream`,
     `--special`, `--chat`, `--ensemble`, `--accept-changed-code`.
     """
-    parser.add_argument(
-        "--input",
-        metavar="FILE",
-        help="one text a line, UTF-8, two with a tab between them for pairs (default: stdin)",
-    )
-    parser.add_argument("--output", metavar="FILE", help="where the answers go (default: stdout)")
-    parser.add_argument(
-        "--score",
-        action="store_true",
-        help="lines are 'source TAB target': put log P(target | source), in nats, before each; see"
-        " the command 'score' for texts of language models, single tokens and files",
-    )
-    parser.add_argument(
-        "--stream",
-        action="store_true",
-        help="print every answer while it is written (decoding.method greedy or sample)",
-    )
-    parser.add_argument(
-        "--special",
-        action="store_true",
-        help="special tokens of a model from elsewhere stand in lines by their names",
-    )
-    parser.add_argument(
-        "--chat",
-        nargs="?",
-        const="user",
-        choices=("user", "messages"),
-        help=(
-            "each line is what a user says, in the chat template of the model; =messages: each is"
-            " a JSON list of messages (templates have 5 s and may write 1,048,576 characters each)"
-        ),
-    )
+    add_flags(parser, FLAGS)
+    kinds = ("user", "messages")
+    parser.add_argument("--chat", nargs="?", const="user", choices=kinds, help=CHAT)
     session.add_ensemble(parser)
     session.add_acceptance(parser)
     parser.epilog = (
@@ -99,9 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_atomic(arguments.output, text)
     else:
-        streams.reconfigure(
-            encoding="utf-8", errors="strict"
-        )  # as the file of --output, whatever the terminal takes
+        # as the file of --output, whatever the terminal takes
+        streams.reconfigure(encoding="utf-8", errors="strict")
         sys.stdout.write(text)
     return 0
 

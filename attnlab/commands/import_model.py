@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attnlab.api.training import Training, existing_run
 from attnlab.errors import UserError
+from attnlab.flags import add_flags
 from attnlab.records.files import check_folder
 from attnlab.records.sealed import check_no_trial
 
@@ -19,21 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `import` to its parser: `--from`, the model folder to read, and
     `--workdir`, the run to write.
     """
-    parser.add_argument(
-        "--from",
-        dest="folder",
-        metavar="FOLDER",
-        type=Path,
-        required=True,
-        help="config.json, safetensors and tokenizer.json, as save_pretrained writes them",
-    )
-    parser.add_argument(
-        "--workdir",
-        metavar="FOLDER",
-        type=Path,
-        required=True,
-        help="where the run is kept; must be new or empty",
-    )
+    meaning = "config.json, safetensors and tokenizer.json, as save_pretrained writes them"
+    add_flags(parser, {"--from=FOLDER": meaning}, dest="folder", type=Path, required=True)
+    meaning = "where the run is kept; must be new or empty"
+    add_flags(parser, {"--workdir=FOLDER": meaning}, type=Path, required=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

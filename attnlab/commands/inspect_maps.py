@@ -5,48 +5,34 @@ page and as pictures.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from attnlab.commands import session
 from attnlab.commands.generate import read_lines
 from attnlab.errors import UserError
+from attnlab.flags import add_flags
+
+FLAGS = {
+    "--layers=N,...": "only maps of these layers, from 0",
+    "--heads=N,...": "only these heads of each map",
+    "--maps=PATTERN,...": "only maps of these names, as 'decoder_*/self*'",
+    "--compare=RUN": "a second run on the same texts, beside it on the page",
+    "--output=FOLDER": "where pictures and arrays go (default: <workdir>/maps)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of `inspect` to its parser: `--source`, `--target`, `--pairs`, `--layers`,
     `--heads`, `--maps`, `--compare`, `--output`, `--accept-changed-code`.
     """
-    parser.add_argument(
-        "--source",
-        "--text",
-        "--image",
-        dest="source",
-        metavar="TEXT",
-        help="a text, or the file of an image",
-    )
-    parser.add_argument(
-        "--target",
-        metavar="TEXT",
-        help="the second text of a pair; in translation by default the system's own",
-    )
-    parser.add_argument(
-        "--pairs",
-        "--file",
-        dest="pairs",
-        metavar="FILE",
-        help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)",
-    )
-    parser.add_argument("--layers", metavar="N,...", help="only maps of these layers, from 0")
-    parser.add_argument("--heads", metavar="N,...", help="only these heads of each map")
-    parser.add_argument(
-        "--maps", metavar="PATTERN,...", help="only maps of these names, as 'decoder_*/self*'"
-    )
-    parser.add_argument(
-        "--compare", metavar="RUN", help="a second run on the same texts, beside it on the page"
-    )
-    parser.add_argument(
-        "--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)"
-    )
+    meaning = "a text, or the file of an image"
+    parser.add_argument("--source", "--text", "--image", metavar="TEXT", help=meaning)
+    meaning = "the second text of a pair; in translation by default the system's own"
+    add_flags(parser, {"--target=TEXT": meaning})
+    meaning = "instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)"
+    parser.add_argument("--pairs", "--file", metavar="FILE", help=meaning)
+    add_flags(parser, FLAGS)
     session.add_acceptance(parser)
 
 
@@ -111,17 +97,6 @@ def _numbers(name: str, typed: str | None) -> list[int] | None:
     return [int(word) for word in typed.split(",")]
 
 
-def _is_utf8(text: str) -> bool:
-    """Returns whether a text can be encoded as UTF-8; False if bytes of the command line were
-    invalid, which Python keeps as lone surrogates.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Returns the (source, target or None) texts of `--source` and `--target`, or of the lines of
     `--pairs`; raises `UserError` for empty texts, no pairs, or flags that conflict.
@@ -133,7 +108,8 @@ def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
             "inspect: --target goes with --source; in the file of --pairs it stands after a tab"
         )
     for flag, text in (("--source", arguments.source), ("--target", arguments.target)):
-        if text is not None and not (text.strip() and _is_utf8(text)):
+        # bytes of the command line that are no UTF-8 are lone surrogates in the text
+        if text is not None and (not text.strip() or re.search("[\ud800-\udfff]", text)):
             raise UserError(f"inspect: {flag}={text!r}: expected a sentence in UTF-8")
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]

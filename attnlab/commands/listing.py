@@ -82,23 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `list` to its parser: a kind and a name, both optional, and
     `--markdown`.
     """
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        metavar="KIND",
-        help=f"one of: {', '.join([*KINDS, *FILES])}; without it, the kinds",
-    )
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="all about one of them, its fields too; or package.module:Attribute",
-    )
-    parser.add_argument(
-        "--markdown",
-        action="store_true",
-        help="mechanisms and their parts as a page, docs/mechanisms.md",
-    )
+    meaning = f"one of: {', '.join([*KINDS, *FILES])}; without it, the kinds"
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=meaning)
+    meaning = "all about one of them, its fields too; or package.module:Attribute"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=meaning)
+    meaning = "mechanisms and their parts as a page, docs/mechanisms.md"
+    parser.add_argument("--markdown", action="store_true", help=meaning)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
-from attnlab.flags import add_number
+from attnlab.flags import add_flags, add_number
 from attnlab.progress import Progress
 from attnlab.records.files import check_folder
 
@@ -24,6 +24,14 @@ examples:
   prepare --to=corpus/train --from='text/*.txt.gz' --vocabulary=bpe --size=32000
   prepare --to=corpus/valid --from=valid.jsonl --field=text --vocabulary=corpus/train
   prepare --to=corpus/train --from=books.parquet --tokenizer=models/gpt2"""
+FILES = (
+    "plain text, .jsonl, .csv or .tsv (all may be .gz, .xz or .zst), .parquet, .arrow, patterns"
+    " in quotes, or the folder of a prepared set of TensorFlow Datasets"
+)
+LEARNED = (
+    "learn one: bpe, word, spaced, char; or take that of a folder of shards, or of a trained run"
+    " (default: bpe)"
+)
 _MIB = 2**20
 
 
@@ -32,30 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     folder, the shard length and the number of processes.
     """
     parser.epilog = EPILOG
-    parser.add_argument(
-        "--to", metavar="FOLDER", type=Path, required=True, help="where the shards go"
-    )
-    parser.add_argument(
-        "--from",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        required=True,
-        help="plain text, .jsonl, .csv or .tsv (all may be .gz, .xz or .zst), .parquet, .arrow, patterns"
-        " in quotes, or the folder of a prepared set of TensorFlow Datasets",
-    )
-    parser.add_argument(
-        "--documents",
-        choices=("line", "file"),
-        default="line",
-        help="what a document of plain text is (default: line)",
-    )
-    parser.add_argument(
-        "--field",
-        default="text",
-        help="the field or column that has the text, of all but plain text",
-    )
+    add_flags(parser, {"--to=FOLDER": "where the shards go"}, type=Path, required=True)
+    options = {"dest": "files", "nargs": "+", "action": "extend", "required": True}
+    add_flags(parser, {"--from=FILE": FILES}, **options)
+    meaning = "what a document of plain text is (default: line)"
+    parser.add_argument("--documents", choices=("line", "file"), default="line", help=meaning)
+    meaning = "the field or column that has the text, of all but plain text"
+    parser.add_argument("--field", default="text", help=meaning)
     parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
     _add_vocabulary(parser)
     meaning = "ids of a shard (default: 16,777,216)"
@@ -68,21 +59,12 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     one.
     """
     either = parser.add_mutually_exclusive_group()
-    either.add_argument(
-        "--vocabulary",
-        metavar="KIND|PATH",
-        default="bpe",
-        help="learn one: bpe, word, spaced, char; or take that of a folder of shards, or of a"
-        " trained run (default: bpe)",
-    )
-    either.add_argument(
-        "--tokenizer",
-        metavar="PATH",
-        help="a tokenizer.json, or the folder of a pretrained model that has one",
-    )
+    add_flags(either, {"--vocabulary=KIND|PATH": LEARNED}, default="bpe")
+    meaning = "a tokenizer.json, or the folder of a pretrained model that has one"
+    add_flags(either, {"--tokenizer=PATH": meaning})
     add_number(parser, "--size", 1, 10**7, "most pieces (default: 8000)")
     add_number(parser, "--min_frequency", 1, 10**9, "pieces seen less often are left out")
-    parser.add_argument("--lowercase", action="store_true", help="all texts are lower-cased")
+    add_flags(parser, {"--lowercase": "all texts are lower-cased"})
     meaning = "ids that are no text, for tasks that need some: masked language modelling needs one"
     add_number(parser, "--reserved", 0, 2**16, meaning)
     meaning = "how much text a vocabulary is learned from, taken from everywhere (default: 64)"

@@ -7,6 +7,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from attnlab.flags import add_flags
+
+FLAGS = {
+    "--latex": "write report.tex too: variant, mean with interval, difference; for booktabs",
+    "--columns=A,B,C": "columns for report.tex, by their names in the main table; implies --latex",
+}
 INTERVALS = ("model", "bootstrap")
 
 
@@ -14,19 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `report` to its parser: the folder of the sweep, `--latex`,
     `--columns`, `--interval`.
     """
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not"
-    )
-    parser.add_argument(
-        "--latex",
-        action="store_true",
-        help="write report.tex too: variant, mean with interval, difference; for booktabs",
-    )
-    parser.add_argument(
-        "--columns",
-        metavar="A,B,C",
-        help="columns for report.tex, by their names in the main table; implies --latex",
-    )
+    meaning = "the folder of a sweep, finished or not"
+    parser.add_argument("directory", metavar="DIR", type=Path, help=meaning)
+    add_flags(parser, FLAGS)
     meaning = "of means over seeds: by the model of all variants (default) or each by BCa bootstrap"
     parser.add_argument("--interval", choices=INTERVALS, default="model", help=meaning)
 
@@ -44,14 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments import report
     from attnlab.experiments.plan import read_tasks
 
-    columns = (
-        [] if arguments.columns is None else [name.strip() for name in arguments.columns.split(",")]
-    )
-    make = report.write_over_tasks if read_tasks(arguments.directory) else report.write
-    make(
-        arguments.directory,
-        arguments.interval,
-        tex=arguments.latex or bool(columns),
-        columns=columns,
-    )
+    listed = arguments.columns
+    columns = [] if listed is None else [name.strip() for name in listed.split(",")]
+    write = report.write_over_tasks if read_tasks(arguments.directory) else report.write
+    tex = arguments.latex or bool(columns)
+    write(arguments.directory, arguments.interval, tex=tex, columns=columns)
     return 0

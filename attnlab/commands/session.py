@@ -8,27 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab import config as configs
 from attnlab.api.training import existing_run as existing_run
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder as check_folder
 from attnlab.records.manifest import Manifest
-from attnlab.tasks.schemas import Settings
 from attnlab.training.run import start_jax as start_jax
 
 if TYPE_CHECKING:
     from attnlab.api.stored import Stored
     from attnlab.api.trained import Run
-
-
-def read_config(path: str | None, overrides: Sequence[str]) -> Settings:
-    """Loads the config that `--config` names and applies the overrides.
-
-    Raises:
-      UserError: no `--config`, or anything wrong with it.
-    """
-    return configs.load(config_path(path), overrides)
 
 
 def config_path(path: str | None, workdir: str | None = None) -> str:

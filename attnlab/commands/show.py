@@ -17,6 +17,7 @@ from attnlab.config.checks import ranges
 from attnlab.config.schema import is_node
 from attnlab.config.tree import ConfigNode
 from attnlab.errors import UserError
+from attnlab.flags import add_flags
 from attnlab.progress import table
 from attnlab.tasks.schemas import Settings
 
@@ -26,11 +27,8 @@ COLUMNS = ("setting", "value", "default", "meaning")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flag `--config` of `show` to its parser."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE.py:ARGUMENT",
-        help="the config file and the argument for its get_config; --config.a.b=value changes it",
-    )
+    meaning = "the config file and the argument for its get_config; --config.a.b=value changes it"
+    add_flags(parser, {"--config=FILE.py:ARGUMENT": meaning})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,9 +44,9 @@ def print_settings(path: str | None, overrides: Sequence[str]) -> None:
     Raises:
       UserError: no config is named, or anything is wrong with it.
     """
-    from attnlab.commands.session import read_config
+    from attnlab.commands.session import config_path
 
-    config = read_config(path, overrides)
+    config = configs.load(config_path(path), overrides)
     flags = "".join(f" --config.{override}" for override in overrides)
     title = f"{path}{flags} (write --config.SETTING=VALUE)"
     table(title, COLUMNS, list(setting_rows(config)), numbers=())

@@ -7,18 +7,18 @@ import sys
 import time
 from pathlib import Path
 
+from attnlab.flags import add_flags
+
+FLAGS = {
+    "--watch": "stay and show it anew until all trials have settled",
+    "--page": "stay until the sweep is over or left, and keep DIR/status.html fresh for a browser",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `status` to its parser: the folder of a sweep, and `--watch`."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
-    parser.add_argument(
-        "--watch", action="store_true", help="stay and show it anew until all trials have settled"
-    )
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="stay until the sweep is over or left, and keep DIR/status.html fresh for a browser",
-    )
+    add_flags(parser, FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from attnlab.flags import add_flags
+
 EPILOG = """\
 The trial saves and leaves within seconds; one that has not begun never does. The choice is then made without it, and choice.json and
 the report say so. --undo lets it run again, as long as the choice of its variant is not frozen."""
@@ -15,13 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     `--reason` and `--undo`.
     """
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
-    parser.add_argument(
-        "trial", metavar="TRIAL", help="its name as 'status' shows it: CANDIDATE/seedN"
-    )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="kept beside the choice")
-    parser.add_argument(
-        "--undo", action="store_true", help="let a trial that was stopped run again"
-    )
+    meaning = "its name as 'status' shows it: CANDIDATE/seedN"
+    parser.add_argument("trial", metavar="TRIAL", help=meaning)
+    add_flags(parser, {"--reason=TEXT": "kept beside the choice"}, default="")
+    add_flags(parser, {"--undo": "let a trial that was stopped run again"})
     parser.epilog = EPILOG
 
 

@@ -11,18 +11,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlab.commands.sweep_flags import add_arguments as add_arguments
 from attnlab.commands.sweep_flags import default_directory, seeds, work_options
 from attnlab.errors import UserError
+from attnlab.experiments import run as running
+from attnlab.experiments.define import Changes, Experiment, InlineExperiment, load_experiment
+from attnlab.experiments.plan import Plan, matching, write_tasks
+from attnlab.experiments.run import SweepOptions, slots
+from attnlab.progress import table
 from attnlab.records import tracking
-from attnlab.records.files import write_atomic
-
-if TYPE_CHECKING:
-    from attnlab.experiments.define import Experiment, InlineExperiment
-    from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import SweepOptions, slots
+from attnlab.records.files import check_folder, write_atomic
 
 
 def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = False) -> int:
@@ -32,11 +31,6 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
     Returns:
       0 when all is done, 1 when a trial failed or could not be run, 128 + a signal's number.
     """
-    from attnlab.commands.session import check_folder
-    from attnlab.experiments import run as running
-    from attnlab.experiments.define import Changes, load_experiment
-    from attnlab.experiments.plan import matching
-
     inline = _inline_experiment(arguments)
     usual = f"runs/sweep-{inline.name}" if inline else default_directory(arguments.file)
     directory = Path(arguments.dir or usual)
@@ -87,7 +81,6 @@ def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Exper
     reports on all; plans all before anything trains, and leaves no new folder after a mistake.
     """
     from attnlab.experiments import report
-    from attnlab.experiments.plan import write_tasks
 
     def run_task(task: str, **stage: bool) -> int:
         values = {**vars(arguments), "dir": str(directory / task)}
@@ -121,8 +114,6 @@ def _inline_experiment(arguments: argparse.Namespace) -> InlineExperiment | None
     Raises:
       UserError: both, or neither.
     """
-    from attnlab.experiments.define import InlineExperiment
-
     names = [field.name for field in dataclasses.fields(InlineExperiment)]
     values = {name: getattr(arguments, name) for name in names}
     flags = [f"--{name}" for name, value in values.items() if value and name != "overrides"]
@@ -171,8 +162,6 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
     Raises:
       UserError: flags that do not go together, or no SLURM or Ray where it is asked for.
     """
-    from attnlab.experiments import run as running
-
     if arguments.accept_failed and arguments.no_final:
         raise UserError("--accept-failed: nothing is chosen with --no-final; leave one of them out")
     options = running.SweepOptions(
@@ -207,8 +196,6 @@ def slots_and_cores(
     """Returns the slots for the trials of a plan, and the cores for each trial if the plan does not
     fix them (`--cores-per-trial`, else what cluster or slots have; None for trials on GPUs).
     """
-    from attnlab.experiments import run as running
-
     wanted, cluster = arguments.cores_per_trial, options.cluster
     if cluster is not None:
         slots = [running.slots.Slot(0, tuple(range(cluster.cores)))]
@@ -227,8 +214,6 @@ def with_slots(
     Raises:
       UserError: `--cores-per-trial` is not what was planned, or there are fewer here.
     """
-    from attnlab.experiments import run as running
-
     cluster, slots = options.cluster, slots_and_cores(plan, options, arguments)[0]
     if arguments.cores_per_trial not in (None, plan.cores):
         raise UserError(
@@ -245,9 +230,8 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
     the report unless interrupted; returns the exit code: 0, 1 after a failure, 128 + signal.
     """
     from attnlab.experiments import report
-    from attnlab.experiments.run import run_sweep
 
-    result = run_sweep(directory, options)
+    result = running.run_sweep(directory, options)
     for line in result.wrong:
         print(line, file=sys.stderr)
     if result.signal is not None:
@@ -264,10 +248,7 @@ def print_plan(plan: Plan, directory: Path) -> None:
     """Prints a plan: the table of its candidates, how budgets match, the (largest) number of
     trials, and the smallest difference between variants that they can detect.
     """
-    from attnlab.experiments.plan import matching
     from attnlab.experiments.report import foresight
-    from attnlab.experiments.run import outlook
-    from attnlab.progress import table
 
     rows = [
         (x.id, x.variant, x.parameters, x.flops, ", ".join(f"{k}={v}" for k, v in x.tuned.items()))
@@ -283,7 +264,7 @@ def print_plan(plan: Plan, directory: Path) -> None:
         print(line)
     if any(x.budget and not x.budget["matched"] for x in plan.candidates):
         print(f"a budget that is missed is refused when the sweep begins, unless {matching.FLAG}")
-    print(outlook(plan, directory))
+    print(running.outlook(plan, directory))
     if expectation := foresight(plan):
         print(expectation)
 

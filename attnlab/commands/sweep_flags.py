@@ -7,7 +7,7 @@ import argparse
 from attnlab.errors import UserError
 from attnlab.experiments.define import default_directory as default_directory
 from attnlab.experiments.run import Part, WorkOptions, ray, slots, slurm
-from attnlab.flags import add_number
+from attnlab.flags import add_flags, add_number
 from attnlab.records import tracking
 
 EPILOG = """\
@@ -43,17 +43,26 @@ TIMEOUT = (
 
 KEEP = "what stays of a trial that is done: all states (default), the one used, or its parameters"
 VARIED = {
-    "--grid": (
-        "KEY=V,V",
-        "compared: every combination is a row of the report; up to 10,000, with --tune",
+    "--grid=KEY=V,V": "compared: every combination is a row of the report; up to 10,000, with --tune",
+    "--without=KEY,KEY": (
+        "compared: the whole, it without each of these settings, and without all; KEY=V puts V there"
     ),
-    "--without": (
-        "KEY,KEY",
-        "compared: the whole, it without each of these settings, and without all; KEY=V puts V there",
-    ),
-    "--tune": ("KEY=V,V", "tried for every row; validation chooses"),
-    "--search": ("KEY=RANGE", "searched for every row: log_uniform(1e-4,1e-2)"),
+    "--tune=KEY=V,V": "tried for every row; validation chooses",
+    "--search=KEY=RANGE": "searched for every row: log_uniform(1e-4,1e-2)",
 }
+MEASURE = "what is reported (default: by the task, such as accuracy or bleu)"
+SEEDS = (
+    "so many, from 0, 1 to 1,000, or a list of 0 to 4,294,967,295: 0,1,2 (the seed 7 alone: 7,);"
+    " instead of the file's"
+)
+OF_MACHINE = {
+    "--accept-cores": "run trials on fewer cores than planned: slow, and the report says it"
+}
+OF_PART = {
+    "--only=GLOB[,GLOB]": "run only these variants, candidates or trials now; chosen is among all",
+    "--skip=GLOB[,GLOB]": "do not run these now",
+}
+EXECUTORS = ("local", "slurm", "ray")
 OF_FAILED = {
     "--retry-failed": "run trials again that have failed",
     "--accept-failed": "choose without trials that have failed, and record it",
@@ -74,15 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
     _add_experiment(parser.add_argument_group("an experiment without a file"))
-    parser.add_argument(
-        "--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)"
-    )
-    parser.add_argument(
-        "--seeds",
-        metavar="N",
-        help="so many, from 0, 1 to 1,000, or a list of 0 to 4,294,967,295: 0,1,2 (the seed 7"
-        " alone: 7,); instead of the file's",
-    )
+    add_flags(parser, {"--dir=DIR": "where the sweep is kept (default: runs/<name of the file>)"})
+    add_flags(parser, {"--seeds=N": SEEDS})
     add_number(parser, "--cores-per-trial", 1, slots.MOST_SLOTS, CORES)
     add_running(parser)
     _add_course(parser)
@@ -96,36 +98,24 @@ def _add_experiment(group: argparse._ArgumentGroup) -> None:
     """Adds the flags that define an experiment without a file: `--config`, `--grid`, `--tune`,
     `--search`, `--trials`, `--pruner`, `--measure`.
     """
-    group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
-    for flag, (metavar, meaning) in VARIED.items():
-        group.add_argument(flag, metavar=metavar, action="append", default=[], help=meaning)
+    add_flags(group, {"--config=FILE.py:ARGUMENT": "the config of all"})
+    add_flags(group, VARIED, action="append", default=[])
     meaning = "settings that a search tries for each row (default: 16)"
     add_number(group, "--trials", 1, 10**5, meaning)
-    group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
-    group.add_argument(
-        "--measure",
-        metavar="NAME",
-        default="",
-        help="what is reported (default: by the task, such as accuracy or bleu)",
-    )
+    add_flags(group, {"--pruner=halving": "stop settings of a search early"})
+    add_flags(group, {"--measure=NAME": MEASURE}, default="")
 
 
 def _add_course(parser: argparse.ArgumentParser) -> None:
     """Adds the flags for the course of a sweep: executor, stacking, failed trials, final choice,
     changes of the plan.
     """
-    for flag, meaning in OF_FAILED.items():
-        parser.add_argument(flag, action="store_true", help=meaning)
-    parser.add_argument(
-        "--executor",
-        choices=("local", "slurm", "ray"),
-        default="local",
-        help="where trials run (default: local)",
-    )
+    add_flags(parser, OF_FAILED)
+    meaning = "where trials run (default: local)"
+    parser.add_argument("--executor", choices=EXECUTORS, default="local", help=meaning)
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
     parser.add_argument("--keep", choices=("all", "best", "best-params"), help=KEEP)
-    for flag, meaning in OF_PLAN.items():
-        parser.add_argument(flag, action="store_true", help=meaning)
+    add_flags(parser, OF_PLAN)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -133,18 +123,9 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     `sweep` and `work`.
     """
     add_number(parser, "--slots", 1, slots.MOST_SLOTS, SLOTS)
-    parser.add_argument(
-        "--accept-cores",
-        action="store_true",
-        help="run trials on fewer cores than planned: slow, and the report says it",
-    )
+    add_flags(parser, OF_MACHINE)
     add_number(parser, "--devices-per-trial", 1, slots.MOST_SLOTS, DEVICES)
-    parser.add_argument(
-        "--only",
-        metavar="GLOB[,GLOB]",
-        help="run only these variants, candidates or trials now; chosen is among all",
-    )
-    parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
+    add_flags(parser, OF_PART)
     add_number(parser, "--trial-timeout", 0.001, 1e6, TIMEOUT, metavar="MINUTES")
     add_number(parser, "--grace", 0.1, 86400.0, LEAVING, metavar="SECONDS")
     tracking.add_flag(parser)

@@ -12,6 +12,7 @@ from typing import Any
 from attnlab.api.training import Training
 from attnlab.commands import session
 from attnlab.data import SPLITS
+from attnlab.flags import add_flags
 from attnlab.records import tracking
 from attnlab.records.manifest import Manifest
 from attnlab.training.run import Run
@@ -20,11 +21,8 @@ from attnlab.training.session import Outcome
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the flags `--dry-run`, `--accept-changed-code` and `--track` to a parser."""
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print what it will take (parameters, bytes, FLOPs, minutes); train and write nothing",
-    )
+    meaning = "print what it will take (parameters, bytes, FLOPs, minutes); train and write nothing"
+    add_flags(parser, {"--dry-run": meaning})
     session.add_acceptance(parser)
     tracking.add_flag(parser)
 

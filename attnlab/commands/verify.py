@@ -19,6 +19,9 @@ from attnlab.progress import Progress
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, differences
 from attnlab.records.stream import Measured, read_records
+from attnlab.tasks import TASKS
+from attnlab.training.run import Run
+from attnlab.training.session import Interrupt, Session
 
 Record = dict[str, object]
 SPLITS = ("train", "valid")  # training never depends on the test split
@@ -103,10 +106,6 @@ def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: 
     Raises:
       UserError: the data is not that of the run.
     """
-    from attnlab.tasks import TASKS
-    from attnlab.training.run import Run
-    from attnlab.training.session import Interrupt, Session
-
     config = configs.prepare(configs.from_dict(original.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:
         training = Run.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
@@ -133,11 +132,8 @@ def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> 
         return None
     shorter, longer = sorted((recorded, repeated), key=len)
     extra = longer[len(shorter)]
-    side = (
-        "recorded but did not come now"
-        if len(recorded) > len(repeated)
-        else "not recorded but came now"
-    )
+    lost = len(recorded) > len(repeated)
+    side = "recorded but did not come now" if lost else "not recorded but came now"
     return f"differs first at step {extra['step']} ({extra['split']}): this record was {side}"
 
 
@@ -148,18 +144,12 @@ def changes(original: Manifest, repeated: Manifest) -> list[str]:
     data = {split: original.data.get(split) for split in repeated.data}
     devices = {name: value for name, value in original.devices.items() if name != "stacked"}
     lines = dataclasses.replace(original, data=data, devices=devices).environment_changes(repeated)
-    if original.vocabulary is not None:
-        lines += differences(
-            {"vocabulary": original.vocabulary}, {"vocabulary": repeated.vocabulary}, ignore=()
-        )
-    digests, digests_now = (
-        provenance.digests(manifest.own_code) for manifest in (original, repeated)
+    before, now = (
+        {"vocabulary": manifest.vocabulary, "own_code": provenance.digests(manifest.own_code)}
+        for manifest in (original, repeated)
     )
-    lines += (
-        differences({"own_code": digests}, {"own_code": digests_now}, ignore=())
-        if original.own_code is not None
-        else []
-    )
+    unrecorded = [part for part in before if getattr(original, part) is None]
+    lines += differences(before, now, ignore=unrecorded)
     for change in (original.own_code or {}).get("accepted", ()):
         lines.append(
             f"from step {change['step']} on it had other code ({', '.join(change['changed'])}),"

@@ -180,16 +180,6 @@ class Table(Generic[T]):
                 " supplies; give it one"
             )
 
-    def defaults(self, name: str) -> dict[str, object]:
-        """Returns the fields of the component `name` that have default values, as a dictionary from
-        field to default.
-        """
-        return {
-            field: value
-            for field, value in fields(self.resolve(name)).items()
-            if value is not inspect.Parameter.empty
-        }
-
 
 Components: TypeAlias = Table[Callable[..., object]]
 Parts: TypeAlias = Mapping[str, Components]

@@ -141,8 +141,10 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
         fields = {field.name: _required(field) for field in dataclasses.fields(origin)}
         return origin(**_fit_fields(value, origin, fields, where, allow_unknown=False))  # type: ignore[operator]
     if typing.is_typeddict(origin):
+        # `__required_keys__` does not see a `NotRequired` where annotations are texts
         fields = {
-            name: name in origin.__required_keys__ and not _may_lack(hint)
+            name: name in origin.__required_keys__
+            and typing.get_origin(hint) is not typing.NotRequired
             for name, hint in _hints(origin).items()
         }
         return _fit_fields(value, origin, fields, where, allow_unknown=True)
@@ -262,13 +264,6 @@ def _name(kind: Any) -> str:
 
 def _below(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
-
-
-def _may_lack(hint: Any) -> bool:
-    """Returns whether a field of a `TypedDict` is `NotRequired`; `__required_keys__` does not see
-    it where annotations are texts.
-    """
-    return typing.get_origin(hint) is typing.NotRequired
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

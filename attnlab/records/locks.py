@@ -25,7 +25,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import NotRequired, TypedDict
 
 from attnlab.errors import UserError
@@ -197,12 +196,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Releases the lock at the end of a `with` block."""
         self.release()
 

@@ -28,6 +28,7 @@ from typing import TypedDict
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import unflatten_dict
 
 from attnlab.errors import UserError, causes, one_line
 from attnlab.training.mesh import on_host, on_mesh, spans
@@ -103,9 +104,9 @@ class OrbaxSteps:
         # strings for keys.
         content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
         meta = self._ocp.args.JsonSave(digested(content))
-        items = self._ocp.args.Composite(
-            state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta
-        )
+        # nested dicts are what orbax stores, whatever classes the tree is made of
+        state = self._ocp.args.StandardSave(unflatten_dict(arrays, sep="/"))
+        items = self._ocp.args.Composite(state=state, meta=meta)
         self._manager.save(step, args=items, force=True)
 
     def wait(self) -> None:
@@ -137,7 +138,7 @@ class OrbaxSteps:
             path: np.broadcast_to(np.zeros((), np.dtype(entry["dtype"])), entry["shape"])
             for path, entry in saved.items()
         } | {path: leaf for path, leaf in leaves_by_path(like).items() if on_mesh(leaf)}
-        request = self._ocp.args.StandardRestore(_nest(targets))
+        request = self._ocp.args.StandardRestore(unflatten_dict(targets, sep="/"))
         folder, problem, arrays = self._directory / str(step) / "state", None, dict[str, Tree]()
         try:  # without the manager, in which processes would wait for one that has failed
             with _without_late_callbacks():
@@ -163,22 +164,18 @@ class OrbaxSteps:
         self._manager.close()
 
 
-class _NotFromOrbax(logging.Filter):
-    """Drops orbax's own log lines: every failure reaches the user through an exception, in our
-    words.
+def _is_not_from_orbax(record: logging.LogRecord) -> bool:
+    """Returns False for orbax's own log lines: every failure reaches the user through an exception,
+    in our words.
     """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "orbax" not in Path(record.pathname).parts
+    return "orbax" not in Path(record.pathname).parts
 
 
-class _NotLate(logging.Filter):
-    """Drops asyncio's word on reads that fail beside the one that is reported, which newer versions
-    of orbax leave to it.
+def _is_not_late(record: logging.LogRecord) -> bool:
+    """Returns False for asyncio's word on reads that fail beside the one that is reported, which
+    newer versions of orbax leave to it.
     """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "exception was never retrieved" not in record.getMessage()
+    return "exception was never retrieved" not in record.getMessage()
 
 
 @contextlib.contextmanager
@@ -217,10 +214,8 @@ def _import_orbax() -> ModuleType:
     """
     import orbax.checkpoint as ocp
 
-    for name, unwanted in (("absl", _NotFromOrbax), ("asyncio", _NotLate)):
-        logger = logging.getLogger(name)
-        if not any(isinstance(existing, unwanted) for existing in logger.filters):
-            logger.addFilter(unwanted())
+    logging.getLogger("absl").addFilter(_is_not_from_orbax)  # once, however often it is called
+    logging.getLogger("asyncio").addFilter(_is_not_late)
     return ocp
 
 
@@ -317,20 +312,6 @@ def _describe(leaf: Tree) -> Print:
 
 def _spec(entry: Print | None) -> str:
     return "nothing" if entry is None else f"{entry['dtype']}[{','.join(map(str, entry['shape']))}]"
-
-
-def _nest(leaves: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Returns the leaves as nested dicts by the parts of their paths: what orbax stores, whatever
-    classes the tree is made of.
-    """
-    root: dict[str, Tree] = {}
-    for path, leaf in leaves.items():
-        *folders, name = path.split("/")
-        node = root
-        for folder in folders:
-            node = node.setdefault(folder, {})
-        node[name] = leaf
-    return root
 
 
 def digested(content: Mapping[str, object]) -> dict[str, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -232,7 +231,7 @@ class Run:
             "config": to_dict(self.config),
             "code": (self.code or provenance.code(self.config)).digests,
             "data": dict(self.task.data.fingerprints),
-            "vocabulary": _vocabulary_digests(self.task),
+            "vocabulary": _learned_prints(self.task),
         }
         if self.updates.layout is not None:  # all read and write there
             message_from_0(None)  # the manifest is written
@@ -336,23 +335,20 @@ class Run:
         Raises:
           Changed: what was learned again is not what was lost.
         """
-        if previous is not None:
-            with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
-                self.task.save(Path(folder))
-                if previous.vocabulary not in (None, vocabulary_prints(folder)):
-                    raise Changed(
-                        f"{self.workdir} has lost its vocabulary, and the data gives another one"
-                        " now; put back a good copy"
-                    )
+        recorded = None if previous is None else previous.vocabulary
+        if recorded not in (None, _learned_prints(self.task)):
+            raise Changed(
+                f"{self.workdir} has lost its vocabulary, and the data gives another one now; put"
+                " back a good copy"
+            )
         self.task.save(self.workdir)
 
 
-def _vocabulary_digests(task: AnyTask) -> list[str]:
-    """The digests of the files that a task saves with a run, in their order."""
-    with tempfile.TemporaryDirectory() as folder:
+def _learned_prints(task: AnyTask) -> dict[str, str]:
+    """Returns the fingerprints of the vocabularies that a task saves with a run, by file name."""
+    with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
         task.save(Path(folder))
-        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+        return vocabulary_prints(folder)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
@@ -53,12 +53,7 @@ class Interrupt:
         self._before = {number: signal.signal(number, self._remember) for number in numbers}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._restore()
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

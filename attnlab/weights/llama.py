@@ -188,7 +188,7 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
     family, nodes = FAMILIES[kind], layer_nodes(system, "attention")
     if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in nodes):
         raise UserError("it has multihead attention with rope positions")
-    local = _local_by_layer(system)
+    local = [node["name"] == "window" for node in layer_nodes(system, "visibility")]
     attention = nodes[local.index(False) if False in local else 0]
     local_positions = nodes[local.index(True) if True in local else 0]["positions"]
     heads, epsilon = attention["heads"], system["normalisation"].get("epsilon", 1e-6)
@@ -305,11 +305,6 @@ def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[boo
         return tuple(number >= first for number in range(layers))
     period = file.count("sliding_window_pattern", 6 if family.qk_norm else 2)
     return tuple(bool((number + 1) % period) for number in range(layers))
-
-
-def _local_by_layer(system: Mapping[str, Any]) -> list[bool]:
-    """Returns for each layer of a system whether it sees a window alone."""
-    return [node["name"] == "window" for node in layer_nodes(system, "visibility")]
 
 
 def _window_keys(system: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from attnlab.attention.scores import SCORES
 from attnlab.config.annotations import check_type
 from attnlab.config.registry import Table, build, fields
+from attnlab.config.tree import defaults
 from attnlab.errors import UserError
 
 
@@ -71,8 +72,8 @@ def test_names_in_order_and_what_they_lead_to() -> None:
     assert TABLE.names() == ["plain", "module", "function", "gone", "holder"]
     assert TABLE.resolve("plain") is Plain
     assert TABLE.resolve("collections:OrderedDict").__name__ == "OrderedDict"
-    assert TABLE.defaults("module") == {"hidden": 4}
-    assert TABLE.defaults("function") == {"peak": 1e-3}
+    assert defaults(TABLE.resolve("module")) == {"hidden": 4}
+    assert defaults(TABLE.resolve("function")) == {"peak": 1e-3}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from attnlab.config.tree import defaults
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.dataset import fingerprint_of_texts
 from attnlab.data.generated import Sized, below, split_of, within
@@ -47,4 +48,5 @@ def test_the_pairs_are_the_same_on_every_machine() -> None:
 
 def test_every_source_in_the_table_has_only_defaults() -> None:
     for name in SOURCES.names():
-        assert SOURCES.resolve(name)(**SOURCES.defaults(name)) == SOURCES.resolve(name)()
+        source = SOURCES.resolve(name)
+        assert source(**defaults(source)) == source()

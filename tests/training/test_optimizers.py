@@ -16,6 +16,7 @@ import optax
 import pytest
 
 from attnlab import config as configs
+from attnlab.config.tree import defaults
 from attnlab.errors import UserError
 from attnlab.training.arguments import pack, unpack
 from attnlab.training.hyperparameters import numbers
@@ -156,7 +157,9 @@ def check_five_steps(name: str, update: Any, fields: dict[str, Any]) -> None:
     """An optimizer from a config node against the formula."""
     node = {"name": "linear", "peak": 0.4, "warmup": 2, "floor": 0.1}
     transform, _ = by_numbers({"name": name, **fields}, node, steps=5, clip=4.0)
-    assert {*fields} == {*OPTIMIZERS.defaults(name)}  # a new argument needs a value of its own
+    assert {*fields} == {
+        *defaults(OPTIMIZERS.resolve(name))
+    }  # a new argument needs a value of its own
     rng = np.random.default_rng(4)
     wide = {"kernel": rng.normal(size=(4, 3)), "bias": rng.normal(size=3)}
     narrow = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf, jnp.float32))

@@ -188,16 +188,13 @@ def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
         assert events[0] == "start" and "end" not in events  # the last word is the caller's
 
 
-def test_smaller_batches_are_padded_where_nothing_is_drawn(tmp_path: Path) -> None:
-    check_trained_both_ways(tmp_path, [settings(seed=seed) for seed in range(2)], of_seed=uneven)
-
-
-def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
-    """Draws depend on the shape of a batch: trials wait for others with the same, and are then not
-    all at the same step.
+@pytest.mark.parametrize("draws", [False, True])
+def test_batches_of_other_sizes_are_trained_as_alone(draws: bool, tmp_path: Path) -> None:
+    """Smaller ones are padded where nothing is drawn. Draws depend on the shape of a batch: trials
+    wait for others with the same, and are then not all at the same step.
     """
     configs = [settings(seed=seed) for seed in range(2)]
-    check_trained_both_ways(tmp_path, configs, NoisyLines(), uneven)
+    check_trained_both_ways(tmp_path, configs, NoisyLines() if draws else None, uneven)
 
 
 def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
