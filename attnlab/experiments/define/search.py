@@ -63,7 +63,7 @@ class Range:
         expected = int if self.kind == "integers" else (int, float)
         for name, value in (("low", self.low), ("high", self.high)):
             is_number = isinstance(value, expected) and not isinstance(value, bool)
-            if not is_number or not math.isfinite(value):
+            if value is None or not is_number or not math.isfinite(value):
                 number = "a whole number" if self.kind == "integers" else "a finite number"
                 raise UserError(f"search: {self} has {name}={value!r}, expected {number}")
         assert self.low is not None and self.high is not None
