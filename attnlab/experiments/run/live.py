@@ -129,12 +129,7 @@ class Live:
     """
 
     def __init__(
-        self,
-        work: Perform,
-        directory: Path,
-        job: Job,
-        slot: Slot,
-        options: WorkOptions = DEFAULTS,
+        self, work: Perform, directory: Path, job: Job, slot: Slot, options: WorkOptions = DEFAULTS
     ) -> None:
         """Starts a process that enters the slot and does the job, and stores what is needed to
         follow and end it.
