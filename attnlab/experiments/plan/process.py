@@ -290,7 +290,7 @@ def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
     config (its overrides may differ by naming a default); None if there is none.
     """
     meaning = json.loads(json.dumps(candidate.tuned)), candidate.config
-    alike = (one for one in old.of(candidate.variant) if (one.tuned, one.config) == meaning)
+    alike = (each for each in old.of(candidate.variant) if (each.tuned, each.config) == meaning)
     return next(alike, None)
 
 

@@ -112,8 +112,8 @@ class Study:
         it is closed already.
         """
         state = _optuna().trial.TrialState
-        how = state.FAIL if value is None else state.COMPLETE
-        self._study.tell(number, value, state=how, skip_if_finished=True)
+        end = state.FAIL if value is None else state.COMPLETE
+        self._study.tell(number, value, state=end, skip_if_finished=True)
 
     def tell_pruned(self, number: int, scores: Sequence[float]) -> None:
         """Closes trial `number` as pruned, with its scores at the evaluations it made (values that
