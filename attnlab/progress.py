@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from attnlab.errors import visible
 
 if TYPE_CHECKING:
+    import rich.console
     import rich.progress
 
 Batch = TypeVar("Batch")
@@ -110,15 +111,11 @@ class Progress:
         """
         self.step = step
         self._loss = self._loss if loss is None else loss
-        self._tokens_per_second = (
-            self._tokens_per_second if tokens_per_second is None else tokens_per_second
-        )
+        if tokens_per_second is not None:
+            self._tokens_per_second = tokens_per_second
         if step_seconds is not None:
-            self._pace = (
-                step_seconds
-                if self._pace is None
-                else self._pace + _SMOOTHING * (step_seconds - self._pace)
-            )
+            pace = step_seconds if self._pace is None else self._pace
+            self._pace = pace + _SMOOTHING * (step_seconds - pace)
             if len(self._timed) < TOLD_AT:
                 self._timed.append(step_seconds)
                 left = (self.total - step) * sorted(self._timed)[len(self._timed) // 2]
@@ -175,11 +172,8 @@ class Progress:
     def _print(self) -> None:
         """Prints the step and the figures as one plain line on the stream."""
         self._printed = self.step
-        print(
-            f"{self.unit} {self.step}/{self.total}  {self.figures()}".rstrip(),
-            file=self.stream,
-            flush=True,
-        )
+        line = f"{self.unit} {self.step}/{self.total}  {self.figures()}".rstrip()
+        print(line, file=self.stream, flush=True)
 
 
 @contextlib.contextmanager
@@ -249,7 +243,7 @@ def table(
         _are_numbers([row[i] for row in rows]) if numbers is None else i in numbers
         for i in range(len(columns))
     ]
-    if not _is_terminal(out):
+    if not out.isatty():
         print("\n".join([title, *_plain_table(columns, cells, right)]), file=out)
         return
     import rich.box
@@ -278,14 +272,11 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
     """
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
-    padded = [
-        [
-            f"{cell:{'>' if to_right else '<'}{width}}"
-            for cell, width, to_right in zip(line, widths, right, strict=True)
-        ]
-        for line in lines
+    forms = [
+        f"{{:{'>' if at_right else '<'}{width}}}"
+        for at_right, width in zip(right, widths, strict=True)
     ]
-    return ["  ".join(line).rstrip() for line in padded]
+    return ["  ".join(forms).format(*line).rstrip() for line in lines]
 
 
 def _are_numbers(cells: Sequence[Any]) -> bool:
@@ -307,29 +298,33 @@ def _cell(value: Any) -> str:
     return "-" if value is None else visible(" ".join(str(value).split()))
 
 
-def _is_terminal(stream: TextIO) -> bool:
-    return stream.isatty()
-
-
 def bare(stream: TextIO) -> TextIO:
     """The stream of a terminal to draw on, below `commands.streams.Shown`."""
     below: TextIO = getattr(stream, "bare", stream)
     return below
 
 
+def live_console(stream: TextIO) -> rich.console.Console | None:
+    """Returns a console of rich on a stream if that is a terminal that can move its cursor; None
+    elsewhere.
+    """
+    if not stream.isatty():
+        return None
+    import rich.console
+
+    console = rich.console.Console(file=bare(stream))
+    return None if console.is_dumb_terminal else console
+
+
 def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
     """Returns a progress bar of rich, not started, if the stream is a terminal that can move its
     cursor; None elsewhere.
     """
-    if not _is_terminal(stream):
+    if (console := live_console(stream)) is None:
         return None
-    import rich.console
     import rich.progress
     import rich.table
 
-    console = rich.console.Console(file=bare(stream))
-    if console.is_dumb_terminal:
-        return None
     return rich.progress.Progress(
         rich.progress.BarColumn(
             bar_width=None, table_column=rich.table.Column(ratio=1, max_width=40)

@@ -127,13 +127,11 @@ def of_environment(environ: Mapping[str, str]) -> Hint | None:
     """Returns the launcher (srun, mpirun, kubernetes, tpu) that the environment shows and what it
     says of this process; None if there is none.
     """
-    if tasks := _numbers(
-        environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"
-    ):  # set by srun, not in a job's own shell
+    # set by srun, not in a job's own shell
+    if tasks := _numbers(environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"):
         return Hint("srun", *tasks)
-    if tasks := _numbers(
-        environ, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"
-    ):
+    world = [f"OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK", "LOCAL_RANK")]
+    if tasks := _numbers(environ, *world):
         return Hint("mpirun", *tasks)
     if "KUBERNETES_SERVICE_HOST" in environ and (pod := _numbers(environ, "JOB_COMPLETION_INDEX")):
         return Hint("kubernetes", index=pod[0])

@@ -103,11 +103,8 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
     """
     hello = {"attnlab": attnlab.__version__, "process": member.index, "processes": member.count}
     hello |= {"command": list(command), "host": socket.gethostname()}
-    return (
-        _receive_all(member, hello, patience)
-        if member.index == 0
-        else _connect_to_first(member, hello, patience)
-    )
+    connect = _connect_to_first if member.index else _receive_all
+    return connect(member, hello, patience)
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
@@ -144,11 +141,8 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
             if mismatch := _mismatch(other, hello, hellos):
                 raise _refuse_all({**links, -1: link}, mismatch)
             hellos[other["process"]], links[other["process"]] = other, link
-    meeting = Meeting(
-        f"{_bracketed(member.host)}:{_free_port()}",
-        [hellos[index]["host"] for index in range(member.count)],
-        links,
-    )
+    hosts = [hellos[index]["host"] for index in range(member.count)]
+    meeting = Meeting(f"{_bracketed(member.host)}:{_free_port()}", hosts, links)
     for other in links.values():
         send(other, {"address": meeting.address, "hosts": meeting.hosts})
     return meeting
@@ -189,11 +183,10 @@ def _listen(member: Member) -> socket.socket:
     `UserError` if the port cannot be used.
     """
     try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", member.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=member.count
-            )
-        return socket.create_server(("", member.port), backlog=member.count)
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        place, backlog = ("", member.port), member.count
+        return socket.create_server(place, family=family, backlog=backlog, dualstack_ipv6=both)
     except OSError as error:
         where = f"process 0 cannot listen on port {member.port}: {error.strerror}"
         raise UserError(

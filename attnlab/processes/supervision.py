@@ -124,9 +124,8 @@ class Group:
         while heard := self._next_end(worker):
             index, end = heard
             if index == self.member.index:
-                send(
-                    self.meeting.links[0], dataclasses.asdict(dataclasses.replace(end, error=None))
-                )
+                message = dataclasses.asdict(dataclasses.replace(end, error=None))
+                send(self.meeting.links[0], message)
                 continue
             if end is _GONE and self.member.index == 1:  # the first process that is left says it
                 worker.stop()
@@ -139,6 +138,5 @@ class Group:
 
 
 def _print_error(line: str) -> None:
-    print(
-        f"{pathlib.Path(sys.argv[0]).name or 'attnlab'}: error: {line}", file=sys.stderr, flush=True
-    )
+    program = pathlib.Path(sys.argv[0]).name or "attnlab"
+    print(f"{program}: error: {line}", file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ from attnlab.experiments.define.axes import SHOWN as SHOWN
 from attnlab.experiments.define.axes import Axis as Axis
 from attnlab.experiments.define.axes import Point as Point
 from attnlab.experiments.define.axes import cross as cross
-from attnlab.experiments.define.axes import flattened as flattened
 from attnlab.experiments.define.axes import grid as grid
 from attnlab.experiments.define.axes import layered as layered
 from attnlab.experiments.define.axes import overridden as overridden
@@ -41,6 +40,4 @@ from attnlab.experiments.define.search import choice as choice
 from attnlab.experiments.define.search import integers as integers
 from attnlab.experiments.define.search import log_uniform as log_uniform
 from attnlab.experiments.define.search import uniform as uniform
-from attnlab.experiments.define.typed import same as same
 from attnlab.experiments.define.typed import spelt as spelt
-from attnlab.experiments.define.typed import typed as typed

@@ -153,12 +153,10 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in overrides.items():
         _check_key(key, where)
-        inside = flattened(value, where) if isinstance(value, Mapping) else {}
-        flat |= (
-            {f"{key}.{name}": leaf for name, leaf in inside.items()}
-            if isinstance(value, Mapping)
-            else {key: _plain(key, value, where)}
-        )
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": leaf for name, leaf in flattened(value, where).items()}
+        else:
+            flat[key] = _plain(key, value, where)
     return flat
 
 

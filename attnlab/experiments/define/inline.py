@@ -26,10 +26,7 @@ from attnlab.experiments.define.search import Range, Search, choice, integers, l
 from attnlab.experiments.define.typed import typed
 
 _RANGES: Mapping[str, Any] = {
-    "uniform": uniform,
-    "log_uniform": log_uniform,
-    "integers": integers,
-    "choice": choice,
+    make.__name__: make for make in (uniform, log_uniform, integers, choice)
 }
 _MEASURES: Mapping[str, tuple[str, str]] = {
     "translation": ("bleu", "max"),
@@ -101,10 +98,8 @@ class InlineExperiment:
         ablated = self._rows()
         compared = [*compare, *dict.fromkeys(key for row in ablated.values() for key in row)]
         lines = [f"question={self._question(compared)!r},", f"config={self.config!r},"]
-        lines.append(
-            f"compare=grid({_written(compare)})," if compare else f"compare=rows({ablated!r}),"
-        )
-        lines += [f"tune=grid({_written(tune)}),"] if tune else []
+        lines += [f"compare=grid({compare!r})," if compare else f"compare=rows({ablated!r}),"]
+        lines += [f"tune=grid({tune!r}),"] if tune else []
         lines += [f"search=Search({self._search()}),"] if self.search else []
         lines += [f"measure={measure!r},", f"select={select!r},"]
         body = "\n".join(f"        {line}" for line in lines)
@@ -151,9 +146,7 @@ class InlineExperiment:
         further = {name: value for name, value in further.items() if value is not None}
         _with_prefix("--search", lambda: Search(space, **further))
         ranges = ", ".join(f"{key!r}: {interval}" for key, interval in space.items())
-        return ", ".join(
-            [f"{{{ranges}}}", *(f"{name}={value!r}" for name, value in further.items())]
-        )
+        return f"{{{ranges}}}" + "".join(f", {name}={value!r}" for name, value in further.items())
 
     def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
         """Returns (metric, "min" or "max") of the reported measure, from `--measure` or by the
@@ -181,17 +174,12 @@ class InlineExperiment:
         """Returns the `sweep` command line with these flags, to be written at the top of the
         experiment file.
         """
-        flags = {name: getattr(self, name) for name in ("grid", "without", "tune", "search")}
-        arguments = [
-            f"--config={self.config}",
-            *(f"--{flag}={word}" for flag, given in flags.items() for word in given),
-        ]
-        arguments += [
-            f"--{name}={value}"
-            for name in ("trials", "pruner", "measure")
-            if (value := getattr(self, name))
-        ]
-        return shlex.join(["sweep", *arguments]).replace("\\", "").replace('"""', "")
+        flags = [("config", self.config)]
+        for name in ("grid", "without", "tune", "search"):
+            flags += [(name, word) for word in getattr(self, name)]
+        flags += [(name, getattr(self, name)) for name in ("trials", "pruner", "measure")]
+        words = ["sweep", *(f"--{name}={value}" for name, value in flags if value)]
+        return shlex.join(words).replace("\\", "").replace('"""', "")
 
 
 _HEAD = """from attnlab.experiments import Experiment, Search, choice, grid, integers, log_uniform, rows, uniform  # noqa: F401
@@ -282,7 +270,3 @@ def _with_prefix(where: str, make: Any) -> Any:
         return make()
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
-
-
-def _written(values: Mapping[str, tuple[Any, ...]]) -> str:
-    return repr(dict(values))

@@ -21,6 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import Axis, Point, check_count, flattened, layered
 from attnlab.experiments.define.derived import forms, is_derived
 from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
+from attnlab.experiments.define.search import Search
 from attnlab.experiments.define.tasks import on_task
 from attnlab.experiments.define.typed import typed
 from attnlab.training.pruning import Keep
@@ -63,10 +64,10 @@ class Changes:
           UserError: a setting that the experiment varies, so that the change would have no effect.
         """
         base = dict(change.split("=", 1) for change in self.base)
-        for key in base:
+        for key in (name.removesuffix(".name") for name in base):
             for what, keys in _varied(experiment).items():
-                key = key.removesuffix(".name")
-                if any(covers(key, varied) or covers(varied, key) for varied in keys):
+                names = [name.removesuffix(".name") for name in keys]
+                if any(covers(key, name) or covers(name, key) for name in names):
                     raise UserError(
                         f"--config.{key}: this setting is {what} in the experiment; change it in"
                         " the file"
@@ -76,11 +77,8 @@ class Changes:
         file = {**flat(read_config_file(experiment.config)), **settings} if given else {}
         if (warmup := fitting_warmup(file, {**file, **given}, given)) is not None:
             given["schedule.warmup"] = warmup
-        return dataclasses.replace(
-            experiment,
-            base=layered(settings, given),
-            seeds=self.seeds or experiment.seeds,
-        )
+        base, seeds = layered(settings, given), self.seeds or experiment.seeds
+        return dataclasses.replace(experiment, base=base, seeds=seeds)
 
 
 AS_IT_IS = Changes()
@@ -90,22 +88,13 @@ def _varied(experiment: Experiment) -> dict[str, set[str]]:
     """Returns the names of the settings that differ between candidates, by the reason: compared,
     tuned, searched, or solved for by the budget.
     """
-    points = {"compared": experiment.compare, "tuned": experiment.tune}
-    varied = {
-        what: {key.removesuffix(".name") for point in axis for key in point.overrides}
-        for what, axis in points.items()
+    budget, search = experiment.budget, experiment.search
+    return {
+        "compared": {key for point in experiment.compare for key in point.overrides},
+        "tuned": {key for point in experiment.tune for key in point.overrides},
+        "searched": set(search.space) if search is not None else set(),
+        "solved for by the budget": {budget.knob, *budget.knobs.values()} if budget else set(),
     }
-    varied["searched"] = (
-        set(experiment.search.to_dict()["space"]) if experiment.search is not None else set()
-    )
-    varied["solved for by the budget"] = (
-        _knobs(experiment.budget) if experiment.budget is not None else set()
-    )
-    return varied
-
-
-def _knobs(budget: Budget) -> set[str]:
-    return {budget.knob, *budget.knobs.values()}
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
@@ -133,9 +122,8 @@ def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Expe
             of_task = changes.applied(on_task(experiment, name))
             check(of_task)
     except UserError as error:
-        raise UserError(
-            str(error) if str(error).startswith(path) else f"{where}: {error}"
-        ) from error
+        words = str(error)
+        raise UserError(words if words.startswith(path) else f"{where}: {words}") from error
     return of_task if len(names) == 1 else experiment
 
 
@@ -196,17 +184,16 @@ def _check_keys(experiment: Experiment) -> None:
     """Raises `UserError` if a setting is both compared and tuned, the seed is among the settings,
     or both `search` and `tune` are given.
     """
-    compared = {key for point in experiment.compare for key in point.overrides}
-    tuned = {key for point in experiment.tune for key in point.overrides}
     if experiment.search is not None:
         if experiment.tune:
             raise UserError("tune and search are both given; take one of them")
-        if not callable(getattr(experiment.search, "to_dict", None)):
+        if not isinstance(experiment.search, Search):
             raise UserError(
                 f"search is {experiment.search!r}; make it with"
                 " attnlab.experiments.define.search.Search"
             )
-        tuned = set(experiment.search.to_dict()["space"])
+    varied = _varied(dataclasses.replace(experiment, budget=None))
+    compared, tuned = varied["compared"], varied["tuned"] | varied["searched"]
     for key, other in itertools.product(sorted(compared), sorted(tuned)):
         if covers(key, other) or covers(other, key):
             names = " as ".join(map(repr, dict.fromkeys((key, other))))
@@ -233,11 +220,8 @@ def _check_seeds(seeds: Any) -> None:
 
 def _check_metric(name: str, value: Any) -> None:
     """Raises `UserError` unless a value is a pair of a metric's name and a mode, "min" or "max"."""
-    if (
-        not isinstance(value, tuple)
-        or len(value) != 2
-        or not all(isinstance(part, str) for part in value)
-    ):
+    are_texts = isinstance(value, tuple) and all(isinstance(part, str) for part in value)
+    if not are_texts or len(value) != 2:
         raise UserError(
             f"{name} is {value!r}; a metric and a mode are needed, such as ('loss', 'min')"
         )
@@ -258,24 +242,22 @@ def _check_budget(budget: Any, compare: Axis) -> None:
             f"budget.knobs is {budget.knobs!r}; variants and their knobs are needed, such as"
             " {'wide': 'system.hidden'}"
         )
-    for name, knob in {
-        "knob": budget.knob,
-        **{f"knobs[{variant!r}]": knob for variant, knob in budget.knobs.items()},
-    }.items():
+    of_variants = {f"knobs[{variant!r}]": knob for variant, knob in budget.knobs.items()}
+    for name, knob in {"knob": budget.knob, **of_variants}.items():
         if not isinstance(knob, str) or not knob:
             raise UserError(
                 f"budget.{name} is {knob!r}; the full name of a whole number is needed, such as"
                 " 'system.decoder'"
             )
+    variants = [point.name for point in compare]
     for variant in budget.knobs:
-        _check_word("budget.knobs: the variant", variant, [point.name for point in compare])
+        _check_word("budget.knobs: the variant", variant, variants)
     if budget.within is not None and not (_is_number(budget.within) and 0 <= budget.within < 1):
         raise UserError(
             f"budget.within is {budget.within!r}; a share of at least 0 and below 1 is needed, such"
             " as 0.01"
         )
-    if budget.to:
-        _check_word("budget.to", budget.to, [point.name for point in compare])
+    _check_word("budget.to", budget.to or variants[0], variants)
 
 
 def _check_claim(claim: Any, variants: Iterable[str]) -> None:
@@ -340,11 +322,8 @@ def definition(experiment: Experiment, file: str) -> dict[str, Any]:
     }
     if budget is not None:
         within = WITHIN[budget.match] if budget.within is None else budget.within
-        fields["budget"] = {
-            **dataclasses.asdict(budget),
-            "within": within,
-            "to": budget.to or fields["baseline"],
-        }
+        to = budget.to or fields["baseline"]
+        fields["budget"] = dataclasses.asdict(dataclasses.replace(budget, within=within, to=to))
     return json.loads(json.dumps(fields))
 
 
@@ -354,12 +333,9 @@ def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
     """
     literal = (contrast.literal(mode) for contrast in claim.contrasts)
     contrasts = [
-        {
-            "weights": dict(contrast.weights),
-            "at_least": contrast.at_least,
-            **({"on": contrast.on} if contrast.on else {}),
-        }
-        for contrast in literal
+        {"weights": dict(each.weights), "at_least": each.at_least}
+        | ({"on": each.on} if each.on else {})
+        for each in literal
     ]
     return {"statement": claim.statement, "contrasts": contrasts}
 
@@ -369,9 +345,8 @@ def definition_hash(defined: Mapping[str, Any]) -> str:
     since an edit of that file may change settings.
     """
     text = find_file(defined["config"].partition(":")[0], "config file").read_bytes()
-    hashed = {
-        name: value for name, value in defined.items() if (name, value) != ("looks", 1)
-    }  # older experiments keep their hash
+    # older experiments, without looks, keep their hash
+    hashed = {name: value for name, value in defined.items() if (name, value) != ("looks", 1)}
     canonical = json.dumps(hashed, separators=(",", ":"))  # the order of the variants counts too
     return hashlib.sha256(canonical.encode() + text).hexdigest()[:12]
 

@@ -62,13 +62,10 @@ class Range:
             return
         expected = int if self.kind == "integers" else (int, float)
         for name, value in (("low", self.low), ("high", self.high)):
-            if (
-                not isinstance(value, expected)
-                or isinstance(value, bool)
-                or not math.isfinite(value)
-            ):
-                wanted = "a whole number" if self.kind == "integers" else "a finite number"
-                raise UserError(f"search: {self} has {name}={value!r}, expected {wanted}")
+            is_number = isinstance(value, expected) and not isinstance(value, bool)
+            if value is None or not is_number or not math.isfinite(value):
+                number = "a whole number" if self.kind == "integers" else "a finite number"
+                raise UserError(f"search: {self} has {name}={value!r}, expected {number}")
         assert self.low is not None and self.high is not None
         if self.low >= self.high:
             raise UserError(f"search: {self} is empty; low must be below high")
@@ -79,12 +76,8 @@ class Range:
         """Returns the range as source text, such as "log_uniform(0.0001, 0.01)" or "choice(16,
         32)".
         """
-        inside = (
-            ", ".join(map(repr, self.options))
-            if self.kind == "choice"
-            else f"{self.low!r}, {self.high!r}"
-        )
-        return f"{self.kind}({inside})"
+        values = self.options if self.kind == "choice" else (self.low, self.high)
+        return f"{self.kind}({', '.join(map(repr, values))})"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the range as a dict for JSON: its kind, and its bounds or options."""
@@ -95,12 +88,8 @@ class Range:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Range:
         """Returns the range that `to_dict` has written as a dict."""
-        return cls(
-            fields["kind"],
-            fields.get("low"),
-            fields.get("high"),
-            tuple(map(frozen, fields.get("options", []))),
-        )
+        options = tuple(map(frozen, fields.get("options", [])))
+        return cls(fields["kind"], fields.get("low"), fields.get("high"), options)
 
 
 def uniform(low: float, high: float) -> Range:
@@ -159,15 +148,12 @@ class Search:
         """Raises `UserError` for an unknown sampler or pruner, a number out of range, an invalid
         space, or a grid that does not fit the trials.
         """
-        _check_name("sampler", self.sampler, SAMPLERS)
-        if self.pruner is not None:
-            _check_name("pruner", self.pruner, PRUNERS)
-        for name, least, most in (
-            ("trials", 1, 10**5),
-            ("at_once", 1, 10**5),
-            ("seed", 0, 2**32 - 1),
-            ("finish", 1, 10**5),
-        ):
+        for name, choices in (("sampler", SAMPLERS), ("pruner", (*PRUNERS, None))):
+            if (value := getattr(self, name)) not in choices:
+                near = nearest(str(value), [name for name in choices if name])
+                raise UserError(f"search.{name} is {value!r}; {near}")
+        for name in ("trials", "at_once", "seed", "finish"):
+            least, most = (0, 2**32 - 1) if name == "seed" else (1, 10**5)
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
                 raise UserError(
@@ -225,19 +211,9 @@ class Search:
         """Returns the search that `to_dict` has written as a dict; ignores other keys, and takes
         defaults for missing ones.
         """
-        options = {
-            field.name: fields[field.name]
-            for field in dataclasses.fields(cls)
-            if field.name != "space" and field.name in fields
-        }
-        return cls(
-            {key: Range.from_dict(values) for key, values in fields["space"].items()}, **options
-        )
-
-
-def _check_name(what: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise UserError(f"search.{what} is {value!r}; {nearest(str(value), choices)}")
+        space = {key: Range.from_dict(values) for key, values in fields["space"].items()}
+        names = {field.name for field in dataclasses.fields(cls)} & {*fields}
+        return cls(**{**{name: fields[name] for name in names}, "space": space})
 
 
 def _check_space(space: Any) -> None:

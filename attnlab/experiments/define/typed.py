@@ -52,7 +52,7 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, str) != isinstance(second, str):
         given, value = (first, second) if isinstance(first, str) else (second, first)
         return _read(given, value) == (
-            value if not isinstance(value, list) else _read(text(value), value)
+            _read(text(value), value) if isinstance(value, list) else value
         )
     return bool(first == second)
 

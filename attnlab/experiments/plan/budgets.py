@@ -163,28 +163,23 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
     start = _whole(builder.config(wanted.overrides), knob)
     if wanted.variant == to:
-        return {
-            "wanted": goal,
-            "reached": goal,
-            "knob": knob,
-            "value": start,
-            "matched": True,
-            "note": "the others are matched to it",
-        }
-    solution = solve(
-        lambda value: builder.count(builder.resolved({**wanted.overrides, knob: value}), what),
-        start,
-        goal,
-    )
-    matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
-    note = "" if matched else solution.note
+        matched, solution = True, Solution(start, goal, "the others are matched to it")
+    else:
+        settings = wanted.overrides
+        solution = solve(
+            lambda value: builder.count(builder.resolved({**settings, knob: value}), what),
+            start,
+            goal,
+        )
+        matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
+        solution = dataclasses.replace(solution, note="" if matched else solution.note)
     return {
         "wanted": goal,
         "reached": solution.reached,
         "knob": knob,
         "value": solution.value,
         "matched": matched,
-        "note": note,
+        "note": solution.note,
     }
 
 

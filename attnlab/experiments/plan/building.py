@@ -55,8 +55,7 @@ class Builder:
         self.file, self.seed = file, seed
         self._configs: dict[str, Settings] = {}
         self._data: dict[str, Any] = {}
-        self._counts: dict[str, float] = {}
-        self._work: dict[str, Work] = {}
+        self._counts: dict[str, Any] = {}
         # the task built last and its batches, each with its config as text
         self._last: tuple[str, Any] = ("", None)
         self._ordered: tuple[str, Any] = ("", None)
@@ -67,10 +66,8 @@ class Builder:
         Raises:
           UserError: a misspelt key, a value of the wrong type or out of range.
         """
-        return configs.load(
-            self.file,
-            [f"{name}={text(value)}" for name, value in {**overrides, "seed": self.seed}.items()],
-        )
+        settings = {**overrides, "seed": self.seed}
+        return configs.load(self.file, [f"{key}={text(value)}" for key, value in settings.items()])
 
     def config(self, overrides: Mapping[str, Any]) -> Settings:
         """Returns the resolved config with overrides, checked as `train` checks it before it reads
@@ -148,10 +145,10 @@ class Builder:
         Raises:
           UserError: see `task`.
         """
-        key = _lasting(config)
-        if key not in self._work:
-            self._work[key] = step_work(config, self.built(config))
-        return self._work[key]
+        key = "work" + _lasting(config)
+        if key not in self._counts:
+            self._counts[key] = step_work(config, self.built(config))
+        return self._counts[key]
 
     def examples(self, config: Settings) -> float | None:
         """Returns the mean number of examples in a training step over an epoch; None for running
@@ -161,11 +158,9 @@ class Builder:
           UserError: see `task`.
         """
         batches = self._batches(config)
-        return (
-            batches.examples / batches.batches_per_epoch
-            if isinstance(batches, TrainBatches)
-            else None
-        )
+        if not isinstance(batches, TrainBatches):
+            return None
+        return batches.examples / batches.batches_per_epoch
 
 
 def _lasting(config: Settings) -> str:

@@ -39,30 +39,30 @@ class Counted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """A variant with one choice of the tuned settings, as it will be trained.
+class Wanted:
+    """A variant with one choice of the tuned settings, before its config is resolved.
 
     Attributes:
-      id: see `candidate_id`; also the name of its folder.
+      id: see `candidate_id`; of a `Candidate` also the name of its folder.
       variant: the row of the report it is a candidate for.
       tuned: the tuned settings by their full names; empty where nothing is tuned.
-      overrides: all overrides of the config: base, variant, tuned settings and the value of the
+      overrides: base, variant and tuned settings together; of a `Candidate` also the value of the
         budget solver.
-      config: the whole resolved config, with the first seed.
     """
 
     id: FolderName
     variant: str
     tuned: Mapping[str, Any] = dataclasses.field(hash=False)
     overrides: Mapping[str, Any] = dataclasses.field(hash=False)
-    config: Resolved = dataclasses.field(hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate(Setting):
-    """A setting and what is known of it before it is trained.
+class Candidate(Wanted):
+    """A variant with one choice of the tuned settings, as it will be trained, with the counts of its
+    training step.
 
     Attributes:
+      config: the whole resolved config, with the first seed.
       parameters: their number.
       flops: of one training step, see `attnlab.experiments.plan.flops`.
       budget: how near it came; None if there is no budget.
@@ -77,6 +77,7 @@ class Candidate(Setting):
         before that is known; None for its end.
     """
 
+    config: Resolved = dataclasses.field(hash=False)
     parameters: Natural
     flops: Finite
     budget: Met | None = dataclasses.field(default=None, hash=False)
@@ -85,23 +86,6 @@ class Candidate(Setting):
     wanted: str = ""
     counted: Counted = Counted()
     until: Natural | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """A candidate before its config is resolved.
-
-    Attributes:
-      id: see `candidate_id`.
-      variant: its variant.
-      tuned: its tuned settings.
-      overrides: base, variant and tuned settings together.
-    """
-
-    id: str
-    variant: str
-    tuned: Mapping[str, Any]
-    overrides: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,15 +131,9 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
       names: of the variant and of the tuned settings; "" is left out.
     """
     settings = {name: value for name, value in overrides.items() if not adds_nothing(name, value)}
-    canonical = json.dumps(
-        {"config": config, "overrides": settings}, sort_keys=True, separators=(",", ":")
-    )
     parts = [word for name in names for word in sorted(name.split(", ")) if word]
-    slug = (
-        re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts)).strip("-.")[:60].rstrip("-.")
-        or "candidate"
-    )
-    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(parts)).strip("-.")[:60].rstrip("-.")
+    return f"{slug or 'candidate'}-{_digest({'config': config, 'overrides': settings})}"
 
 
 def with_code(identity: str, code: Mapping[str, str]) -> str:
@@ -165,5 +143,10 @@ def with_code(identity: str, code: Mapping[str, str]) -> str:
     if not code:
         return identity
     slug, _, digits = identity.rpartition("-")
-    canonical = json.dumps([digits, code], sort_keys=True, separators=(",", ":"))
-    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+    return f"{slug}-{_digest([digits, code])}"
+
+
+def _digest(meaning: object) -> str:
+    """Returns 8 hex digits of the SHA-256 of a JSON value, whatever the order of its keys."""
+    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]

@@ -30,11 +30,8 @@ def step_work(config: Settings, task: Any) -> Work:
       task: with its data.
     """
     step, state, batch = _step(config, task)
-    carried = {
-        name: getattr(state, name)
-        for name in ("carried", "remembered")
-        if getattr(state, name) is not None
-    }
+    carried = {name: getattr(state, name) for name in ("carried", "remembered")}
+    carried = {name: value for name, value in carried.items() if value is not None}
     key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).merge
     moved: set[str] = set()
 

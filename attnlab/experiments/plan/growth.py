@@ -111,30 +111,24 @@ def _news(old: Plan, new: Plan) -> Iterator[str]:
     """Yields texts that say what differs between two plans (base, variants, tuning, budget, seeds),
     so that candidates or seeds of the old one are not in the new one.
     """
-    for name in [*old.base, *(name for name in new.base if name not in old.base)]:
+    for name in {**old.base, **new.base}:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
-            yield f"{name}: {_setting_text(before)}, now {_setting_text(now)}"
+            texts = (
+                "the config's own" if value is None else text(value) for value in (before, now)
+            )
+            yield f"{name}: {', now '.join(texts)}"
     for name, overrides in old.variants.items():
         if name not in new.variants:
             yield f"variant {name!r} is gone"
-        elif _plain(overrides) != _plain(new.variants[name]):
-            yield f"variant {name!r}: {_plain(overrides)}, now {_plain(new.variants[name])}"
+        elif (before := _plain(overrides)) != (now := _plain(new.variants[name])):
+            yield f"variant {name!r}: {before}, now {now}"
     for key in ("tune", "search", "budget", "select"):
         if _plain(getattr(old, key)) != _plain(getattr(new, key)):
             yield f"{key} has changed"
-    if gone := [seed for seed in old.seeds if seed not in new.seeds]:
-        yield (
-            f"seeds {', '.join(map(str, gone))} are gone"
-            if len(gone) > 1
-            else f"seed {gone[0]} is gone"
-        )
+    if gone := [str(seed) for seed in old.seeds if seed not in new.seeds]:
+        yield f"seeds {', '.join(gone)} are gone" if gone[1:] else f"seed {gone[0]} is gone"
     elif old.search is not None and old.seeds[0] != new.seeds[0]:
         yield f"the first seed, which searches, was {old.seeds[0]} and is {new.seeds[0]}"
-
-
-def _setting_text(value: Any) -> str:
-    """Returns the value of a setting as text; "the config's own" for None."""
-    return "the config's own" if value is None else text(value)
 
 
 def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
@@ -176,13 +170,8 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
       UserError: they have another one; the message names the fields.
     """
     for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
-        manifest = Manifest.read(path.parent)
-        wrong = (
-            changed(manifest.config, candidate.config, ignore=("parallel", "seed"))
-            if manifest
-            else []
-        )
-        if wrong:
+        manifest, ignore = Manifest.read(path.parent), ("parallel", "seed")
+        if manifest and (wrong := changed(manifest.config, candidate.config, ignore=ignore)):
             raise UserError(
                 f"variant {candidate.variant!r}: {path.parent} was trained with another config:"
                 f" {'; '.join(wrong[:3])}. Use another --dir, or remove that folder to train it"
@@ -218,28 +207,23 @@ def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
 
 def begun(candidate: Candidate, directory: Path) -> list[Path]:
     """Returns the folders of a candidate's trials that have a metric record or a saved checkpoint."""
-    folders = (
-        path.parent
-        for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
-    )
+    manifests = sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
     return [
-        path
-        for path in folders
-        if provenance.saved_step(path) is not None or any(map(_filled, path.glob("metrics.jsonl")))
+        path.parent
+        for path in manifests
+        if provenance.saved_step(path.parent) is not None
+        or any(file.stat().st_size for file in path.parent.glob("metrics.jsonl"))
     ]
-
-
-def _filled(file: Path) -> bool:
-    return file.stat().st_size > 0
 
 
 def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
     """Yields a text for each field, of those that are fixed once the choice is made, that differs
     between a plan and a new definition.
     """
-    pairs = [(key, getattr(old, key), new[key]) for key in FIXED]
-    pairs.append(("claim", _contrasts(old.claim), _contrasts(new["claim"])))
-    for key, before, now in pairs:
+    for key in (*FIXED, "claim"):
+        before, now = getattr(old, key), new[key]
+        if key == "claim":
+            before, now = (claim and claim["contrasts"] for claim in (before, now))
         if _plain(before) != _plain(now):
             yield f"{key}: planned {_plain(before)}, now {_plain(now)}"
 
@@ -251,20 +235,11 @@ def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
     for name, overrides in old.variants.items():
         if name not in new["variants"]:
             yield f"variant {name!r}: planned, now gone"
-        elif _plain(overrides) != _plain(new["variants"][name]):
-            yield (
-                f"variant {name!r}: planned {_plain(overrides)}, now"
-                f" {_plain(new['variants'][name])}"
-            )
-    if list(old.seeds) != list(new["seeds"])[: len(old.seeds)]:  # the first one is a search's
-        yield (
-            f"seeds: planned {list(old.seeds)}, now {list(new['seeds'])}; further ones go to"
-            " the end"
-        )
-
-
-def _contrasts(claim: Mapping[str, Any] | None) -> Any:
-    return claim and claim["contrasts"]
+        elif (before := _plain(overrides)) != (now := _plain(new["variants"][name])):
+            yield f"variant {name!r}: planned {before}, now {now}"
+    planned, seeds = list(old.seeds), list(new["seeds"])
+    if planned != seeds[: len(planned)]:  # the first one is a search's
+        yield f"seeds: planned {planned}, now {seeds}; further ones go to the end"
 
 
 def _plain(value: Any) -> str:

@@ -42,15 +42,15 @@ def check_budget(plan: Plan, old: Plan | None) -> Plan:
     Raises:
       UserError: one misses it, and nobody has accepted that.
     """
-    before = {} if old is None else {candidate.id: candidate for candidate in old.candidates}
+    before = {candidate.id: candidate.budget for candidate in old.candidates} if old else {}
     candidates = []
     for candidate in plan.candidates:
-        met, planned, judged = candidate.budget, before.get(candidate.id), candidate
+        met, judged = candidate.budget, candidate
         if met is not None and not met["matched"] and plan.budget is not None:
-            if planned is None and not plan.unmatched:
+            if candidate.id not in before and not plan.unmatched:
                 line = _match_line(candidate, WORDS[plan.budget["match"]], plan.budget["within"])
                 raise UserError(f"budget: {line}; change it, or accept it with {FLAG}")
-            earlier = planned.budget if planned is not None else None
+            earlier = before.get(candidate.id)
             taken = plan.unmatched if earlier is None else earlier.get("accepted", False)
             judged = dataclasses.replace(candidate, budget={**met, "accepted": taken})
         candidates.append(judged)
@@ -64,14 +64,11 @@ def _match_line(candidate: Candidate, what: str, within: float) -> str:
     met = candidate.budget
     assert met is not None
     off = 100 * (met["reached"] / met["wanted"] - 1)
-    name = f"{candidate.variant} ({tuned})" if (tuned := _tuned(candidate)) else candidate.variant
+    tuned = ", ".join(f"{key}={value}" for key, value in candidate.tuned.items())
+    name = f"{candidate.variant} ({tuned})" if tuned else candidate.variant
     missed = "" if met["matched"] else f": NOT MATCHED within {100 * within:g} %"
     note = f" ({met['note']})" if met["note"] else ""
     return (
         f"{name} has {met['reached']:,.0f} {what} of {met['wanted']:,.0f} wanted ({off:+.3g} %)"
         f" by {met['knob']}={met['value']}{missed}{note}"
     )
-
-
-def _tuned(candidate: Candidate) -> str:
-    return ", ".join(f"{key}={value}" for key, value in candidate.tuned.items())

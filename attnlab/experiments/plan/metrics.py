@@ -27,21 +27,17 @@ def check_metrics(plan: Plan, task: Any) -> None:
         check_derived("claim", contrast.get("on", ""), measures, task.evaluated)
     for name, asked in (("select", plan.select), ("measure", plan.measure)):
         metric, mode = asked["metric"], asked["mode"]
-        if name == "measure" and is_derived(metric):
+        derived = name == "measure" and is_derived(metric)
+        if derived:
             check_derived(name, metric, measures, task.evaluated)
-            if mode != "min":
-                raise UserError(
-                    f"{name}=({metric!r}, {mode!r}): of {metric!r}, less is better; write"
-                    f" ({metric!r}, 'min')"
-                )
-            continue
-        if measures and metric not in measures:
+        elif measures and metric not in measures:
             choices = measures if name == "select" else {*measures, *forms()}
             raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, choices)}")
-        if measures and mode != measures[metric]:
+        better = "min" if derived else measures.get(metric, mode)
+        if mode != better:
             raise UserError(
-                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
-                f" ({metric!r}, {measures[metric]!r})"
+                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {'less' if derived else better} is"
+                f" better; write ({metric!r}, {better!r})"
             )
     _check_chosen(plan, task)
     if plan.search is not None and plan.search["pruner"] is not None:

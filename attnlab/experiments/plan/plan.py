@@ -18,13 +18,7 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import MOST_LOOKS, layered, zipped
 from attnlab.experiments.plan.candidate import Candidate, Trial, Wanted, candidate_id
-from attnlab.experiments.plan.kinds import (
-    BudgetTerms,
-    ClaimTerms,
-    Metric,
-    Point,
-    SearchTerms,
-)
+from attnlab.experiments.plan.kinds import BudgetTerms, ClaimTerms, Metric, Point, SearchTerms
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, Natural, fit
 from attnlab.records.locks import exclusive
@@ -110,11 +104,11 @@ class Plan(Asked):
 
         With a search only promoted candidates are trained with more than the first seed.
         """
-        trials = [Trial(candidate, seed) for seed in self.seeds for candidate in self.candidates]
         return [
-            trial
-            for trial in trials
-            if self.search is None or trial.candidate.promoted or trial.seed == self.seeds[0]
+            Trial(candidate, seed)
+            for seed in self.seeds
+            for candidate in self.candidates
+            if self.search is None or candidate.promoted or seed == self.seeds[0]
         ]
 
     def of(self, variant: str) -> list[Candidate]:
@@ -157,29 +151,24 @@ class Plan(Asked):
             name = zipped({key: (value,) for key, value in tuned.items()})[0].name
         tuned = json.loads(json.dumps(tuned))
         overrides = layered(self.base, self.variants[variant], tuned)
-        return Wanted(
-            candidate_id(self.config, overrides, (variant, name)), variant, tuned, overrides
-        )
+        identity = candidate_id(self.config, overrides, (variant, name))
+        return Wanted(identity, variant, tuned, overrides)
 
     def study(self, variant: str) -> str:
         """Returns a name for the search of a variant, with a hash of everything that its results
         depend on: a changed experiment is another search.
         """
-        meaning = {
-            name: getattr(self, name) for name in ("config", "base", "select", "search", "budget")
-        }
-        canonical = json.dumps(
-            {**meaning, "variant": self.variants[variant], "seed": self.seeds[0]}, sort_keys=True
-        )
+        fields = ("config", "base", "select", "search", "budget")
+        meaning: dict[str, Any] = {name: getattr(self, name) for name in fields}
+        meaning |= {"variant": self.variants[variant], "seed": self.seeds[0]}
+        canonical = json.dumps(meaning, sort_keys=True)
         return f"{variant}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
     def grown(self, candidates: Iterable[Candidate]) -> Plan:
         """Returns this plan with the candidates that it does not have yet (by id) added at the end."""
         ids = {candidate.id for candidate in self.candidates}
-        return dataclasses.replace(
-            self,
-            candidates=(*self.candidates, *(new for new in candidates if new.id not in ids)),
-        )
+        added = (new for new in candidates if new.id not in ids)
+        return dataclasses.replace(self, candidates=(*self.candidates, *added))
 
     def promote(self, identities: Iterable[str]) -> Plan:
         """Returns this plan with exactly these candidates promoted."""
@@ -238,13 +227,12 @@ class Plan(Asked):
         Raises:
           UserError: there is none, or it cannot be read.
         """
-        plan = cls.read(directory)
-        if plan is None:
-            raise UserError(
-                f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
-                f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
-            )
-        return plan
+        if plan := cls.read(directory):
+            return plan
+        raise UserError(
+            f"{directory} holds no sweep (no {FILE} in it); of several tasks name the folder of"
+            f" one; 'sweep FILE.py --dir={directory}' makes one, and all nodes must see it"
+        )
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Plan:
@@ -292,8 +280,7 @@ def _check_names(plan: Plan) -> None:
         raise Damaged("its claim has no contrasts, or one of nothing")
     if not 1 <= plan.looks <= MOST_LOOKS:
         raise Damaged(f"its looks are {plan.looks}")
-    budgets = [candidate.budget for candidate in plan.candidates]
-    if any(met is not None and not met["wanted"] for met in budgets):
+    if any(each.budget and not each.budget["wanted"] for each in plan.candidates):
         raise Damaged("a budget of 0 is wanted")
     if plan.cores == 0:
         raise Damaged("its trials have no core")

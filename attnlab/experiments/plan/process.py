@@ -126,13 +126,9 @@ def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) 
     """
     plan = Plan.of_sweep(directory)
     check_code(plan, directory)
-    wanted = {
-        want.id: want
-        for want in (plan.want(variant, tuned) for variant, tuned in points)
-        if plan.made_of(want.id) is None
-    }
-    builder = Builder(plan.config, plan.seeds[0])
-    added = candidates(plan, list(wanted.values()), builder, count)
+    wanted = {want.id: want for want in (plan.want(*point) for point in points)}
+    new = [want for want in wanted.values() if plan.made_of(want.id) is None]
+    added = candidates(plan, new, Builder(plan.config, plan.seeds[0]), count)
     for candidate in added:
         check_begun(candidate, directory)
     return matching.check_budget(plan.grown(added), plan)
@@ -156,11 +152,8 @@ def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
     """
     if old is None:
         return []
-    same = [
-        variant
-        for variant in plan.variants
-        if variant in old.variants and plan.study(variant) == old.study(variant)
-    ]
+    both = [variant for variant in plan.variants if variant in old.variants]
+    same = [variant for variant in both if plan.study(variant) == old.study(variant)]
     return [plan.want(made.variant, made.tuned) for made in old.candidates if made.variant in same]
 
 
@@ -261,22 +254,17 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
         if wanted.variant != plan.budget["to"]:
             overrides[budget["knob"]] = budget["value"]
     config = builder.config(overrides)
-    parameters, work, examples = (
-        int(builder.count(config, "parameters")),
-        builder.work(config),
-        builder.examples(config),
-    )
+    parameters, work = int(builder.count(config, "parameters")), builder.work(config)
     stored = json.loads(json.dumps(configs.to_dict(config)))
     code = provenance.code(stored).digests
     identity = with_code(wanted.id, code)
     before = wanted.id if identity != wanted.id else ""
-    until = (
-        None if plan.search is None or plan.search["pruner"] is None else 0
-    )  # the search says when it may begin
+    prunes = plan.search is not None and plan.search["pruner"] is not None
+    until = 0 if prunes else None  # the search says when it may begin
+    counted = Counted(work.transcendentals, work.loops, work.idle, builder.examples(config))
     made = Candidate(
         identity, wanted.variant, wanted.tuned, overrides, stored, parameters, work.flops, budget
     )
-    counted = Counted(work.transcendentals, work.loops, work.idle, examples)
     return dataclasses.replace(made, code=code, wanted=before, until=until, counted=counted)
 
 
@@ -288,34 +276,22 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
     before = old.made_of(wanted) or _alike(candidate, old) if old else None
     if before is None:
         return candidate
-    if (
-        before.code not in (None, candidate.code)
-        and not begun(before, directory)
-        and not (directory / CHOICE).exists()
-    ):
+    other_code = before.code not in (None, candidate.code)
+    if other_code and not begun(before, directory) and not (directory / CHOICE).exists():
         return candidate
-    unknown = (
-        before.code is None and bool(candidate.code) and not accept
-    )  # earlier plans did not store it
-    made_of = wanted if wanted != before.id else ""
-    return dataclasses.replace(
-        candidate, id=before.id, code=None if unknown else candidate.code, wanted=made_of
-    )
+    # earlier plans did not store the code
+    unknown = before.code is None and bool(candidate.code) and not accept
+    code, made_of = None if unknown else candidate.code, wanted if wanted != before.id else ""
+    return dataclasses.replace(candidate, id=before.id, code=code, wanted=made_of)
 
 
 def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
     """Returns the candidate of the old plan with the same variant, tuned settings and resolved
     config (its overrides may differ by naming a default); None if there is none.
     """
-    tuned = json.loads(json.dumps(candidate.tuned))
-    return next(
-        (
-            earlier
-            for earlier in old.of(candidate.variant)
-            if earlier.tuned == tuned and earlier.config == candidate.config
-        ),
-        None,
-    )
+    meaning = json.loads(json.dumps(candidate.tuned)), candidate.config
+    alike = (each for each in old.of(candidate.variant) if (each.tuned, each.config) == meaning)
+    return next(alike, None)
 
 
 def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:

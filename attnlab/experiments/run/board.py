@@ -17,7 +17,7 @@ from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice, validation_score, wanted
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import Seen, counts, look, look_at_all, validations
-from attnlab.progress import bare, clock
+from attnlab.progress import clock, live_console
 from attnlab.records.locks import holder
 
 if TYPE_CHECKING:
@@ -124,9 +124,8 @@ class Board:
     def _show(self) -> None:
         """Redraws the live table, if there is one."""
         if self._live is not None:
-            self._live.update(
-                pretty(self._plan, list(self._seen.values()), self._slots), refresh=True
-            )
+            table = pretty(self._plan, list(self._seen.values()), self._slots)
+            self._live.update(table, refresh=True)
 
 
 def shown(plan: Plan, directory: Path) -> list[Seen]:
@@ -228,12 +227,8 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
             trial = status.trial
             measured = _measured(trial, directory, metric)
             step, value = measured[-1] if measured else (None, None)
-            age = status.age(now)
-            heard = (
-                "-"
-                if age is None
-                else f"{clock(age)} ago" + (", stalled" if status.stalled(now) else "")
-            )
+            age, stalled = status.age(now), ", stalled" * status.stalled(now)
+            heard = "-" if age is None else f"{clock(age)} ago{stalled}"
             steps = f"{status.step}/{status.total}"
             who = holder(trial.workdir(directory)).partition(" since ")[0]
             rows.append([trial.name, steps, value, step, heard, who])
@@ -259,9 +254,8 @@ def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
         value, name = min(scores, default=(None, "-"))
         done = f"{sum(status.state == 'done' for status in statuses)}/{len(statuses)}"
         rows.append([variant, None if value is None else sign * value, name, done])
-    return ["variant", f"{metric}, validation", "trial", "done"], (
-        rows if any(row[1] is not None for row in rows) else []
-    )
+    measured = any(row[1] is not None for row in rows)
+    return ["variant", f"{metric}, validation", "trial", "done"], rows if measured else []
 
 
 def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
@@ -302,12 +296,8 @@ def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:
     for name in columns:
         made.add_column(rich.text.Text(name), overflow="fold")
     for row in rows:
-        made.add_row(
-            *(
-                rich.text.Text(visible(cell), style=_STYLES.get(cell.partition(" ")[0], ""))
-                for cell in row
-            )
-        )
+        styles = (_STYLES.get(cell.partition(" ")[0], "") for cell in row)
+        made.add_row(*map(rich.text.Text, map(visible, row), styles))
     below = visible("\n".join([*troubles(seen), summary(seen, slots)]))
     return rich.console.Group(made, rich.text.Text(below))
 
@@ -331,9 +321,8 @@ def _cell(seen: Seen) -> str:
 def _end_line(seen: Seen) -> str:
     """Returns one line on a trial that has ended: its name, state, step, time and message."""
     where = f"at step {seen.step} after {clock(seen.seconds)}"
-    if seen.state == "interrupted" and seen.message.startswith(
-        seen.word
-    ):  # "pruned after 2 evaluations", "waiting for the others"
+    # "pruned after 2 evaluations", "waiting for the others"
+    if seen.state == "interrupted" and seen.message.startswith(seen.word):
         return f"{seen.trial.name}: {seen.message} ({where})"
     return f"{seen.trial.name}: {seen.word} {where}{f': {seen.message}' if seen.message else ''}"
 
@@ -342,16 +331,8 @@ def _live(stream: Any) -> rich.live.Live | None:
     """Returns a live display that redraws in place if the stream is a terminal that can move its
     cursor; None otherwise.
     """
-    if not stream.isatty():
+    if (console := live_console(stream)) is None:
         return None
-    import rich.console
     import rich.live
 
-    console = rich.console.Console(file=bare(stream))
-    return (
-        None
-        if console.is_dumb_terminal
-        else rich.live.Live(
-            console=console, auto_refresh=False, redirect_stdout=sys.stdout.isatty()
-        )
-    )
+    return rich.live.Live(console=console, auto_refresh=False, redirect_stdout=sys.stdout.isatty())

@@ -41,11 +41,10 @@ class Job:
         """Returns the job's name for messages: the first trial's and how many more there are, or,
         of an evaluation, "CANDIDATE on the test split".
         """
+        first, *others = self.trials
         if self.kind == "final":
-            return f"{self.trials[0].candidate.id} on the test split"
-        return self.trials[0].name + (
-            f" and {len(self.trials) - 1} more" if len(self.trials) > 1 else ""
-        )
+            return f"{first.candidate.id} on the test split"
+        return f"{first.name} and {len(others)} more" if others else first.name
 
     @property
     def together(self) -> bool:
@@ -56,13 +55,8 @@ class Job:
         """Returns the job's trials that are still to be trained (to the end or the step at which
         their search waits), or, for an evaluation, that lack results or pictures.
         """
-        if self.kind == "train":
-            return [trial for trial in self.trials if is_left(trial, directory)]
-        done = (
-            scoring.has_results(trial, directory) and scoring.drawn(trial.workdir(directory))
-            for trial in self.trials
-        )
-        return [trial for trial, whole in zip(self.trials, done, strict=True) if not whole]
+        to_do = is_left if self.kind == "train" else scoring.is_left
+        return [trial for trial in self.trials if to_do(trial, directory)]
 
     def held(self, directory: Path) -> list[Trial]:
         """Returns those of the job's remaining trials that another process works on."""
@@ -87,12 +81,8 @@ class Part:
         """Makes the part of a sweep from the values of `--only` and `--skip`: patterns separated by
         commas, or None.
         """
-        return cls(
-            *(
-                tuple(pattern.strip() for pattern in (text or "").split(",") if pattern.strip())
-                for text in (only, skip)
-            )
-        )
+        lists = ([word.strip() for word in (text or "").split(",")] for text in (only, skip))
+        return cls(*(tuple(filter(None, patterns)) for patterns in lists))
 
     def takes(self, trial: Trial) -> bool:
         """Returns whether a trial is in this part: its variant, candidate or trial name fits a
@@ -187,10 +177,8 @@ def due(plan: Plan, choice: Choice | None, directory: Path, part: Part = WHOLE) 
     """Returns the jobs that are due now: training of a part's trials, and evaluations of chosen
     candidates if there is a choice.
     """
-    return [
-        *training(plan, choice, directory, part),
-        *(finals(plan, choice, directory) if choice else []),
-    ]
+    evaluations = finals(plan, choice, directory) if choice else []
+    return [*training(plan, choice, directory, part), *evaluations]
 
 
 def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:

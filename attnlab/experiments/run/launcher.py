@@ -50,9 +50,8 @@ class Launcher:
             searching = self._advance()
             jobs = self._due() if searching else []
             lines = self.executor.run(self._due)
-            searching = searching and (
-                bool(jobs) or not self._left_out()
-            )  # nothing of this part is left to run; the round waits for other processes
+            # without jobs the round may wait for other processes
+            searching = searching and (bool(jobs) or not self._left_out())
         return lines
 
     def _advance(self) -> bool:
@@ -103,11 +102,8 @@ class Launcher:
         """Returns the names of the trials that have not settled but are outside this launcher's
         part (`--only`, `--skip`).
         """
-        return [
-            seen.trial.name
-            for seen in course(self.directory)
-            if not seen.settled and not self.part.takes(seen.trial)
-        ]
+        left = [seen.trial for seen in course(self.directory) if not seen.settled]
+        return [trial.name for trial in left if not self.part.takes(trial)]
 
 
 def _refusal(failed: Sequence[Seen]) -> str:
@@ -115,12 +111,12 @@ def _refusal(failed: Sequence[Seen]) -> str:
     which one can continue.
     """
     first, several = failed[0], len(failed) > 1
+    have, them = ("have", "them") if several else ("has", "it")
     return (
         f"nothing is chosen and the test split stays closed, because {len(failed)}"
-        f" trial{'s' * several} that could be chosen {'have' if several else 'has'} failed"
-        f" ({first.trial.name}: {first.message}{', ...' * several}): --retry-failed runs"
-        f" {'them' if several else 'it'} again, --accept-failed chooses without"
-        f" {'them' if several else 'it'}"
+        f" trial{'s' * several} that could be chosen {have} failed ({first.trial.name}:"
+        f" {first.message}{', ...' * several}): --retry-failed runs {them} again, --accept-failed"
+        f" chooses without {them}"
     )
 
 
@@ -175,9 +171,8 @@ def course(directory: Path) -> list[Seen]:
     """Returns the states of all trials that count: of a variant whose choice is frozen, only the
     chosen candidate's.
     """
-    return [
-        look(trial, directory) for trial in wanted(Plan.of_sweep(directory), Choice.read(directory))
-    ]
+    trials = wanted(Plan.of_sweep(directory), Choice.read(directory))
+    return [look(trial, directory) for trial in trials]
 
 
 def _patient(directory: Path) -> RunLock:

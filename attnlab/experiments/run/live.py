@@ -51,10 +51,8 @@ SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signa
 """What a terminal or a scheduler may send to every process of a job: it must not end the server,
 whose processes would be lost with it.
 """
-_STARTS, _BETWEEN = (
-    5,
-    0.2,
-)  # attempts to start a process if the server dies at that moment, and the seconds between
+_STARTS, _BETWEEN = 5, 0.2
+"""Attempts to start a process if the server dies at that moment, and the seconds between two."""
 
 Perform = Callable[[Path, Job, Slot], int]
 
@@ -97,12 +95,8 @@ class Leaving:
 
     def __init__(self, options: WorkOptions) -> None:
         """Stores the time limits of `options` and the present time, from which they count."""
-        self._grace, self._compiling, self._asked = (
-            options.grace,
-            options.compiling,
-            time.monotonic(),
-        )
-        self.seconds = options.grace
+        self._grace, self._compiling = options.grace, options.compiling
+        self._asked, self.seconds = time.monotonic(), options.grace
 
     def over(self, compiles: bool) -> bool:
         """Returns whether the time to leave is over; first extends it if the process compiles and
@@ -135,12 +129,7 @@ class Live:
     """
 
     def __init__(
-        self,
-        work: Perform,
-        directory: Path,
-        job: Job,
-        slot: Slot,
-        options: WorkOptions = DEFAULTS,
+        self, work: Perform, directory: Path, job: Job, slot: Slot, options: WorkOptions = DEFAULTS
     ) -> None:
         """Starts a process that enters the slot and does the job, and stores what is needed to
         follow and end it.
@@ -186,11 +175,8 @@ class Live:
         grew or is unknown.
         """
         after = memory.kills()
-        return (
-            code == -signal.SIGKILL
-            and not self.asked
-            and (after is None or self._kills is None or after > self._kills)
-        )
+        grown = after is None or self._kills is None or after > self._kills
+        return code == -signal.SIGKILL and not self.asked and grown
 
     def ask(self) -> None:
         """Asks the process once, by SIGTERM, to save and leave."""
@@ -242,11 +228,9 @@ def died(code: int) -> str:
     """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return (
-        "ended, and nobody knows how: its server was gone"
-        if code == ORPHANED
-        else f"ended without a word (exit code {code})"
-    )
+    if code == ORPHANED:
+        return "ended, and nobody knows how: its server was gone"
+    return f"ended without a word (exit code {code})"
 
 
 def _handle(pid: int) -> int | None:
@@ -286,10 +270,8 @@ def start(
             try:
                 process.start()
                 break
-            except (
-                OSError,
-                EOFError,
-            ):  # the server was just killed; a process that it forked may hold the lock of the trial
+            except (OSError, EOFError):
+                # the server was just killed; a process that it forked may hold the lock of the trial
                 if not left:
                     raise
                 time.sleep(_BETWEEN)

@@ -83,12 +83,7 @@ def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
     """Appends an event, with time, plan, seeds and code revision, to `looks.jsonl`, and waits until
     it is on disk.
     """
-    context = {
-        "time": timestamp(),
-        "plan": plan.hash,
-        "seeds": plan.seeds,
-        "code": code_revision(),
-    }
+    context = {"time": timestamp(), "plan": plan.hash, "seeds": plan.seeds, "code": code_revision()}
     with locked(directory), closing(AppendOnly(directory / FILE)) as file:
         drop_torn_line(directory / FILE)
         file.append((json.dumps({**entry, **context}, ensure_ascii=False) + "\n").encode())

@@ -15,10 +15,6 @@ _NOISE = (
     "----",
     "====",
 )
-_LETTERS: dict[str, Any] = {
-    "encoding": "utf-8",
-    "errors": "backslashreplace",
-}  # for the log, independent of the terminal
 
 
 def write_output_to(log: Path) -> None:
@@ -31,8 +27,10 @@ def write_output_to(log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
+    # independent of the letters that the terminal takes
+    letters: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
     sys.stdout, sys.stderr = (
-        open(number, "w", buffering=1, closefd=False, **_LETTERS)  # noqa: SIM115
+        open(number, "w", buffering=1, closefd=False, **letters)  # noqa: SIM115
         for number in (1, 2)
     )
 
@@ -56,13 +54,11 @@ def shortened(text: str, workdir: Path) -> str:
     whole = " ".join(lines).removesuffix(":")
     if len(whole) <= LONGEST:
         return whole
-    line = lines[
-        -1 if any(line.endswith("Traceback (most recent call last):") for line in lines) else 0
-    ]
+    has_traceback = any(line.endswith("Traceback (most recent call last):") for line in lines)
+    line = lines[-1 if has_traceback else 0]
     line = line if len(line) <= LONGEST else line[:LONGEST].rstrip() + "..."
-    return (
-        f"{line} (all of it: {'/'.join(workdir.parts[-3:])}/log.txt; --retry-failed runs it again)"
-    )
+    log = f"{'/'.join(workdir.parts[-3:])}/log.txt"
+    return f"{line} (all of it: {log}; --retry-failed runs it again)"
 
 
 def last_line(log: Path) -> str:
@@ -75,7 +71,5 @@ def last_line(log: Path) -> str:
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    return next(
-        (line.strip() for line in reversed(lines) if line.strip() and not line.startswith(_NOISE)),
-        "",
-    )
+    words = (line.strip() for line in reversed(lines) if not line.startswith(_NOISE))
+    return next(filter(None, words), "")

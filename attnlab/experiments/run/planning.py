@@ -17,14 +17,7 @@ from typing import Any, Literal
 
 from attnlab.errors import TRACEBACK, UserError, one_line, show_traceback, users_code
 from attnlab.experiments.define import AS_IT_IS, Changes
-from attnlab.experiments.plan import (
-    Candidate,
-    Plan,
-    locked,
-    matching,
-    own_files,
-    unchanged_plan,
-)
+from attnlab.experiments.plan import Candidate, Plan, locked, matching, own_files, unchanged_plan
 from attnlab.experiments.run.live import start
 from attnlab.experiments.run.output import write_output_to
 
@@ -170,9 +163,8 @@ def _plan(
     jax.config.update("jax_platforms", "cpu")
     try:
         with users_code():
-            plan = getattr(process, function)(
-                *given, count=lambda done, total: sender.send((done, total))
-            )
+            make = getattr(process, function)
+            plan = make(*given, count=lambda done, total: sender.send((done, total)))
     except (UserError, OSError) as error:
         show_traceback(error)
         sender.send((one_line(error), ""))

@@ -197,10 +197,8 @@ class Cluster(Placed):
         free = [number for number in range(self._most) if number not in self._tasks.values()]
         for number in free[:count]:
             given = (self._directory, self._options, number, self._request.cores)
-            task = place.remote(
-                _SERVE, pickle.dumps(given), os.getcwd(), environment, self._patience
-            )
-            self._tasks[task] = number
+            where = (os.getcwd(), environment, self._patience)
+            self._tasks[place.remote(_SERVE, pickle.dumps(given), *where)] = number
         self._board.note(f"asked Ray for {count} worker(s)")
 
     def leave(self) -> None:
@@ -218,10 +216,9 @@ class Cluster(Placed):
 
     def _ended(self, timeout: float) -> list[Any]:
         """Waits up to `timeout` seconds for all tasks to end, and returns those that have."""
-        tasks = list(self._tasks)
-        ended: list[Any] = []
-        if tasks:
-            ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=timeout)
+        if not (tasks := list(self._tasks)):
+            return []
+        ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=timeout)
         return ended
 
 

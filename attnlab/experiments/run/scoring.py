@@ -36,14 +36,14 @@ def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
     for candidate in plan.candidates:
         trials = [Trial(candidate, seed) for seed in plan.seeds if candidate.id in chosen]
         done = [trial for trial in trials if recorded(trial, directory).state == "done"]
-        open_ = [
-            trial
-            for trial in done
-            if not (has_results(trial, directory) and drawn(trial.workdir(directory)))
-        ]
-        if open_:
-            trials_due[candidate.id] = open_
+        if lacking := [trial for trial in done if is_left(trial, directory)]:
+            trials_due[candidate.id] = lacking
     return trials_due
+
+
+def is_left(trial: Trial, directory: Path) -> bool:
+    """Returns whether a trial lacks test results or pictures."""
+    return not (has_results(trial, directory) and drawn(trial.workdir(directory)))
 
 
 def has_results(trial: Trial, directory: Path) -> bool:
@@ -75,18 +75,12 @@ def run(directory: Path, candidate: str) -> int:
         )
     trials = due(plan, choice, directory).get(candidate, [])
     if not trials:
-        check_test_split(
-            Trial(plan.trial(candidate, plan.seeds[0]).candidate, plan.seeds[0]).workdir(directory)
-        )
+        check_test_split(plan.trial(candidate, plan.seeds[0]).workdir(directory))
         return 0
     write_output_to(trials[0].workdir(directory) / "log.txt")
     try:
-        note_test(
-            directory,
-            plan,
-            candidate,
-            [trial.seed for trial in trials if not has_results(trial, directory)],
-        )
+        seeds = [trial.seed for trial in trials if not has_results(trial, directory)]
+        note_test(directory, plan, candidate, seeds)
         return _evaluate(trials, directory)
     except (Changed, Unlocked):
         raise
@@ -120,14 +114,11 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
         pictures = all(workdir in path.parents for path in drawings)
         try:
             with RunLock(workdir):
-                if has_results(trial, directory) and drawn(
-                    workdir
-                ):  # by another process, in the meantime
+                if not is_left(trial, directory):  # another process was faster
                     continue
                 use_precision(config.training.precision)
-                task = task or TASKS.resolve(config.task).load(
-                    config, workdir, ("test",)
-                )  # the seed is no part of it
+                kind = TASKS.resolve(config.task)
+                task = task or kind.load(config, workdir, ("test",))  # the same for all seeds
                 _check(trial, directory, task.data.fingerprints)
                 if has_results(trial, directory):
                     draw_all(task, best_params(config, task, workdir)[0], workdir, pictures)
@@ -156,7 +147,5 @@ def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
     if manifest is not None:
         manifest.check_vocabulary(workdir)
     unchanged.check_data(trial, directory, digests)
-    write_atomic(
-        workdir / LOOK,
-        json.dumps({"time": timestamp(), "data": dict(digests)}, indent=1) + "\n",
-    )
+    look = {"time": timestamp(), "data": dict(digests)}
+    write_atomic(workdir / LOOK, json.dumps(look, indent=1) + "\n")

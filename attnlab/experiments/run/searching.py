@@ -39,15 +39,16 @@ def advance(directory: Path) -> bool:
     with exclusive(directory / ".search-advance.lock"):
         plan = Plan.of_sweep(directory)
         assert plan.search is not None
-        search, studies = _open(plan, directory)
+        search, mode = Search.from_dict(plan.search), plan.select["mode"]
+        names = {variant: plan.study(variant) for variant in plan.variants}
+        studies = {key: Study(directory, search, name, mode) for key, name in names.items()}
         for variant, study in studies.items():
             _halve(plan, directory, variant, study, search)
             _tell(plan, directory, variant, study)
             _ask(study, search)
         asked = [(variant, point) for variant, study in studies.items() for point in study.trials()]
-        grow(
-            directory, [(variant, point.tuned) for variant, point in asked]
-        )  # settled ones too: the plan may have lost them
+        # settled ones too: the plan may have lost them
+        grow(directory, [(variant, point.tuned) for variant, point in asked])
         plan = _pace(directory, studies, search)
         open_ = any(not point.settled for _, point in asked)
         trials = wanted(plan, Choice.read(directory))
@@ -56,18 +57,6 @@ def advance(directory: Path) -> bool:
             return True
         _promote(plan, directory)
         return False
-
-
-def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
-    """Returns the search of a plan, and an opened study for each variant; raises `UserError`
-    without optuna.
-    """
-    assert plan.search is not None
-    search = Search.from_dict(plan.search)
-    return search, {
-        variant: Study(directory, search, plan.study(variant), plan.select["mode"])
-        for variant in plan.variants
-    }
 
 
 def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
@@ -122,9 +111,7 @@ def _rulings(
     candidates = {_key(candidate): candidate for candidate in plan.of(variant)}
     asked, begin = study.trials(), 0
     for end in itertools.accumulate(search.rounds()):
-        drawn = dict.fromkeys(
-            map(_key, asked[begin:end])
-        )  # a setting that was drawn twice is one trial
+        drawn = dict.fromkeys(map(_key, asked[begin:end]))  # what was drawn twice is one trial
         members, begin = [candidates[key] for key in drawn if key in candidates], end
         courses = [_course(plan, directory, candidate) for candidate in members]
         rule = halving.ruling(courses, search.finish)
@@ -138,12 +125,8 @@ def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course
     trial = Trial(candidate, plan.seeds[0])
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     scores = [sign * score for score in _scores(trial, directory, plan)]
-    return halving.Course(
-        candidate.id,
-        halving.evaluations(trial.config["training"]),
-        scores,
-        state.look(trial, directory).settled,
-    )
+    steps = halving.evaluations(trial.config["training"])
+    return halving.Course(candidate.id, steps, scores, state.look(trial, directory).settled)
 
 
 def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
@@ -185,11 +168,11 @@ def _best(plan: Plan, directory: Path) -> Iterator[str]:
         if choice is not None and (frozen := choice.candidate(variant)) is not None:
             yield frozen
             continue
-        scores = {
-            candidate.id: validation_score(Trial(candidate, first), directory, metric)
+        losses = {
+            candidate.id: sign * score
             for candidate in plan.of(variant)
+            if (score := validation_score(Trial(candidate, first), directory, metric)) is not None
         }
-        losses = {identity: sign * score for identity, score in scores.items() if score is not None}
         if losses:
             yield min(losses, key=lambda identity: losses[identity])
 

@@ -79,9 +79,8 @@ class Choice:
 
     def write(self, directory: str | Path) -> None:
         """Writes `<directory>/choice.json` atomically."""
-        write_atomic(
-            Path(directory) / CHOICE, json.dumps(dataclasses.asdict(self), indent=1) + "\n"
-        )
+        text = json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        write_atomic(Path(directory) / CHOICE, text)
 
     def candidate(self, variant: str) -> str | None:
         """Returns the id of the candidate chosen for a variant; None if no trial of the variant
@@ -97,16 +96,10 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
     before = Choice.read(directory)
     chosen = {} if before is None else before.chosen
     accepted = {name for entry in chosen.values() for name in entry.get("accepted", {})}
-    open_ = [
-        trial
-        for trial in plan.trials()
-        if before is None or before.candidate(trial.candidate.variant) is None
-    ]
-    return [
-        seen
-        for seen in (recorded(trial, directory) for trial in open_ if trial.name not in accepted)
-        if seen.state == "failed"
-    ]
+    frozen = [variant for variant, entry in chosen.items() if entry["candidate"] is not None]
+    open_ = [trial for trial in plan.trials() if trial.candidate.variant not in frozen]
+    states = (recorded(trial, directory) for trial in open_ if trial.name not in accepted)
+    return [seen for seen in states if seen.state == "failed"]
 
 
 def freeze(plan: Plan, directory: Path) -> Choice:
@@ -123,29 +116,21 @@ def freeze(plan: Plan, directory: Path) -> Choice:
     before = Choice.read(directory)
     chosen = {} if before is None else before.chosen
     frozen = {variant: pick for variant, pick in chosen.items() if pick["candidate"] is not None}
-    if empty := [
-        variant for variant in plan.variants if variant not in frozen and not plan.of(variant)
-    ]:
-        raise UserError(
-            f"{directory}: variant {empty[0]!r} has no candidate to choose from, so nothing is"
-            " chosen; 'sweep' makes some"
-        )
+    for variant in plan.variants:
+        if variant not in frozen and not plan.of(variant):
+            raise UserError(
+                f"{directory}: variant {variant!r} has no candidate to choose from, so nothing is"
+                " chosen; 'sweep' makes some"
+            )
     made = {
         variant: frozen.get(variant) or choose(plan, variant, directory)
         for variant in plan.variants
     }
-    choice = Choice(
-        before.made if before else timestamp(),
-        plan.select["metric"],
-        plan.select["mode"],
-        {**frozen, **made},
-    )
+    since = before.made if before else timestamp()
+    choice = Choice(since, plan.select["metric"], plan.select["mode"], {**frozen, **made})
     if choice != before:
-        note_choice(
-            directory,
-            plan,
-            {variant: pick["candidate"] for variant, pick in made.items() if variant not in frozen},
-        )
+        new = {name: pick["candidate"] for name, pick in made.items() if name not in frozen}
+        note_choice(directory, plan, new)
         choice.write(directory)
     return choice
 
@@ -159,28 +144,20 @@ def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
     most = max((len(entry["seeds"]) for entry in measured.values()), default=0)
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     fullest = [identity for identity, entry in measured.items() if len(entry["seeds"]) == most]
-    best = min(
-        fullest, key=lambda identity: sign * (measured[identity]["mean"] or 0.0), default=None
-    )  # the first of equals
-    lost = [
-        trial
-        for trial in plan.trials()
-        if trial.candidate.id == best and recorded(trial, directory).settled
-    ]
-    whole = best is not None and all(str(trial.seed) in scores[best]["seeds"] for trial in lost)
-    states = (
-        recorded(trial, directory) for trial in plan.trials() if trial.candidate.variant == variant
-    )
+    # the first of equals
+    best = min(fullest, key=lambda name: sign * (measured[name]["mean"] or 0.0), default=None)
+    trials = [trial for trial in plan.trials() if trial.candidate.variant == variant]
+    states = [recorded(trial, directory) for trial in trials]
+    settled = [seen.trial for seen in states if seen.settled]
+    seeds = {str(trial.seed) for trial in settled if trial.candidate.id == best}
     lacking = [seen for seen in states if seen.lost]
-    trained = len(scores) - len({seen.trial.candidate.id for seen in lacking})
-    accepted = {seen.trial.name: seen.message for seen in lacking}
     return {
         "candidate": best,
-        "whole": whole,
+        "whole": best is not None and seeds <= {*scores[best]["seeds"]},
         "scores": scores,
         "settings": len(scores),
-        "trained": trained,
-        "accepted": accepted,
+        "trained": len(scores) - len({seen.trial.candidate.id for seen in lacking}),
+        "accepted": {seen.trial.name: seen.message for seen in lacking},
     }
 
 
@@ -219,11 +196,10 @@ def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
     """Returns the trials to run, in order: all of the plan's, but of a variant whose choice is
     frozen only those of the chosen candidate.
     """
-    chosen = (
-        {} if choice is None else {variant: choice.candidate(variant) for variant in plan.variants}
-    )
+    if choice is None:
+        return plan.trials()
     return [
         trial
         for trial in plan.trials()
-        if chosen.get(trial.candidate.variant) in (None, trial.candidate.id)
+        if choice.candidate(trial.candidate.variant) in (None, trial.candidate.id)
     ]

@@ -8,6 +8,7 @@ several devices for a trial on the cores of the slot. Cores and GPUs are counted
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import math
@@ -51,18 +52,10 @@ class Slot:
 
     def with_devices(self, count: int) -> Slot:
         """Returns this slot with XLA_FLAGS set so that XLA makes `count` devices of the CPU."""
-        flags = [
-            flag
-            for flag in os.environ.get("XLA_FLAGS", "").split()
-            if not flag.startswith(_HOST_DEVICES)
-        ]
-        return dataclasses.replace(
-            self,
-            environment={
-                **self.environment,
-                "XLA_FLAGS": " ".join([*flags, f"{_HOST_DEVICES}={count}"]),
-            },
-        )
+        before = os.environ.get("XLA_FLAGS", "").split()
+        flags = [flag for flag in before if not flag.startswith(_HOST_DEVICES)]
+        new = {"XLA_FLAGS": " ".join([*flags, f"{_HOST_DEVICES}={count}"])}
+        return dataclasses.replace(self, environment={**self.environment, **new})
 
     def enter(self) -> None:
         """Sets this process's environment to the slot's and binds all its threads to the slot's
@@ -70,9 +63,8 @@ class Slot:
         """
         os.environ.update(self.environment)
         if self.cores and hasattr(os, "sched_setaffinity"):
-            for thread in (
-                os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ["0"]
-            ):
+            tasks = Path("/proc/self/task")
+            for thread in os.listdir(tasks) if tasks.is_dir() else ["0"]:
                 os.sched_setaffinity(int(thread), self.cores)
 
 
@@ -91,11 +83,8 @@ def local_slots(
       UserError: fewer than one is wanted or more than `MOST_SLOTS`, or more GPUs a trial than there
         are.
     """
-    for flag, number in (
-        ("--slots", wanted),
-        ("--devices-per-trial", devices),
-        ("--cores-per-trial", least),
-    ):
+    numbers = {"--slots": wanted, "--devices-per-trial": devices, "--cores-per-trial": least}
+    for flag, number in numbers.items():
         if number is not None and not 1 <= number <= MOST_SLOTS:
             raise UserError(f"{flag}={number}: expected a whole number from 1 to {MOST_SLOTS}")
     cores, gpus, each = usable_cores(), usable_gpus(), devices or 1
@@ -200,19 +189,14 @@ def usable_gpus() -> list[str]:
     ):
         return []
     if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return [
-            name
-            for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-            if name.strip() not in ("", "-1")
-        ]
+        names = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+        return [name for name in names if name.strip() not in ("", "-1")]
     query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    try:
-        listed = subprocess.run(
-            query, capture_output=True, text=True, timeout=20, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return listed.split()
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.check_output(
+            query, stderr=subprocess.DEVNULL, text=True, timeout=20
+        ).split()
+    return []
 
 
 def _quota() -> int:

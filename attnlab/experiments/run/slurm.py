@@ -12,6 +12,7 @@ than that.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -93,16 +94,14 @@ class Request:
 
     def settings(self) -> dict[str, Any]:
         """Returns the request as a dict of submitit's parameters."""
+        root = Path(__file__).parents[3]
         settings: dict[str, Any] = {
             "timeout_min": self.minutes,
             "cpus_per_task": self.cores,
             "slurm_signal_delay_s": self.warning,
-            "slurm_srun_args": [
-                f"--cpus-per-task={self.cores}"
-            ],  # which srun no longer takes over from sbatch
-            "slurm_setup": [
-                f'export PYTHONPATH="{Path(__file__).parents[3]}${{PYTHONPATH:+:$PYTHONPATH}}"'
-            ],
+            # which srun no longer takes over from sbatch
+            "slurm_srun_args": [f"--cpus-per-task={self.cores}"],
+            "slurm_setup": [f'export PYTHONPATH="{root}${{PYTHONPATH:+:$PYTHONPATH}}"'],
             "slurm_additional_parameters": {"requeue": True, **dict(self.other)},
         }
         settings |= {"gpus_per_node": self.gpus} if self.gpus else {}
@@ -150,14 +149,10 @@ def request(arguments: argparse.Namespace) -> Request:
     for text in given["slurm.set"]:
         if "=" not in text:
             raise UserError(f"--slurm.set={text}: no value given, write --slurm.set={text}=VALUE")
-    other = tuple(
-        (key.lstrip("-"), value)
-        for key, _, value in (text.partition("=") for text in given["slurm.set"])
-    )
-    numbers = {
-        name: given[f"slurm.{name}"]
-        for name in ("minutes", "warning", "cores", "gpus", "partition")
-    }
+    pairs = (text.lstrip("-").partition("=") for text in given["slurm.set"])
+    other = tuple((key, value) for key, _, value in pairs)
+    names = ("minutes", "warning", "cores", "gpus", "partition")
+    numbers = {name: given[f"slurm.{name}"] for name in names}
     return Request(WORKERS if arguments.slots is None else arguments.slots, other=other, **numbers)
 
 
@@ -206,14 +201,8 @@ class Cluster(Placed):
         Raises:
           UserError: SLURM does not answer.
         """
-        query = [
-            "squeue",
-            "--noheader",
-            "--array",
-            f"--user={pwd.getpwuid(os.getuid()).pw_name}",
-            f"--name={self.name}",
-            "--format=%i",
-        ]
+        whose = [f"--user={pwd.getpwuid(os.getuid()).pw_name}", f"--name={self.name}"]
+        query = ["squeue", "--noheader", "--array", *whose, "--format=%i"]
         for again in (True, True, False):  # a busy controller may take a moment
             done = subprocess.run(query, capture_output=True, text=True, check=False)
             if done.returncode == 0:
@@ -230,10 +219,8 @@ class Cluster(Placed):
             submitted = self._executor.map_array(self._job, range(count))
         except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
             raise UserError(f"SLURM did not take the workers: {error}") from error
-        self._board.note(
-            f"submitted {count} worker(s) of {self._request.minutes} minutes as job"
-            f" {submitted[0].job_id.partition('_')[0]}"
-        )
+        name, minutes = submitted[0].job_id.partition("_")[0], self._request.minutes
+        self._board.note(f"submitted {count} worker(s) of {minutes} minutes as job {name}")
 
     def leave(self) -> None:
         """Prints that the workers go on without this launcher, and how to stop them."""
@@ -307,13 +294,10 @@ def preempted() -> bool:
     For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
     """
     query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
-    try:
-        answer = subprocess.run(
-            query, capture_output=True, text=True, timeout=20, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return answer.split() == ["RUNNING"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        return answer.stdout.split() == ["RUNNING"]
+    return False
 
 
 def _submitit() -> Any:

@@ -66,14 +66,9 @@ class Seen:
         """Returns the state for display: for an interrupted trial "pruned" (by its search),
         "stopped" (by a person) or "waiting" (for its round) where that is the reason, else `state`.
         """
-        labels = (
-            {"pruned": "pruned", "waiting": "waiting", STOPPED: "stopped"}
-            if self.state == "interrupted"
-            else {}
-        )
-        return next(
-            (word for begin, word in labels.items() if self.message.startswith(begin)), self.state
-        )
+        reason = self.message.partition(" ")[0]
+        is_shown = self.message.startswith(("pruned", "waiting", STOPPED))
+        return reason if self.state == "interrupted" and is_shown else self.state
 
     def age(self, now: float) -> float | None:
         """Returns the seconds since the trial's last record; None without one."""
@@ -128,11 +123,9 @@ def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = N
     seen = recorded(trial, directory, records)
     if seen.settled:
         return seen  # the process with the lock is ending, or evaluates it
-    return (
-        dataclasses.replace(seen, state="running", message="")
-        if is_held(trial.workdir(directory))
-        else seen
-    )
+    if not is_held(trial.workdir(directory)):
+        return seen
+    return dataclasses.replace(seen, state="running", message="")
 
 
 def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
@@ -180,15 +173,6 @@ def counts(seen: Iterable[Seen]) -> dict[str, int]:
     order in which a trial goes through them.
     """
     states = [status.word for status in seen]
-    order = (
-        "done",
-        "running",
-        "waiting",
-        "pending",
-        "interrupted",
-        "pruned",
-        "stopped",
-        "failed",
-        "diverged",
-    )
+    begun, ended = ("done", "running", "waiting", "pending"), ("failed", "diverged")
+    order = (*begun, "interrupted", "pruned", "stopped", *ended)
     return {state: states.count(state) for state in order if state in states}

@@ -82,9 +82,7 @@ class Study:
             self.trials()
         except (UserError, OSError):
             raise
-        except (
-            Exception
-        ) as error:  # optuna trusts its journal: anything from KeyError to AssertionError
+        except Exception as error:  # of a damaged journal: from KeyError to AssertionError
             where, why = directory / JOURNAL, f"{type(error).__name__}: {error}"
             raise UserError(
                 f"{where} is damaged ({why}): put back a good copy, or run the search anew in"
@@ -114,12 +112,8 @@ class Study:
         it is closed already.
         """
         state = _optuna().trial.TrialState
-        self._study.tell(
-            number,
-            value,
-            state=state.FAIL if value is None else state.COMPLETE,
-            skip_if_finished=True,
-        )
+        end = state.FAIL if value is None else state.COMPLETE
+        self._study.tell(number, value, state=end, skip_if_finished=True)
 
     def tell_pruned(self, number: int, scores: Sequence[float]) -> None:
         """Closes trial `number` as pruned, with its scores at the evaluations it made (values that
@@ -130,9 +124,8 @@ class Study:
         if frozen.state.is_finished():
             return
         trial = optuna.trial.Trial(self._study, frozen._trial_id)
-        for place, score in enumerate(
-            scores, start=1
-        ):  # the sampler goes by how far a trial came and what it had reached there
+        # the sampler goes by how far a trial came and what it had reached there
+        for place, score in enumerate(scores, start=1):
             if place not in frozen.intermediate_values and math.isfinite(score):
                 trial.report(score, place)
         self._study.tell(number, None, state=optuna.trial.TrialState.PRUNED, skip_if_finished=True)
@@ -154,11 +147,8 @@ class Study:
         has, its state, and its value if it is complete.
         """
         tuned = {key: trial.params[key] for key in self._search.space}
-        tuned |= {
-            key: values.options[tuned[key]]
-            for key, values in self._search.space.items()
-            if values.options
-        }
+        ranges = self._search.space.items()
+        tuned |= {key: each.options[tuned[key]] for key, each in ranges if each.options}
         state = trial.state.name.lower()
         return Asked(trial.number, tuned, state, trial.value if state == "complete" else None)
 
@@ -209,10 +199,8 @@ def _sampler(search: Search, number: int) -> Any:
     if search.sampler == "random":
         return samplers.RandomSampler(seed)
     if search.sampler == "grid":
-        return samplers.GridSampler(
-            {key: range(len(values.options)) for key, values in search.space.items()},
-            seed=search.seed,
-        )
+        grid = {key: range(len(values.options)) for key, values in search.space.items()}
+        return samplers.GridSampler(grid, seed=search.seed)
     return samplers.TPESampler(seed=seed, n_startup_trials=search.startup)
 
 

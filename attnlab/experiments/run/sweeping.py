@@ -70,9 +70,8 @@ def run_sweep(directory: Path, options: SweepOptions) -> Ended:
         print(f"{count} failed trials are run again", file=sys.stderr)
     with Stop() as stop, Board(Plan.of_sweep(directory), directory, len(options.slots)) as board:
         executor = _executor(directory, options, board, stop)
-        launcher = Launcher(
-            directory, executor, board, stop, options.work.part, options.accept_failed
-        )
+        part = options.work.part
+        launcher = Launcher(directory, executor, board, stop, part, options.accept_failed)
         lines = launcher.train()
         if stop.signal is None and not lines and options.final:
             lines = launcher.finish()
@@ -95,9 +94,8 @@ def _together(directory: Path, options: SweepOptions) -> bool:
     GPUs, but never in a search that prunes.
     """
     search = Plan.of_sweep(directory).search
-    prunes = (
-        search is not None and search["pruner"] is not None
-    )  # trials of a round stop at steps of their own
+    # trials of a round stop at steps of their own
+    prunes = search is not None and search["pruner"] is not None
     gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in options.slots)
     return not prunes and (options.stack == "on" or (options.stack == "auto" and gpus))
 
@@ -107,10 +105,8 @@ def devices_wanted(plan: Plan) -> int | None:
     there are none); None if that is at most 1.
     """
     configs: list[Mapping[str, Any]] = [candidate.config for candidate in plan.candidates]
-    named = [config.get("parallel", {}).get("devices", 0) for config in configs] or [
-        plan.base.get("parallel.devices", 0)
-    ]
-    most = max(int(number) for number in named)
+    numbers = [config.get("parallel", {}).get("devices", 0) for config in configs]
+    most = max(map(int, numbers or [plan.base.get("parallel.devices", 0)]))
     return most if most > 1 else None
 
 
@@ -121,19 +117,12 @@ def outlook(plan: Plan, directory: Path) -> str:
     choice = Choice.read(directory)
     trials = wanted(plan, choice)
     settled = sum(recorded(trial, directory).settled for trial in trials)
-    frozen = [
-        variant
-        for variant in plan.variants
-        if choice is not None and choice.candidate(variant) is not None
-    ]
+    frozen = [variant for variant in plan.variants if choice and choice.candidate(variant)]
     if plan.search is None or len(frozen) == len(plan.variants):
         text = f"{len(trials)} trials: seeds {', '.join(map(str, plan.seeds))}"
     else:
-        text = _searched(
-            plan,
-            len(plan.variants) - len(frozen),
-            sum(trial.candidate.variant in frozen for trial in trials),
-        )
+        more = sum(trial.candidate.variant in frozen for trial in trials)
+        text = _searched(plan, len(plan.variants) - len(frozen), more)
     if settled:
         text += f"; {settled} of them have settled before"
     if left := len(plan.trials()) - len(trials):
@@ -149,14 +138,10 @@ def _searched(plan: Plan, variants: int, more: int) -> str:
     most trials, with `more` of variants whose choice is frozen.
     """
     assert plan.search is not None
-    first, *others = plan.seeds
-    searched = (
-        f"{plan.search['trials']} settings of {', '.join(plan.search['space'])} for each of"
-        f" {variants} variants, with seed {first}"
-    )
+    (first, *others), number = plan.seeds, plan.search["trials"]
+    space = ", ".join(plan.search["space"])
+    searched = f"{number} settings of {space} for each of {variants} variants, with seed {first}"
     chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
     frozen = f"; {more} of variants whose choice is frozen" if more else ""
-    return (
-        f"{searched}{chosen}{frozen}: at most"
-        f" {variants * (plan.search['trials'] + len(others)) + more} trials"
-    )
+    most = variants * (number + len(others)) + more
+    return f"{searched}{chosen}{frozen}: at most {most} trials"

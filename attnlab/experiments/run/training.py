@@ -105,11 +105,7 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
         for attempt in attempts:
             failed(error, attempt, "interrupted")
         raise
-    except (
-        Exception,
-        SystemExit,
-        KeyboardInterrupt,
-    ) as error:  # a module of the user may call sys.exit
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # users' modules may call sys.exit
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, state) for attempt in attempts)
     ends = zip(trials, attempts, runs, outcomes, strict=True)
@@ -155,10 +151,9 @@ def fit(
             until = trials[0].candidate.until if len(trials) == 1 else None
             session = Session(progress, interrupt, began, until, tuple(attempts))
             outcomes = _together(runs, session) if trials[1:] else [runs[0].fit(session)]
-    stopped = interrupt.signal is not None and any(
-        outcome.state == "interrupted" for outcome in outcomes
-    )
-    return runs, outcomes, 128 + int(interrupt.signal or 0) if stopped else 0
+    stopped = any(outcome.state == "interrupted" for outcome in outcomes)
+    code = 128 + interrupt.signal if stopped and interrupt.signal is not None else 0
+    return runs, outcomes, code
 
 
 def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
@@ -204,20 +199,11 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
             complete += [folder] if kind.saved(folder) else []
     task = kind.load(first, complete[0] if complete else None, splits)
     check_scores(task)
-    devices = place_trials(len(trials), first.parallel)
-    return [
-        Run(
-            config,
-            folder,
-            task,
-            task.batches(config.training.accumulate, config.seed),
-            devices,
-            Updates.of(config),
-            manifest,
-            used,
-        )
-        for config, (folder, manifest), used in zip(wanted, manifests.items(), code, strict=True)
-    ]
+    devices, runs = place_trials(len(trials), first.parallel), []
+    for config, (folder, manifest), used in zip(wanted, manifests.items(), code, strict=True):
+        batches, updates = task.batches(config.training.accumulate, config.seed), Updates.of(config)
+        runs.append(Run(config, folder, task, batches, devices, updates, manifest, used))
+    return runs
 
 
 def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> int:
@@ -250,20 +236,15 @@ def write_validation(run: Run, metric: str) -> None:
     """
     workdir = run.workdir
     by = run.config.checkpoint.by
-    scores = best_record(
-        read_records(workdir / "metrics.jsonl", Scored), by, declared(run.task)[by].better
-    )
+    records = read_records(workdir / "metrics.jsonl", Scored)
+    scores = best_record(records, by, declared(run.task)[by].better)
     if metric not in scores:
         params, step = run.updates.best_params(run.task, workdir)
         texts, _ = run.task.score(params, "valid")
         scores = {**scores, **texts, "step": step}
     if metric not in scores:
-        names = ", ".join(scores)
-        raise UserError(
-            failures(scores)
-            or f"select: the validation scores have no {metric!r}; they have {names}"
-        )
-    counts = {RECORDED: as_record(counted(run.task, "valid", scores))}
-    write_atomic(
-        workdir / "valid.json", json.dumps({"split": "valid", **scores, **counts}, indent=1) + "\n"
-    )
+        words = f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}"
+        raise UserError(failures(scores) or words)
+    counts = as_record(counted(run.task, "valid", scores))
+    record = {"split": "valid", **scores, RECORDED: counts}
+    write_atomic(workdir / "valid.json", json.dumps(record, indent=1) + "\n")

@@ -34,12 +34,9 @@ def check_code(trial: Trial) -> Code:
       Changed: it is not that of the plan.
     """
     planned, code = trial.candidate.code, provenance.code(trial.candidate.config)
-    other = [
-        name
-        for name in {**(planned or {}), **code.digests}
-        if planned is not None and planned.get(name) != code.digests.get(name)
-    ]
-    if other:
+    before = code.digests if planned is None else planned
+    names = {**before, **code.digests}
+    if other := [name for name in names if before.get(name) != code.digests.get(name)]:
         files = ", ".join(
             code.modules[name].file if name in code.modules else f"{name} (gone)" for name in other
         )

@@ -179,9 +179,8 @@ class Worker:
                 self._announced.add(job.name)
             return self._held.append(job)
         slot = self._free.pop(0)
-        before = max(
-            attempts.spent(attempts.read(trial.workdir(self._directory))) for trial in left
-        )
+        records = (attempts.read(trial.workdir(self._directory)) for trial in left)
+        before = max(map(attempts.spent, records))
         self._live.append(live := Live(self.perform, self._directory, job, slot, self._options))
         live.open, live.alone = left, self._is_hungry(job)
         live.before = before * len(left) if job.kind == "train" else 0.0
@@ -286,27 +285,19 @@ class Worker:
         """Handles a job whose process may have been killed for lack of memory: runs its trials one
         at a time, or the one trial once more with nothing beside it; after that it has failed.
         """
+        words = f"its process {ending}, perhaps for lack of memory"
         if live.job.together:
             self._part(live.job)  # each alone takes less
         elif live.alone:
-            self._fail(
-                live.job,
-                f"its process {ending}, perhaps for lack of memory, also with no other trial"
-                " beside it",
-            )
+            self._fail(live.job, f"{words}, also with no other trial beside it")
         else:
-            self._board.note(
-                f"{live.job.name}: its process {ending}, perhaps for lack of memory; trying again when"
-                " no other runs"
-            )
+            self._board.note(f"{live.job.name}: {words}; trying again when no other runs")
             self._hungry.add(live.job.name)
 
     def _fail(self, job: Job, why: str) -> None:
         """Records a job's failure in each of its unfinished trials; an evaluation's in `failures`."""
-        first = (job.left(self._directory) or job.trials)[0]
-        word = shortened(
-            last_line(first.workdir(self._directory) / "log.txt"), first.workdir(self._directory)
-        )
+        first = (job.left(self._directory) or job.trials)[0].workdir(self._directory)
+        word = shortened(last_line(first / "log.txt"), first)
         message = "; ".join(part for part in (why, word) if part)
         if job.kind == "final":
             self.failures[job.name] = f"{job.name}: {message}"
@@ -316,10 +307,8 @@ class Worker:
                     attempts.give_up(trial.workdir(self._directory), message)
             except Held:  # another process works on it, and will report
                 continue
-            except (
-                UserError,
-                OSError,
-            ) as error:  # a full disk, for example: without a record it would be begun again and again
+            except (UserError, OSError) as error:
+                # a full disk, for example: without a record it would be begun again and again
                 self.failures[trial.name] = f"{trial.name}: {message}; {error}"
         self._board.ended(job)
 

@@ -16,7 +16,7 @@ from attnlab.experiments.define import Changes
 from attnlab.experiments.plan import matching
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run.planning import ensure, grow
-from tests.experiments.plan.planning import WIDEST
+from tests.experiments.plan.planning import WIDER, WIDEST
 from tests.experiments.plans import experiment_file, plan
 from tests.experiments.synthetic import met
 
@@ -66,11 +66,9 @@ def test_a_missed_budget_is_refused_or_accepted_on_record() -> None:
 def test_the_refusal_leaves_no_folder(search: bool, tmp_path: Path, inside: None) -> None:
     """The plan is refused, or written with the word."""
     lines = [WIDEST, BUDGET.format(within=0.0)]
-    imports = ""
     if search:
-        imports = "from attnlab.experiments.define.search import Search, choice"
         lines.append("search=Search({'schedule.peak': choice(1e-3, 3e-3)}, trials=2)")
-    file = experiment_file(tmp_path / "which.py", *lines, imports=imports)
+    file = experiment_file(tmp_path / "which.py", *lines)
     directory = tmp_path / "sweep"
     with pytest.raises(UserError, match="NOT MATCHED within 0 %"):
         ensure(file, directory)
@@ -80,15 +78,11 @@ def test_the_refusal_leaves_no_folder(search: bool, tmp_path: Path, inside: None
     assert search or (candidates[1].budget or {}).get("accepted") is True
 
 
-SEARCHED = "from attnlab.experiments.define.search import Search, choice, integers"
-WIDER = "compare=rows({'additive': {}, 'wide': {'system.encoder': 10}})"
-
-
 def test_all_options_of_a_search_are_looked_at(tmp_path: Path, inside: None) -> None:
     """The first option meets the budget, and the second does not."""
     search = "search=Search({'system.embedding': choice(400, 4)}, trials=2)"
     lines = [WIDER, BUDGET.format(within=1e-4), search]
-    file = experiment_file(tmp_path / "which.py", *lines, imports=SEARCHED)
+    file = experiment_file(tmp_path / "which.py", *lines)
     with pytest.raises(UserError, match=r"budget: wide \(system.embedding=4\) has "):
         ensure(file, tmp_path / "sweep")
 
@@ -97,7 +91,7 @@ def test_what_a_search_draws_is_refused_or_accepted_on_record(tmp_path: Path, in
     """The plan stays as it was; that it is accepted is said once, and holds for later draws."""
     search = "search=Search({'system.embedding': integers(400, 500)}, trials=2)"
     lines = [WIDER, BUDGET.format(within=1e-4), search]
-    file = experiment_file(tmp_path / "which.py", *lines, imports=SEARCHED)
+    file = experiment_file(tmp_path / "which.py", *lines)
     directory = tmp_path / "sweep"
     ensure(file, directory)
 

@@ -10,27 +10,35 @@ import pytest
 from attnlab.analysis.work import Work
 from attnlab.errors import UserError
 from attnlab.experiments.plan import building
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
 from tests.experiments.plan.planning import SCORES, SEARCH, refused
+
+LSTM, ONE = "configs/language_modelling.py:lstm", {"a": {}}
+
+
+def planned(folder: Path, *lines: str, config: str = LSTM, compare: object = ONE) -> Plan:
+    """The plan of an experiment that compares these rows; `lines` are further arguments."""
+    lines = (f"question='?', config={config!r}, compare=rows({compare!r})", *lines)
+    text = f"def get_experiment(argument=''):\n    return Experiment({', '.join(lines)})\n"
+    file = folder / "which.py"
+    file.write_text(f"from attnlab.experiments import *\n{SEARCH}\n\n\n{text}")
+    return made(str(file), folder / "sweep")
+
+
+def base_of_texts(folder: Path) -> str:
+    """The argument for a small system on texts of two words, which it writes."""
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    return f"base={ {'data': 'text', 'data.directory': str(folder), 'system.width': 4}!r}"
 
 
 def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(
     tmp_path: Path,
 ) -> None:
     """Plain text does not tell which words can be recalled."""
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
-    text = (
-        f"{{'data': 'text', 'data.directory': {str(tmp_path)!r}, 'system.width': 4,"
-        " 'system.embedding': 4}"
-    )
-    (tmp_path / "recall.py").write_text(
-        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
-        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
-        f" compare=rows({{'a': {{}}}}), base={text}, measure=('recall', 'max'))\n"
-    )
     with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
-        made(str(tmp_path / "recall.py"), tmp_path / "sweep")
+        planned(tmp_path, base_of_texts(tmp_path), "measure=('recall', 'max')")
 
 
 DIFFERING = {
@@ -63,18 +71,10 @@ def test_what_may_not_be_compared_is_said_before_anything_is_trained(
 ) -> None:
     """Variants that differ in nothing but the system have no line."""
     monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
-    base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
     values = {"char": "char", "half": "train.txt[:50%]", "cut": 3, "low": True}
     variants: dict[str, Any] = {"word": {}, "wide": {"system.width": 8}}
     variants |= {name: {key: values[name]} for name, key in DIFFERING.items()}
-    (tmp_path / "which.py").write_text(
-        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
-        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
-        f" compare=rows({variants!r}), base={base!r}, measure=({measure!r}, 'min'))\n"
-    )
-    made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    planned(tmp_path, base_of_texts(tmp_path), f"measure=({measure!r}, 'min')", compare=variants)
     assert set(capsys.readouterr().err.splitlines()) == {
         f"note: {name} and word differ in {DIFFERING[name]}{line}"
         for name, line in TOLD[measure].items()
@@ -101,12 +101,8 @@ def test_a_pruner_looks_at_any_score_known_while_training(
     monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
     base = {"data.examples": 60, "data.valid": 8, "system.width": 4}
     mode = "min" if metric.startswith("bits") else "max"
-    (tmp_path / "which.py").write_text(
-        f"from attnlab.experiments import Experiment, rows\n{SEARCH}\n\n\ndef"
-        f" get_experiment(argument=''):\n    return Experiment(question='?', config={config!r},"
-        f" compare=rows({{'a': {{}}}}), base={base!r}, select=({metric!r}, {mode!r}), {PRUNED})\n"
-    )
-    plan = made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    select = f"select=({metric!r}, {mode!r})"
+    plan = planned(tmp_path, f"base={base!r}", select, PRUNED, config=config)
     assert plan.search is not None and plan.search["pruner"] == "halving"
     assert plan.select["metric"] == metric
 
@@ -144,18 +140,11 @@ def test_a_score_that_depends_on_the_vocabulary_does_not_choose_one(
     texts than of others, whichever model is better.
     """
     monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
-    base = {"data": "text", "data.directory": str(tmp_path), "system.width": 4}
     values = ("word", "char") if key == "kind" else (False, True)
-    (tmp_path / "cut.py").write_text(
-        "from attnlab.experiments import Experiment, grid, rows\n\n\ndef"
-        " get_experiment(argument=''):\n    return Experiment(question='?',"
-        f" config='configs/language_modelling.py:lstm', compare=rows({{'a': {{}}}}), base={base!r},"
-        f" tune=grid({{'vocabulary.{key}': {values!r}}}), select=({metric!r}, 'min'))\n"
-    )
+    tune = f"tune=grid({ {f'vocabulary.{key}': values}!r})"
+    lines = (base_of_texts(tmp_path), tune, f"select=({metric!r}, 'min')")
     if told:
         with pytest.raises(UserError, match=told):
-            made(str(tmp_path / "cut.py"), tmp_path / "sweep")
+            planned(tmp_path, *lines)
     else:
-        assert len(made(str(tmp_path / "cut.py"), tmp_path / "sweep").candidates) == 2
+        assert len(planned(tmp_path, *lines).candidates) == 2

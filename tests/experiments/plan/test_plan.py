@@ -17,8 +17,6 @@ from attnlab.experiments.plan.candidate import Candidate, Counted
 from attnlab.experiments.plan.plan import Plan
 from tests.experiments.plans import plan
 
-CONFIG = "configs/translation.py:rnnsearch"
-
 
 @pytest.mark.quick
 def test_a_plan_reads_back_as_it_was_written(tmp_path: Path) -> None:

@@ -31,13 +31,7 @@ from attnlab.records.attempts import Attempt
 from attnlab.records.locks import RunLock
 from tests.experiments import stub
 from tests.experiments.synthetic import lines
-
-
-class Terminal(io.StringIO):
-    """Claims to be one."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.test_progress import Terminal
 
 
 @pytest.fixture

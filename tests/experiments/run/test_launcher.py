@@ -54,6 +54,11 @@ def launched(directory: Path, executor: Records, accept_failed: bool = False) ->
     return Launcher(directory, executor, board, Stop(), accept_failed=accept_failed)
 
 
+def written(directory: Path) -> dict[Path, int]:
+    """When each file of a folder was written last."""
+    return {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
 @pytest.mark.quick
 def test_trials_then_the_choice_then_the_test_split_once(tmp_path: Path) -> None:
     plan = stub.planned(tmp_path)
@@ -64,13 +69,11 @@ def test_trials_then_the_choice_then_the_test_split_once(tmp_path: Path) -> None
     assert Choice.read(tmp_path) is None
     assert made.finish() == []
     assert executor.done[4:] == [f"{one.id} on the test split" for one in plan.candidates]
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    before = written(tmp_path)
     again = Records(tmp_path)
     launched(tmp_path, again).train()
     launched(tmp_path, again).finish()
-    assert again.done == [] and before == {
-        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
-    }
+    assert again.done == [] and before == written(tmp_path)
 
 
 def test_nothing_is_chosen_while_a_trial_is_left(tmp_path: Path) -> None:

@@ -45,11 +45,7 @@ class Workers(Placed):
     ],
 )
 def test_workers_are_asked_for_until_the_work_is_done(
-    there: list[int],
-    asked: list[int],
-    ended: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    there: list[int], asked: list[int], ended: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Again only where none has stayed, and not for ever."""
     monkeypatch.setattr(placing, "POLL", 0.0)

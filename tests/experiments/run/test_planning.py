@@ -19,9 +19,8 @@ from attnlab.experiments.run import live
 from attnlab.experiments.run import planning as planned
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
+from tests.experiments.plan.planning import SCORES
 from tests.experiments.plans import experiment_file, plan
-
-SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
 
 
 @pytest.mark.usefixtures("inside")

@@ -15,6 +15,7 @@ from attnlab.records.items import Items
 from attnlab.records.manifest import Manifest
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
+from tests.experiments.run.test_launcher import written
 
 
 def called(directory: Path, candidate: str) -> subprocess.CompletedProcess[str]:
@@ -98,13 +99,9 @@ def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None
             assert (workdir / "curves.png").is_file() and (workdir / "maps" / "test0.npz").is_file()
             drawn = any((workdir / "maps").glob("test0-*.png"))
             assert drawn == (seed == plan.seeds[0])
-        kept = {
-            path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()
-        }
+        kept = written(swept.directory)
         assert called(swept.directory, candidate.id).returncode == 0
-        assert kept == {
-            path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()
-        }
+        assert kept == written(swept.directory)
     frozen, *read = looked(swept.directory)
     assert frozen["event"] == "choice" and frozen["plan"] == plan.hash
     assert [*frozen["chosen"]] == [*plan.variants]

@@ -343,15 +343,11 @@ def test_all_of_a_round_are_compared_at_the_same_evaluation(tmp_path: Path) -> N
 
 def evaluate(trial: Trial, directory: Path, *losses: float) -> None:
     """Write the records of a trial that has made these evaluations, one a step, and waits."""
-    workdir = trial.workdir(directory)
-    workdir.mkdir(parents=True, exist_ok=True)
-    records = [
-        {"step": number, "split": "valid", "loss": one}
-        for number, one in enumerate(losses, start=1)
-    ]
+    valid = [{"split": "valid", "loss": loss, "macro_f1": loss} for loss in losses]
+    records = [{"step": step, **record} for step, record in enumerate(valid, start=1)]
     records += [{"step": 99, "split": "train", "loss": 0.0}]
-    (workdir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    Attempt.start(workdir).end("interrupted", len(losses), "waiting")
+    synthetic.lines(trial.workdir(directory) / "metrics.jsonl", records)
+    Attempt.start(trial.workdir(directory)).end("interrupted", len(losses), "waiting")
 
 
 def test_a_setting_that_is_ahead_late_is_not_worse_for_when_it_was_looked_at(
@@ -386,14 +382,7 @@ def test_pruned_trials_are_settled_told_once_and_never_chosen(
     plan = read(tmp_path)
     for variant in plan.variants:
         for value, one in zip((0.3, 0.9, 0.5), plan.of(variant), strict=True):
-            path = Trial(one, 0).workdir(tmp_path) / "metrics.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            records = (
-                {"split": "valid", "step": step, "loss": 1.0, "macro_f1": value}
-                for step in (1, 2, 3)
-            )
-            path.write_text("".join(json.dumps(record) + "\n" for record in records))
-            Attempt.start(path.parent).end("interrupted", 3, "waiting")
+            evaluate(Trial(one, 0), tmp_path, value, value, value)
     monkeypatch.setattr(Study, "tell_pruned", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         advance(tmp_path)

@@ -20,14 +20,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.run import live, placing, slurm
 from attnlab.experiments.run.jobs import training
 from attnlab.experiments.run.live import WorkOptions
-from attnlab.experiments.run.slurm import (
-    ArrayJob,
-    Cluster,
-    Leave,
-    Request,
-    add_arguments,
-    request,
-)
+from attnlab.experiments.run.slurm import ArrayJob, Cluster, Leave, Request, add_arguments, request
 from attnlab.experiments.run.state import look_at_all
 from attnlab.experiments.run.stop import Stop
 from attnlab.records import attempts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import subprocess
@@ -26,6 +25,7 @@ from attnlab.training.pruning import saved_steps
 from attnlab.training.settings import Checkpoint
 from tests.experiments import real, stub
 from tests.experiments.conftest import DONE, Swept
+from tests.experiments.synthetic import lines
 
 
 def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
@@ -111,17 +111,15 @@ class Task:
         return {"exact": 0.25}, []
 
 
-def test_text_scores_are_decoded_only_where_they_select(
-    tmp_path: Path,
-) -> None:
+def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path) -> None:
     run: Any = SimpleNamespace(
         workdir=tmp_path, config=SimpleNamespace(checkpoint=Checkpoint(by="accuracy")), task=Task()
     )
-    records = (
+    records = [
         {"step": step, "split": "valid", "loss": loss, "accuracy": score}
         for step, loss, score in ((3, 0.9, 0.4), (6, 1.0, 0.5))
-    )
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    ]
+    lines(tmp_path / "metrics.jsonl", records)
     write_validation(run, "accuracy")
     known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
     expected = {"split": "valid", "step": 6, "loss": 1.0, "accuracy": 0.5, "measures": known}
