@@ -110,11 +110,6 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
             return "image", "image"
         return ("joined", "image") if name.endswith("cross_attention") else ("joined", "joined")
 
-    @property
-    def over_batch(self) -> bool:
-        """See `System.over_batch`."""
-        return self.normed_over_batch or self.seen_over_batch
-
     def setup(self) -> None:
         """Creates embedding, backbone, positions, the layers over image and question and the output
         layer; raises `UserError` for negative layers or positions that act inside attention.
