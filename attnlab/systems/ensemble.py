@@ -46,9 +46,8 @@ class Ensemble(Seq2Seq):
 
     def start(self, memory: tuple[Any, ...], length: int) -> tuple[Any, ...]:
         """See `Seq2Seq.start`; the state of every member."""
-        return tuple(
-            member.start(part, length) for member, part in zip(self.members, memory, strict=True)
-        )
+        pairs = zip(self.members, memory, strict=True)
+        return tuple(member.start(of_member, length) for member, of_member in pairs)
 
     def step(
         self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array
@@ -65,9 +64,8 @@ class Ensemble(Seq2Seq):
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
         """See `System.maps`; a member's name comes before those of its maps."""
-        of_members = (
-            (name, kind.maps(collected.get(name, {}))) for name, kind in cls.kinds.items()
-        )
+        kinds = cls.kinds.items()
+        of_members = ((name, kind.maps(collected.get(name, {}))) for name, kind in kinds)
         return {f"{name}/{key}": map_ for name, maps in of_members for key, map_ in maps.items()}
 
     @classmethod
@@ -85,9 +83,8 @@ class Ensemble(Seq2Seq):
         for full_name, heads in maps.items():
             name, _, path = full_name.partition("/")
             split.setdefault(name, {})[path] = heads
-        return jnp.stack([kind.alignment(split[name]) for name, kind in cls.kinds.items()]).mean(
-            axis=0
-        )
+        alignments = [kind.alignment(split[name]) for name, kind in cls.kinds.items()]
+        return jnp.stack(alignments).mean(axis=0)
 
 
 def averaged(logits: Sequence[jax.Array]) -> jax.Array:

@@ -94,17 +94,10 @@ class Auxiliary:
         that a pass must make mutable; raises `UserError` for a weight without its loss, or hops
         without a penalty.
         """
-        weights = config.loss_weights
-        looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
-        offered = sorted({name for look in looks for losses in look for name in losses})
+        weights, offered = config.loss_weights, offered_losses(handed_out)
         offered += [COVERAGE] if system.needs and issubclass(system, Writer) else []
         self.weights = {name: weight for name, weight in weights.items() if weight}
-        for name, weight in self.weights.items():
-            if name not in offered:
-                raise UserError(
-                    f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
-                    f" {nearest(name, offered)}"
-                )
+        check_offered(weights, offered)
         if "hops" in offered:
             _check_hops(weights.get("hops", 0.0), _hops(config.system))
         settings: Reinforce = config.reinforce
@@ -262,6 +255,29 @@ class Auxiliary:
         collection, stand.
         """
         return self.system.between("/".join(path[:-1]))[0]
+
+
+def looks_of(collected: Mapping[str, Any]) -> list[dict[str, jax.Array]]:
+    """The losses that every look has left in the collections of a pass, by name."""
+    places = flax.traverse_util.flatten_dict(dict(collected.get(LOSSES, {}))).values()
+    return [look for looks in places for look in looks]
+
+
+def offered_losses(collected: Mapping[str, Any]) -> list[str]:
+    """The names of the losses that attention has left in the collections of a pass, sorted."""
+    return sorted({name for look in looks_of(collected) for name in look})
+
+
+def check_offered(weights: Mapping[str, float | None], offered: Sequence[str]) -> None:
+    """Raises `UserError` where the `weights` of a config by name, None or 0 for none, have one of a
+    loss that is not among those `offered`.
+    """
+    for name, weight in weights.items():
+        if weight and name not in offered:
+            raise UserError(
+                f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
+                f" {nearest(name, offered)}"
+            )
 
 
 def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import MAPS
-from attnlab.config.registry import made
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.images import captioned
 from attnlab.data.images.augmentation import augmented
@@ -32,10 +31,8 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.decoding.generate import Decoder
 from attnlab.decoding.settings import validate
 from attnlab.errors import UserError
-from attnlab.layers.backbones import BACKBONES
-from attnlab.layers.backbones.protocol import Backbone
 from attnlab.records.measures import TEXT, Measure, share
-from attnlab.systems.vision.captioner import Captioner, grid_of
+from attnlab.systems.vision.captioner import Captioner
 from attnlab.tasks import schemas
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
@@ -71,8 +68,7 @@ def build_system(
     images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     handed_out = shapes_of(system, images, ids)
-    backbone: Backbone = made(BACKBONES, system.backbone)(parent=None)
-    inside = left_aside(backbone, handed_out["params"]["backbone"], images)
+    inside = left_aside(system.detached_backbone, handed_out["params"]["backbone"], images)
     if any(inside.values()):
         raise UserError(
             "config.system.backbone: its attention samples what it looks at or hands out a loss,"
@@ -125,7 +121,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     @functools.cached_property
     def grid(self) -> tuple[int, int]:
         """h and w of the feature map that it looks at."""
-        return grid_of(self.system, self.data.learned.shape)
+        return self.system.grid(self.data.learned.shape)
 
     @property
     def written_in(self) -> Vocabulary:
@@ -142,7 +138,7 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         if shape is None:
             return
         system, _ = build_system(config, 8, shape)
-        height, width = grid_of(system, shape)
+        height, width = system.grid(shape)
         read = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
         check_room(system, config, read, height * width)
 

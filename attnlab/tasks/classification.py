@@ -32,7 +32,7 @@ from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
 from attnlab.tasks.choices import choice_rows, choice_sums, confusion, likeliest
 from attnlab.tasks.protocol import Response, Rngs, Scores, Smoothing, Totals
-from attnlab.tasks.texts import TextTask, factory_of, handed_out, sentences_of
+from attnlab.tasks.texts import TextTask, sentences_of, traced_classifier
 from attnlab.tasks.tokens import cross_entropy
 from attnlab.training.step import Batch, Params, Sums, Tree
 
@@ -52,12 +52,8 @@ def build_system(
         do what is asked of it, a loss with a weight that nobody hands out, or hops without a weight
         for the penalty that keeps them apart.
     """
-    factory = factory_of(config, sentences)
-    system: Classifier = factory(
-        vocabulary=vocabulary, classes=classes, pad_id=special.pad, bos_id=special.bos
-    )
-    aside = handed_out(config, system, sentences)
-    return system, Auxiliary(type(system), aside, config, 1)
+    system, shapes = traced_classifier(config, vocabulary, classes, sentences, special)
+    return system, Auxiliary(type(system), shapes, config, 1)
 
 
 class Classification(TextTask):

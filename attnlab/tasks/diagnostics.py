@@ -28,8 +28,6 @@ from attnlab.data import asked
 from attnlab.data.asked import CHANCE, MAJORITY, AskedTexts, Row
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.rows import sums_of_rows
-from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
@@ -161,10 +159,6 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
                 for group, count in sorted(totals.items())
             }
         return scores, lines
-
-    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A row for every text, of what `evaluate` gives."""
-        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     def _answered(self, params: Params, examples: Examples) -> list[list[str]]:
         """Returns the system's likeliest answer, as text, at each word of each example that asks

@@ -231,9 +231,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         """
         scores = super().averaged(totals)
         if "characters" in totals:
-            scores["bits_per_character"] = float(
-                totals["loss"] / math.log(2) / totals["characters"]
-            )
+            bits = totals["loss"] / math.log(2) / totals["characters"]
+            scores["bits_per_character"] = float(bits)
         if "asked" in totals:
             scores["recall"] = float(totals["recalled"] / max(totals["asked"], 1.0))
         return scores

@@ -35,9 +35,8 @@ from attnlab.data.masking import Masked, Masking, with_bos
 from attnlab.data.next_sentence import SentencePairs
 from attnlab.data.streams import Apart, widths
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.rows import largest, sums_of_rows
+from attnlab.decoding.rows import largest
 from attnlab.errors import UserError
-from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
@@ -250,10 +249,6 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
             hidden += int((batch["target"] != pad).sum())
             pairs += int((rows >= 0).sum())
         return {"hidden tokens": hidden, **({"pairs": pairs} if self._pairs else {})}
-
-    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A line for every row: a text, a block of several, or a pair."""
-        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     # --- answers and maps ---
 

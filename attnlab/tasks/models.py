@@ -118,9 +118,7 @@ def _check_slot(factory: Any, need: Need, where: str) -> None:
     if getattr(mechanism, "absent", False):
         return
     base = Mixer if need.mixes else Attention
-    if not (
-        isinstance(mechanism, type) and issubclass(mechanism, base)
-    ):  # a dotted path may lead to anything
+    if not _is(mechanism, (base,)):  # a dotted path may lead to anything
         raise UserError(f"{where}: expected a class derived from {base.__module__}.{base.__name__}")
     need.check(mechanism, where, factory.keywords)
 
@@ -297,11 +295,8 @@ def left_aside(system: nn.Module, params: Any, *ids: Any) -> Mapping[str, Any]:
     parameters and ids may be shapes.
     """
     watched = [LOSSES, SAMPLES]
-    aside: Mapping[str, Any] = jax.eval_shape(
-        lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1],
-        params,
-        *ids,
-    )
+    run = functools.partial(system.apply, mutable=watched)
+    aside: Mapping[str, Any] = jax.eval_shape(run, {"params": params}, *ids)[1]
     return aside
 
 

@@ -50,9 +50,8 @@ def build_system(
     system: Seq2Seq = factory(
         source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, pad_id=pad_id
     )
-    ids = jax.ShapeDtypeStruct(
-        (1, config.batch.max_length), jnp.int32
-    )  # the longest there is: what has an end must reach as far
+    # the longest there is: what has an end must reach as far
+    ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
     handed_out = shapes_of(system, ids, ids)
     check_output_bias(config, handed_out["params"], target_vocabulary)
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)

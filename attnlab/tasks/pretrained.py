@@ -197,9 +197,8 @@ def model_of(task: AnyTask) -> Model:
 
     with nn.intercept_methods(record_heads):
         params = jax.eval_shape(task.init, jax.random.key(0))
-    learned = getattr(
-        task.data, "learned", None
-    )  # data of a user's own may have a vocabulary alone
+    # data of a user's own may have a vocabulary alone
+    learned = getattr(task.data, "learned", None)
     names = ("vocabulary",) if learned is None else SIDES
     vocabularies = [getattr(learned or task.data, name, None) for name in names]
     pieces = dict.fromkeys(tuple(side.tokens(range(side.size))) for side in vocabularies if side)

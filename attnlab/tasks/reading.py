@@ -10,16 +10,16 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.protocol import LOSSES
 from attnlab.decoding.rows import largest
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks import schemas
+from attnlab.tasks.auxiliary import check_offered, looks_of, offered_losses
 from attnlab.tasks.models import refuse_terms, watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
@@ -251,12 +251,6 @@ def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> ja
     return jnp.where(real, total, 0.0)
 
 
-def looks_of(collected: Tree) -> list[dict[str, jax.Array]]:
-    """The losses that every look has left in the collections of a pass, by name."""
-    places = flax.traverse_util.flatten_dict(dict(collected.get(LOSSES, {}))).values()
-    return [look for looks in places for look in looks]
-
-
 def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
     """Returns the "loss" of `sums` plus their weighted penalties, and the other sums, with the
     plain loss as "cross_entropy" if there are weights.
@@ -278,20 +272,14 @@ def penalties(config: schemas.Settings, shapes: Mapping[str, Tree]) -> dict[str,
         without a loss.
     """
     refuse_terms(config, {name: tree for name, tree in shapes.items() if name != LOSSES})
-    weights = config.loss_weights
-    offered = sorted({name for look in looks_of(shapes) for name in look})
+    weights, offered = config.loss_weights, offered_losses(shapes)
     for name in offered:
         if weights.get(name, 0.0) == 0.0:
             raise UserError(
                 f"system={config.system.name}: its attention hands out the loss {name!r}; set"
                 f" config.auxiliary.{name} to its weight, or to None to train without it"
             )
-    for name, weight in weights.items():
-        if weight and name not in offered:
-            raise UserError(
-                f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
-                f" {nearest(name, offered)}"
-            )
+    check_offered(weights, offered)
     chosen = {name: weights[name] for name in offered}
     return {name: weight for name, weight in chosen.items() if weight is not None}
 

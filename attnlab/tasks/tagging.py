@@ -26,9 +26,7 @@ from attnlab.data import tagged
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.tagged import Sentence, TaggedTexts
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.rows import sums_of_rows
 from attnlab.errors import UserError
-from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks import schemas
@@ -231,10 +229,6 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
             lines.append("")
             sums += counts(sentence.tags, tags) if self._in_spans else 0
         return (dict(scores(*map(int, sums))) if self._in_spans else {}), lines
-
-    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """A row for every sentence, of what `evaluate` gives."""
-        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     def _tagged(self, params: Params, examples: Examples) -> list[list[str]]:
         """The tags that the system gives to the words of each example, in their order."""

@@ -63,10 +63,8 @@ def factory_of(config: schemas.Classification, sentences: int) -> Any:
     """
     factory = system_factory(config, Classifier)
     if sentences not in factory.func.texts:
-        expected, can = (
-            ("a text", "pairs of texts")[sentences - 1],
-            " or ".join(map(str, factory.func.texts)),
-        )
+        expected = ("a text", "pairs of texts")[sentences - 1]
+        can = " or ".join(map(str, factory.func.texts))
         raise UserError(
             f"system={config.system.name} reads {can} text(s) a row, config.data={config.data.name}"
             f" has {expected}; choose from: {', '.join(_reading(sentences))}"
@@ -82,16 +80,23 @@ def sentences_of(config: schemas.Classification) -> int:
     return count if count in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
-def handed_out(
-    config: schemas.Classification, system: Classifier, sentences: int
-) -> dict[str, Tree]:
-    """Returns the shapes of what a pass of the system over `sentences` texts of the greatest length
-    leaves in the collections "losses" and "samples".
+def traced_classifier(
+    config: schemas.Classification,
+    vocabulary: int,
+    outputs: int,
+    sentences: int,
+    special: Special = OURS,
+) -> tuple[Classifier, dict[str, Tree]]:
+    """Builds the classifier of a config for a vocabulary of this size, with so many `outputs`, and
+    returns it with what `shapes_of` gives for `sentences` texts of the greatest length.
 
     Raises:
-      UserError: the system cannot read rows of `batch.max_length`.
+      UserError: what `factory_of` raises; the system cannot read rows of `batch.max_length`.
     """
-    return shapes_of(system, *[longest_row(config)] * sentences)
+    system: Classifier = factory_of(config, sentences)(
+        vocabulary=vocabulary, classes=outputs, pad_id=special.pad, bos_id=special.bos
+    )
+    return system, shapes_of(system, *[longest_row(config)] * sentences)
 
 
 def _reading(sentences: int) -> list[str]:
@@ -181,14 +186,10 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
           UserError: what `factory_of` raises; attention that samples or has a loss, which this loss
             does not add; a weight in `auxiliary`.
         """
-        system: Classifier = factory_of(config, sentences)(
-            vocabulary=vocabulary, classes=cls.numbers, pad_id=special.pad, bos_id=special.bos
-        )
-        aside = handed_out(config, system, sentences)
-        refuse_terms(config, aside)
-        Auxiliary(
-            type(system), aside, config, 1
-        )  # as nothing is handed out, it refuses every weight of the node `auxiliary`
+        system, shapes = traced_classifier(config, vocabulary, cls.numbers, sentences, special)
+        refuse_terms(config, shapes)
+        # as nothing is handed out, it refuses every weight of the node `auxiliary`
+        Auxiliary(type(system), shapes, config, 1)
         return system
 
     @classmethod
@@ -281,10 +282,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         """
         texts = tuple(line.split("\t"))
         if len(texts) != self.data.learned.sentences or not all(map(str.strip, texts)):
-            expected = ("one text", "two texts with a tab between them")[
-                self.data.learned.sentences - 1
-            ]
-            raise UserError(f"{line!r}: expected {expected}")
+            forms = "one text", "two texts with a tab between them"
+            raise UserError(f"{line!r}: expected {forms[self.data.learned.sentences - 1]}")
         return texts
 
     def encoded(self, texts: Sequence[tuple[str, ...]]) -> Examples:

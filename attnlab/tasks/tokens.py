@@ -23,7 +23,9 @@ import numpy as np
 from attnlab.data.columns import Examples
 from attnlab.data.text import Texts
 from attnlab.data.vocabulary import Special, Vocabulary
+from attnlab.decoding.rows import sums_of_rows
 from attnlab.errors import UserError
+from attnlab.records.items import Items
 from attnlab.records.measures import VOCABULARY, Measure, share
 from attnlab.tasks import schemas
 from attnlab.tasks.base import Config, Data, Model, Task
@@ -140,6 +142,10 @@ class OneTextTask(TokenTask[Config, Data, Model]):
             is_target = np.asarray(self.targets(batch["target"]))
             likeliest |= {row: outputs[n, is_target[n]] for n, row in enumerate(rows) if row >= 0}
         return [likeliest[row] for row in range(len(examples))]
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+        """A row for every row of `split_batches`, of what `evaluate` gives; see `Task.items`."""
+        return Items.of(self.ratio_rows(sums_of_rows(self.sums, params, self.split_batches(split))))
 
     @functools.cached_property
     def _likeliest_ids(self) -> Callable[[Params, Batch], jax.Array]:

@@ -14,7 +14,7 @@ import numpy as np
 from attnlab.attention.protocol import MAPS
 from attnlab.decoding.steps import by_row
 from attnlab.layers.norms import STATISTICS
-from attnlab.systems.vision.captioner import Captioner, grid_of
+from attnlab.systems.vision.captioner import Captioner
 from tests.systems import tiny
 from tests.systems.checks import apart, check_heard
 from tests.systems.tiny import (
@@ -134,7 +134,7 @@ def check_places(spec: dict[str, Any]) -> None:
     """Places of an image are the regions of its feature map."""
     call, system, params = made(spec)
     x = np.asarray(begun(spec)[0])
-    assert x.shape[1:3] == grid_of(system, SHAPE)
+    assert x.shape[1:3] == system.grid(SHAPE)
     if system.bind({"params": params}).image_scheme.hooks:
         return  # regions have no positions
     x = x.reshape(3, x.shape[1] * x.shape[2], -1)
@@ -159,7 +159,7 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
     full, collected = passed(spec, words())
     maps = system.maps(dict(collected).get(MAPS, {}))
     of_image = [one for one in maps.values() if (one.rows, one.columns) == ("target", "image")]
-    height, width = grid_of(system, SHAPE)
+    height, width = system.grid(SHAPE)
     assert all(one.weights.shape[2:] == (5, height * width) for one in of_image)
     assert of_image or not system.needs
     for one in maps.values():

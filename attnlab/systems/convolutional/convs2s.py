@@ -239,9 +239,8 @@ class ConvS2S(Seq2Seq):
         `Seq2Seq.encode`.
         """
         valid = self.real(source)
-        e = self.drop(
-            self.places_source.embed(self.embed_source(source), jnp.arange(source.shape[1]))
-        )  # [B,S,f]
+        positions = jnp.arange(source.shape[1])
+        e = self.drop(self.places_source.embed(self.embed_source(source), positions))  # [B,S,f]
         z = self.into_encoder(e)
         for layer in self.encoder:
             z = layer(z, valid)
@@ -279,11 +278,9 @@ class ConvS2S(Seq2Seq):
         """Returns the attention weights to the source [B,Tq,S] averaged over all layers and heads;
         raises `UserError` if no layer attends. See `Seq2Seq.alignment`.
         """
-        of_source = [
-            heads.weights.mean(axis=1)
-            for heads in maps.values()
-            if (heads.rows, heads.columns) == ("target", "source")
-        ]
+        between = "target", "source"
+        looks = [heads for heads in maps.values() if (heads.rows, heads.columns) == between]
+        of_source = [heads.weights.mean(axis=1) for heads in looks]
         if not of_source:
             raise UserError("convs2s: attend='none' has no maps of the source")
         return jnp.stack(of_source).mean(axis=0)

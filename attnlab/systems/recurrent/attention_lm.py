@@ -140,9 +140,8 @@ class AttentionLanguageModel(LanguageModel):
         self.reader = LSTMStack(
             self.state, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
         )
-        self.look = self.attention(
-            width=self.state if self.merge == "tanh" else self.width, name="attention"
-        )
+        width = self.state if self.merge == "tanh" else self.width
+        self.look = self.attention(width=width, name="attention")
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
             self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
@@ -151,16 +150,14 @@ class AttentionLanguageModel(LanguageModel):
 
     def start(self, rows: int, room: int) -> Past:
         """See `LanguageModel.start`."""
-        return Past(
-            no_states(rows, self.state, self.layers, made(CELLS, self.cell)), *self._nothing(rows)
-        )
+        layers = no_states(rows, self.state, self.layers, made(CELLS, self.cell))
+        return Past(layers, *self._nothing(rows))
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """See `LanguageModel.read`; with `carry` "state" each piece looks back at itself only."""
-        return self._read(
-            state if self.carry == "window" else Past(state.layers, *self._nothing(len(tokens))),
-            tokens,
-        )
+        if self.carry == "state":
+            state = Past(state.layers, *self._nothing(len(tokens)))
+        return self._read(state, tokens)
 
     def step(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """See `LanguageModel.step`."""

@@ -73,9 +73,8 @@ class AttentionPooling(Classifier):
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.look = self.attention(width=2 * self.width, name="attention")
-        self.query = self.param(
-            "query", nn.initializers.normal((2 * self.width) ** -0.5), (2 * self.width,)
-        )
+        normal = nn.initializers.normal((2 * self.width) ** -0.5)
+        self.query = self.param("query", normal, (2 * self.width,))
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
@@ -86,7 +85,6 @@ class AttentionPooling(Classifier):
 
     def _pooled(self, read: Read) -> jax.Array:
         """Computes the vector [B,2H] of a text that was read, by attention with the learned query."""
-        query = jnp.broadcast_to(self.query, (len(read.states), 1, 2 * self.width)).astype(
-            read.states.dtype
-        )
+        shape = len(read.states), 1, 2 * self.width
+        query = jnp.broadcast_to(self.query, shape).astype(read.states.dtype)
         return looked(self, self.look(query, read.states, valid=read.valid))[:, 0]

@@ -116,9 +116,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
         )
         sizes = self.width, self.encoder_layers - 1, self.dropout
         self.reader = LSTMStack(*sizes, RESIDUAL - 1 if self.residual else 0, initial, layer)
-        self.search = self.attention(
-            width=self.width if self.encoder_layers > 1 else 2 * self.width, name="attention"
-        )
+        wide = self.width if self.encoder_layers > 1 else 2 * self.width
+        self.search = self.attention(width=wide, name="attention")
         self.lowest = layer(width=self.width, initial=initial)
         self.of_context = Dense(
             gates * self.width, use_bias=False, kernel_init=initial.kernel(gates)
@@ -134,9 +133,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
         valid = self.real(source)
         words, ends = self.both_ways(self.drop(self.embed_source(source)), valid)
         annotations, last = self.reader(words, valid)
-        nothing = kind(made(CELLS, self.cell)).State.zeros(
-            len(source), self.width, annotations.dtype
-        )
+        zeros = kind(made(CELLS, self.cell)).State.zeros
+        nothing = zeros(len(source), self.width, annotations.dtype)
         first = (ends[1], *last) if self.first == "encoder" else (nothing,) * self.decoder_layers
         return Encoded(self.search.remember(annotations, valid), first)
 
@@ -150,9 +148,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
         """
         lowest, *above = memory.first
         wide = self.width if self.encoder_layers > 1 else 2 * self.width
-        return self.begun(memory, lowest, jnp.zeros((len(lowest.h), wide), lowest.h.dtype)), tuple(
-            above
-        )
+        context = jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
+        return self.begun(memory, lowest, context), tuple(above)
 
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
@@ -178,9 +175,8 @@ class GNMT(RecurrentWriter, Seq2Seq):
         words = self.inputs(self.embedded(target_in))
         x, contexts = self.all_steps(first, words, memory)
         for number, layer in enumerate(self.above, start=2):
-            y, _ = layer(
-                self.drop(jnp.concatenate([x, contexts], axis=-1)), start=memory.first[number - 1]
-            )
+            inputs = self.drop(jnp.concatenate([x, contexts], axis=-1))
+            y, _ = layer(inputs, start=memory.first[number - 1])
             x = self._summed(number, x, y)
         return self.out(x)
 

@@ -79,17 +79,14 @@ class LSTMLanguageModel(LanguageModel):
                 " them equal or share='none'"
             )
         initial = Initial(uniform=self.uniform)
-        initializer = (
-            initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
-        )
+        shared = self.share == "output"
+        initializer = initial.embedding(self.embedding) if shared else initial.word(0.3)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initializer)
         self.reader = LSTMStack(
             self.width, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
         )
         self.out: Any = (
-            SharedOutput()
-            if self.share == "output"
-            else Dense(self.vocabulary, kernel_init=initial.output())
+            SharedOutput() if shared else Dense(self.vocabulary, kernel_init=initial.output())
         )
         self.drop = Dropout(self.dropout)
 
@@ -102,10 +99,8 @@ class LSTMLanguageModel(LanguageModel):
         after them. See `LanguageModel.read`.
         """
         outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
-        outputs = self.drop(outputs)
-        return (
-            self.out(outputs, self.embed.embedding) if self.share == "output" else self.out(outputs)
-        ), state
+        table = [self.embed.embedding] if self.share == "output" else []
+        return self.out(self.drop(outputs), *table), state
 
 
 def no_states(rows: int, width: int, layers: int, layer: Layer = LSTMLayer) -> States:

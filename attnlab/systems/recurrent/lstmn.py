@@ -42,7 +42,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
-from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel
+from attnlab.systems.protocol import AttentionMap, Classifier, LanguageModel, System
 
 # A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
 # sum to more than one, they would grow at every step and overflow.
@@ -53,27 +53,27 @@ SHORTEST = 8  # words of a piece of a longer text
 TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream whose beginning is out of reach
 
 
-def of_steps(maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
-    """Returns the maps with those of intra-attention cut to the steps that were read, [B,H,T,T];
-    slot 0 and what was read before are left out.
-
-    Of a single step nothing is left but itself, which no step sees; its slot is not there yet where
-    spare slots are left out.
+class OfSteps(System):
+    """Mixin of the systems of LSTMN layers, whose maps of intra-attention are of steps. Named before
+    the class of the kind of system.
     """
 
-    def cut(weights: jax.Array) -> jax.Array:
-        steps = weights.shape[2]
-        if steps > 1:
-            return weights[..., -steps:]
-        return jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """Returns the maps, see `System.maps`, with those of intra-attention cut to the steps that
+        were read, [B,H,T,T]; slot 0 and what was read before are left out.
 
-    cut_weights = {
-        name: cut(heads.weights) for name, heads in maps.items() if heads.rows == heads.columns
-    }
-    return {
-        name: dataclasses.replace(heads, weights=cut_weights.get(name, heads.weights))
-        for name, heads in maps.items()
-    }
+        Of a single step nothing is left but itself, which no step sees; its slot is not there yet
+        where spare slots are left out.
+        """
+        maps = super().maps(collected)
+        for name, heads in maps.items():
+            weights, steps = heads.weights, heads.weights.shape[2]
+            if heads.rows == heads.columns:
+                alone = jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
+                cut = weights[..., -steps:] if steps > 1 else alone
+                maps[name] = dataclasses.replace(heads, weights=cut)
+        return maps
 
 
 def intra(span: int | None, origin: Origin, need: Need = INTRA) -> Need:
@@ -89,7 +89,7 @@ class Past:
     summary: jax.Array
 
 
-class LSTMNLanguageModel(LanguageModel):
+class LSTMNLanguageModel(OfSteps, LanguageModel):
     """LSTMN language model (Cheng et al. 2016): LSTMN layers, each looking back at its last `span`
     steps.
 
@@ -133,9 +133,8 @@ class LSTMNLanguageModel(LanguageModel):
         """
         origin, look = chosen.get("origin", cls.origin), chosen["attention"]
         scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
-        fits = getattr(
-            behind(look), "capabilities", Capabilities()
-        ).unprojected  # else it is refused whatever its positions are
+        # else it is refused whatever its positions are
+        fits = getattr(behind(look), "capabilities", Capabilities()).unprojected
         if fits and origin == "zeros" and scheme.hooks & {"score", "value"}:
             raise UserError(
                 f"system.attention.positions: {scheme.__name__} measures distances, also from slot"
@@ -213,11 +212,6 @@ class LSTMNLanguageModel(LanguageModel):
             x = slots.hidden
         return x, tuple(following)
 
-    @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`: the words of the piece that was read, [B,H,T,T]."""
-        return of_steps(super().maps(collected))
-
 
 class Verdict(nn.Module):
     """The last layers of the authors' classifiers: two hidden layers with ReLU, dropout, and the
@@ -260,7 +254,7 @@ def final(states: jax.Array, valid: jax.Array) -> jax.Array:
     return jnp.where(valid.any(axis=1)[:, None], last, 0)
 
 
-class LSTMNClassifier(Classifier):
+class LSTMNClassifier(OfSteps, Classifier):
     """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a
     small MLP.
 
@@ -328,8 +322,3 @@ class LSTMNClassifier(Classifier):
         for layer in self.reader:
             x = layer(self.drop(x), valid)[0].hidden
         return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))
-
-    @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`: each step over those before it, [B,H,S,S]."""
-        return of_steps(super().maps(collected))

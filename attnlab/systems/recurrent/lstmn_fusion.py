@@ -41,29 +41,13 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
-from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, System, looked
-from attnlab.systems.recurrent.lstmn import INTRA, Verdict, averaged, intra, of_steps
+from attnlab.systems.protocol import Classifier, Seq2Seq, Side, looked
+from attnlab.systems.recurrent.lstmn import INTRA, OfSteps, Verdict, averaged, intra
 from attnlab.systems.recurrent.writer import RecurrentWriter
 
 Fusion = Literal["deep", "shallow"]
 First = Literal["encoder", "zeros", "none"]
-PARTS = {"attention": MECHANISMS, "inter_attention": MECHANISMS}
 ACROSS = Need(role="cross", stepwise=True, history=True)
-NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, values=True)}
-
-
-def needs_of(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-    """Returns the needs of both slots of a class `system` with these `chosen` fields: of the intra-
-    attention by span and origin, of the inter-attention with separate values for deep fusion only.
-    """
-    span, origin, fusion = (
-        chosen.get(field, getattr(system, field)) for field in ("span", "origin", "fusion")
-    )
-    need = intra(span, "none" if origin == "none" else "zeros")
-    return {
-        "attention": need,
-        "inter_attention": dataclasses.replace(ACROSS, values=fusion == "deep"),
-    }
 
 
 @flax.struct.dataclass
@@ -166,7 +150,7 @@ class TwoReaders(nn.Module):
         return jnp.tanh(self.merge(pairs)), reading.history
 
 
-class Fused(System):
+class Fused(OfSteps):
     """Base of both systems, which have these fields; each says what they are.
 
     Attributes:
@@ -187,24 +171,27 @@ class Fused(System):
     dropout: float = 0.0
 
     lengths = {"span": "within"}
-    parts = PARTS
-    needs = NEEDS
+    parts = {"attention": MECHANISMS, "inter_attention": MECHANISMS}
+    needs = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, values=True)}
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        return needs_of(cls, chosen)
+        """Returns the needs of both slots for these `chosen` fields: of the intra-attention by span
+        and origin, of the inter-attention with separate values for deep fusion only.
+        """
+        span, origin, fusion = (
+            chosen.get(field, getattr(cls, field)) for field in ("span", "origin", "fusion")
+        )
+        return {
+            "attention": intra(span, "none" if origin == "none" else "zeros"),
+            "inter_attention": dataclasses.replace(ACROSS, values=fusion == "deep"),
+        }
 
     @nn.nowrap
     def two_readers(self, initial: Initial) -> TwoReaders:
         """The layers of both sequences, with the look of the second at the first."""
         looks = self.attention, self.inter_attention, self.width, self.fusion
         return TwoReaders(*looks, self.origin, self.question, self.span, initial)
-
-    @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """See `System.maps`."""
-        return of_steps(super().maps(collected))
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -264,11 +251,8 @@ class LSTMNPairClassifier(Fused, Classifier):
             )
         first = self.readers.encode(self.drop(self.embed(source)), self.real(source))
         second = self.readers.decode(first, self.drop(self.embed(target)), self.real(target))
-        return self.verdict(
-            jnp.concatenate(
-                [averaged(first.states, first.valid), averaged(second, self.real(target))], axis=-1
-            )
-        )
+        means = averaged(first.states, first.valid), averaged(second, self.real(target))
+        return self.verdict(jnp.concatenate(means, axis=-1))
 
 
 class LSTMNTranslator(Fused, RecurrentWriter, Seq2Seq):

@@ -177,11 +177,8 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
             jax.nn.relu(self.first_cell(last.c)), jax.nn.relu(self.first_state(last.h))
         )
         annotations = self.drop(annotations)
-        attended = (
-            self.search.remember(annotations, self.real(source))
-            if self.coverage == "none"
-            else None
-        )
+        covers = self.coverage == "keys"
+        attended = None if covers else self.search.remember(annotations, self.real(source))
         return Encoded(source, annotations, attended, first)
 
     def start(self, memory: Encoded, length: int) -> Decoding:
@@ -231,15 +228,11 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         vocabulary and copying source words by their attention weights. See
         `RecurrentWriter.generate`.
         """
-        scores = self.out(
-            self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1)))
-        )
-        gate = widened(
-            self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1))
-        )  # [B,T,1]
-        return mixture(
-            widened(scores), gate, scattered(steps.weights, memory.source, self.target_vocabulary)
-        )
+        read = self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1))
+        scores = widened(self.out(self.drop(read)))
+        gate = self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1))  # [B,T,1]
+        copied = scattered(steps.weights, memory.source, self.target_vocabulary)
+        return mixture(scores, widened(gate), copied)
 
 
 def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:

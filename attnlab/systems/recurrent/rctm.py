@@ -32,7 +32,6 @@ from __future__ import annotations
 import math
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -112,13 +111,6 @@ def convolve(
     )
 
 
-@flax.struct.dataclass
-class Encoded:
-    """What the sentence gives to every step, v S [B,q]."""
-
-    bias: jax.Array
-
-
 class RCTM(RecurrentWriter, Seq2Seq):
     """RCTM I (Kalchbrenner, Blunsom 2013): a convolutional sentence model, a recurrent language
     model.
@@ -150,20 +142,16 @@ class RCTM(RecurrentWriter, Seq2Seq):
         self.of_word = Dense(self.width)
         self.past = self.param("past", steep, (self.width, self.width))
 
-    def encode(self, source: jax.Array) -> Encoded:
-        """See `Seq2Seq.encode`."""
-        return Encoded(
-            self.of_sentence(self.sentence(self.drop(self.embed_source(source)), self.real(source)))
-        )
+    def encode(self, source: jax.Array) -> jax.Array:
+        """See `Seq2Seq.encode`; the memory is what the sentence gives to every step, v S [B,q]."""
+        words = self.drop(self.embed_source(source))
+        return self.of_sentence(self.sentence(words, self.real(source)))
 
-    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+    def decode(self, memory: jax.Array, target_in: jax.Array) -> jax.Array:
         """Computes the logits [B,T,V] of given targets; only the product of state and recurrent
         matrix, h R, is computed step by step. See `Seq2Seq.decode`.
         """
-        inputs = (
-            self.of_word(self.drop(self.embed_target(target_in))) + memory.bias[:, None]
-        )  # [B,T,q]
-
+        inputs = self.of_word(self.embedded(target_in)) + memory[:, None]  # [B,T,q]
         past = jnp.asarray(self.past)
 
         def step(state: jax.Array, contribution: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -174,15 +162,14 @@ class RCTM(RecurrentWriter, Seq2Seq):
         states = jax.lax.scan(step, start, inputs.swapaxes(0, 1))[1]
         return self.out(self.drop(states.swapaxes(0, 1)))
 
-    def start(self, memory: Encoded, length: int) -> jax.Array:
+    def start(self, memory: jax.Array, length: int) -> jax.Array:
         """See `Seq2Seq.start`; the state is h [B,q]."""
-        return jnp.zeros_like(memory.bias)
+        return jnp.zeros_like(memory)
 
     def step(
-        self, state: jax.Array, memory: Encoded, tokens: jax.Array
+        self, state: jax.Array, memory: jax.Array, tokens: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Seq2Seq.step`."""
-        state = jax.nn.sigmoid(
-            state @ jnp.asarray(self.past) + self.of_word(self.embed_target(tokens)) + memory.bias
-        )
+        before = state @ jnp.asarray(self.past)
+        state = jax.nn.sigmoid(before + self.of_word(self.embed_target(tokens)) + memory)
         return self.out(state), state

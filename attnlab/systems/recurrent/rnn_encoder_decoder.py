@@ -101,9 +101,8 @@ class RNNEncoderDecoder(RecurrentWriter, Seq2Seq):
         decoder's first state and what c adds to the gates and to the output of every step. See
         `Seq2Seq.encode`.
         """
-        last = self.reader(self.drop(self.embed_source(source)), self.real(source))[
-            :, -1
-        ]  # the state is copied through padding
+        states = self.reader(self.drop(self.embed_source(source)), self.real(source))
+        last = states[:, -1]  # the state is copied through padding
         c = self.drop(jnp.tanh(self.summary(last)))
         return Encoded(jnp.tanh(self.first_state(c)), self.of_context(c), self.out_context(c))
 

@@ -138,9 +138,8 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
         `RecurrentWriter.transition`; `word` [B,3G], of a GRU, is y_{i-1} W.
         """
         s = state.state
-        if (
-            self.readout == "released"
-        ):  # Update with the last context (there is none before the first word), then Look
+        if self.readout == "released":
+            # Update with the last context (there is none before the first word), then Look
             begun = jnp.reshape(state.fed > 0, (-1, 1))
             updated = self.unit(s, word + self.of_context(state.context))
             s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), updated, s)

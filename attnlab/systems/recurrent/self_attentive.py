@@ -54,14 +54,9 @@ class RowWise(nn.Module):
     @nn.compact
     def __call__(self, matrix: jax.Array) -> jax.Array:
         """Multiplies each row of M [B,r,d] with its own learned matrix [d,k]: [B,r,k]."""
-        initializer = nn.initializers.variance_scaling(
-            1.0, "fan_avg", "uniform", batch_axis=(0,)
-        )  # Glorot's, for each row
-        return jnp.einsum(
-            "brd,rdk->brk",
-            matrix,
-            self.param("kernel", initializer, (*matrix.shape[1:], self.features)),
-        )
+        glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", batch_axis=(0,))
+        kernel = self.param("kernel", glorot, (*matrix.shape[1:], self.features))
+        return jnp.einsum("brd,rdk->brk", matrix, kernel)
 
 
 class SelfAttentive(Classifier):
@@ -133,6 +128,5 @@ class SelfAttentive(Classifier):
         """
         states = self.drop(read.states)
         nothing = jnp.zeros((len(states), 1, 2 * self.width), states.dtype)
-        return looked(self, self.look(nothing, states, valid=read.valid)).reshape(
-            len(states), self.hops, 2 * self.width
-        )
+        means = looked(self, self.look(nothing, states, valid=read.valid))
+        return means.reshape(len(states), self.hops, 2 * self.width)

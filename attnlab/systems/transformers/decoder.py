@@ -100,7 +100,12 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
             begun(block.attention, rule_of(self.visibility, number), rows, room, dtype)
             for number, block in enumerate(self.layer)
         ]
-        return Reading(jnp.zeros(rows, jnp.int32), [_by_row(state, rows) for state in states])
+        # numbers that all rows share become one for each: rows of different lengths go on together
+        by_row: list[Any] = jax.tree.map(
+            lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)),
+            states,
+        )
+        return Reading(jnp.zeros(rows, jnp.int32), by_row)
 
     def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:
         """See `LanguageModel.read`."""
@@ -151,12 +156,3 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
             return View(CAUSAL.rule & rule, None if states is None else first, real, segments)
 
         return self.through_layers(x, view, norm_mask, states)
-
-
-def _by_row(state: Any, rows: int) -> Any:
-    """A state whose shared numbers are arrays [rows]: rows of different lengths continue together,
-    and padding is not written.
-    """
-    return jax.tree.map(
-        lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), state
-    )

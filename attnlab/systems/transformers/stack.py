@@ -159,7 +159,7 @@ class Stacked(System, kw_only=True):
     @property
     def over_batch(self) -> bool:
         """See `System.over_batch`."""
-        return self.normed_over_batch
+        return self.normed_over_batch or super().over_batch
 
     def norm_mask(self, ids: jax.Array) -> jax.Array | None:
         """Which of ids [B,T] are real, for norms that ask; else None."""

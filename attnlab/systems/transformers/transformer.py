@@ -32,7 +32,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import CAUSAL, View, token_positions
-from attnlab.attention.visibility import VISIBILITIES, Rule
+from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, behind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
@@ -47,30 +47,10 @@ from attnlab.systems.transformers.stack import Stacked, begun, rule_of
 Factory = Callable[..., Mixer]
 
 
-class EncoderLayer(Block):
-    """Self-attention, then feed-forward: x [B,S,d] to [B,S,d]. The fields are those of `Block`."""
-
-    def read(self, x: jax.Array, view: View) -> jax.Array:
-        """x [B,S,d] to [B,S,d]; `view` is the self-attention's, with the real tokens."""
-        return self(x, lambda x: self.self_attention.mix(x, view)[0], valid=view.valid)
-
-
 class DecoderLayer(Block):
     """Causal self-attention, attention to the source, feed-forward: y [B,T,d] to [B,T,d]. The
     fields are those of `Block`.
     """
-
-    def look_up(self, states: jax.Array, valid: jax.Array) -> Any:
-        """The cross-attention's memory of the encoder states [B,S,d]."""
-        return self.cross_attention.remember(states, valid)
-
-    def reserve(self, rule: Rule, batch: int, length: int, dtype: Any) -> Any:
-        """The self-attention's state before the first of `length` tokens, under a rule."""
-        return begun(self.self_attention, rule, batch, length, dtype)
-
-    def initial_history(self, source: Any) -> Any:
-        """The attention history before the first decoding step."""
-        return self.cross_attention.initial_history(source)
 
     def write(
         self,
@@ -220,7 +200,7 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
         looks = (("self_attention", decoder), ("cross_attention", self.cross_attention))
-        self.encoder = self.blocks((("self_attention", encoder),), EncoderLayer)
+        self.encoder = self.blocks((("self_attention", encoder),))
         self.decoder = self.blocks(looks, DecoderLayer, self.decoder_layers)
         self.decoder_scheme = self.scheme
         if self.own_positions:
@@ -247,12 +227,13 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
         )
 
-        def step(layer: EncoderLayer, number: int, x: jax.Array, extra: Any) -> Any:
-            return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
+        def step(layer: Block, number: int, x: jax.Array, extra: Any) -> Any:
+            view = View(rule_of(self.encoder_visibility, number), valid=valid)
+            return layer(x, lambda x: layer.self_attention.mix(x, view)[0], valid=valid), None
 
         x, _ = self.through(self.encoder, x, step)
         x = apply_norm(self.top_encoder, x, valid) if self.topped else x
-        return [layer.look_up(x, valid) for layer in self.decoder]
+        return [layer.cross_attention.remember(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """Computes logits [B,T,V] of given targets [B,T], causally unless `leaking`; `Writer.decode`."""
@@ -278,11 +259,11 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
             )
         batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
         caches = [
-            layer.reserve(self._view(number).rule, batch, length, dtype)
+            begun(layer.self_attention, self._view(number).rule, batch, length, dtype)
             for number, layer in enumerate(self.decoder)
         ]
         pairs = zip(self.decoder, memory, strict=True)
-        looks = [layer.initial_history(source) for layer, source in pairs]
+        looks = [layer.cross_attention.initial_history(source) for layer, source in pairs]
         return Decoding(jnp.zeros((), jnp.int32), caches, looks)
 
     def step(

@@ -33,12 +33,12 @@ from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.precision import widened
 from attnlab.layers.sentences import Read, Verdict
 from attnlab.systems.protocol import Side
-from attnlab.systems.vision.protocol import VisualAnswerer
+from attnlab.systems.vision.protocol import OnBackbone, VisualAnswerer
 
 Tree = TypeVar("Tree")
 
 
-class Viewer(VisualAnswerer, kw_only=True):
+class Viewer(OnBackbone, VisualAnswerer, kw_only=True):
     """Base of the systems that see an image as the places of a feature map. Not a system by itself.
 
     Attributes:
@@ -54,35 +54,10 @@ class Viewer(VisualAnswerer, kw_only=True):
     def setup(self) -> None:
         self.see: Backbone = made(BACKBONES, self.backbone)(name="backbone")
 
-    @property
-    def seen_over_batch(self) -> bool:
-        """Whether the backbone leaves statistics of its batch."""
-        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return backbone.over_batch
-
-    @property
-    def over_batch(self) -> bool:
-        """See `System.over_batch`."""
-        return self.seen_over_batch
-
-    @property
-    def looks(self) -> bool:
-        """See `System.looks`."""
-        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return super().looks or backbone.looks
-
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
         """See `VisualAnswerer.between`; a backbone that looks is one of an image at itself."""
         return ("image", "image") if name.startswith("backbone") else super().between(name)
-
-    @nn.nowrap
-    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
-        """See `VisualAnswerer.grid`."""
-        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-        features, _ = jax.eval_shape(backbone.init_with_output, jax.random.key(0), images)
-        return int(features.shape[1]), int(features.shape[2])
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Computes the feature map of images [I,H,W,C'] as L vectors [I,L,D], row by row, with

@@ -27,9 +27,10 @@ from attnlab.errors import UserError
 from attnlab.layers.backbones import BACKBONES
 from attnlab.layers.backbones.protocol import Backbone
 from attnlab.systems.protocol import Writer
+from attnlab.systems.vision.protocol import OnBackbone
 
 
-class Captioner(Writer, kw_only=True):
+class Captioner(OnBackbone, Writer, kw_only=True):
     """Base of the systems that write a text for an image. Not a system by itself.
 
     Attributes:
@@ -43,12 +44,6 @@ class Captioner(Writer, kw_only=True):
     parts = {"backbone": BACKBONES, "image_positions": POSITIONS}
     source_side = "image"
     map_sides = ("target", "image")
-
-    @property
-    def over_batch(self) -> bool:
-        """See `System.over_batch`."""
-        network: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return network.over_batch or super().over_batch
 
     def setup(self) -> None:
         """Creates the backbone and the positions of the feature map; raises `UserError` for
@@ -112,19 +107,6 @@ class Captioner(Writer, kw_only=True):
 
 def _features(network: Backbone, images: jax.Array, valid: jax.Array | None) -> jax.Array:
     return network(images, valid)
-
-
-def grid_of(system: Captioner, shape: tuple[int, int, int]) -> tuple[int, int]:
-    """Returns height and width of the feature map of images of this shape (H, W, C'), from shapes
-    alone; nothing is computed.
-    """
-    images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-    features, _ = jax.eval_shape(
-        lambda key, read: system.init_with_output(key, read, method="feature_map"),
-        jax.random.key(0),
-        images,
-    )
-    return features.shape[1], features.shape[2]
 
 
 def mean_of(a: jax.Array, real: jax.Array) -> jax.Array:

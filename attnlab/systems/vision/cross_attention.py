@@ -52,10 +52,6 @@ class Reading(Block):
     The fields are those of `Block`.
     """
 
-    def remember(self, places: jax.Array) -> Any:
-        """The memory of places [B,L,d]."""
-        return self.cross_attention.remember(places)
-
     def read(self, x: jax.Array, memory: Any, view: View, valid: jax.Array | None) -> jax.Array:
         """Computes one block on x [B,T,d] of tokens: self-attention under `view`, attention to
         `memory` of the image, feed-forward; `valid` as in `Block.__call__`.
@@ -110,11 +106,6 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
             return "image", "image"
         return ("joined", "image") if name.endswith("cross_attention") else ("joined", "joined")
 
-    @property
-    def over_batch(self) -> bool:
-        """See `System.over_batch`."""
-        return self.normed_over_batch or self.seen_over_batch
-
     def setup(self) -> None:
         """Creates embedding, backbone, positions, the layers over image and question and the output
         layer; raises `UserError` for negative layers or positions that act inside attention.
@@ -155,7 +146,7 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         def step(block: Reading, number: int, x: jax.Array, memory: Any) -> tuple[jax.Array, Any]:
             return block.read(x, memory, view, norm_mask), None
 
-        memories = [layer.remember(places) for layer in self.question]
+        memories = [layer.cross_attention.remember(places) for layer in self.question]
         memories = per_question(memories, images, questions)
         x, _ = self.through(self.question, x, step, memories)
         x = apply_norm(self.top, x, norm_mask) if self.topped else x

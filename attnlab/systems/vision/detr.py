@@ -41,12 +41,12 @@ from attnlab.layers.dense import Dense
 from attnlab.layers.norms import apply_norm
 from attnlab.systems.protocol import Side, looked
 from attnlab.systems.transformers.stack import Stacked
-from attnlab.systems.vision.protocol import Detected, Detector
+from attnlab.systems.vision.protocol import Detected, Detector, OnBackbone
 
 HIDDEN = 2  # hidden layers of the network of boxes
 
 
-class Detr(Stacked, Detector, kw_only=True):
+class Detr(OnBackbone, Stacked, Detector, kw_only=True):
     """DETR (Carion et al. 2020) on any backbone. The fields not named here are those of `Stacked`.
 
     Attributes:
@@ -109,12 +109,6 @@ class Detr(Stacked, Detector, kw_only=True):
         self.top_decoder = self.normaliser()
         self.of_class = Dense(self.classes + 1)
         self.of_box = [Dense(self.width) for _ in range(HIDDEN)] + [Dense(4)]
-
-    @property
-    def over_batch(self) -> bool:
-        """See `System.over_batch`."""
-        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
-        return backbone.over_batch or super().over_batch
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
         """Computes class logits and boxes of N learned queries for images [B,H,W,C'], after every

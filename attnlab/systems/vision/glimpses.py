@@ -164,9 +164,8 @@ class Glimpses(ImageClassifier):
         `ImageClassifier.__call__`.
         """
         rows = len(images)
-        dtype = self._sense(
-            images, jnp.zeros((rows, 2), images.dtype)
-        ).dtype  # that of the parameters
+        sensed = self._sense(images, jnp.zeros((rows, 2), images.dtype))
+        dtype = sensed.dtype  # that of the parameters
         begin = self.core.State.zeros(rows, self.width, dtype), jnp.zeros((rows, 2), dtype)
 
         def glimpse(self: Glimpses, carried: tuple[Any, jax.Array], _: None) -> Any:

@@ -11,8 +11,44 @@ from typing import NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
+from attnlab.config.registry import made
+from attnlab.layers.backbones import BACKBONES
+from attnlab.layers.backbones.protocol import Backbone
 from attnlab.systems.protocol import System
+
+
+class OnBackbone(System):
+    """Mixin of the systems with a field `backbone`: what follows from its settings alone. Named
+    before the class of the kind of system.
+    """
+
+    @property
+    def detached_backbone(self) -> Backbone:
+        """The backbone as a module of its own, without the parameters that it has in the system."""
+        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)  # type: ignore[attr-defined]
+        return backbone
+
+    @property
+    def over_batch(self) -> bool:
+        """See `System.over_batch`."""
+        return self.detached_backbone.over_batch or super().over_batch
+
+    @property
+    def looks(self) -> bool:
+        """See `System.looks`."""
+        return super().looks or self.detached_backbone.looks
+
+    @nn.nowrap
+    def grid(self, shape: tuple[int, int, int]) -> tuple[int, int]:
+        """Returns h and w, the rows and columns of the feature map of an image H, W, C', from
+        shapes alone; nothing is computed.
+        """
+        images = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+        make = self.detached_backbone.init_with_output
+        features, _ = jax.eval_shape(make, jax.random.key(0), images)
+        return int(features.shape[1]), int(features.shape[2])
 
 
 class OfImage(System):

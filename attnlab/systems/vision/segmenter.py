@@ -22,13 +22,12 @@ from attnlab.config.registry import Part, kind, made
 from attnlab.errors import at_least
 from attnlab.layers import NORMS
 from attnlab.layers.backbones import BACKBONES
-from attnlab.layers.backbones.protocol import Backbone
 from attnlab.layers.dense import Dense
 from attnlab.layers.images import Convolution, enlarged, normed
-from attnlab.systems.vision.protocol import PixelClassifier
+from attnlab.systems.vision.protocol import OnBackbone, PixelClassifier
 
 
-class Segmenter(PixelClassifier):
+class Segmenter(OnBackbone, PixelClassifier):
     """Fully convolutional segmentation (Long et al. 2015) on any backbone.
 
     Attributes:
@@ -48,9 +47,9 @@ class Segmenter(PixelClassifier):
     @property
     def over_batch(self) -> bool:
         """See `System.over_batch`."""
-        backbone: Backbone = made(BACKBONES, self.backbone)(parent=None)
         norm = kind(made(NORMS, self.normalisation))
-        return backbone.over_batch or (self.width > 0 and bool(getattr(norm, "over_batch", False)))
+        refined = self.width > 0 and bool(getattr(norm, "over_batch", False))
+        return refined or super().over_batch
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
