@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from attnlab.errors import at_least
 from attnlab.layers.convolution import nothing_before
 from attnlab.layers.history import after, latest
+from attnlab.layers.initial import symmetric
 
 
 class ShortConvolution(nn.Module):
@@ -51,8 +52,7 @@ class ShortConvolution(nn.Module):
         """
         at_least(1, "short convolution", kernel=self.kernel)
         rows, length, width = x.shape
-        bound = 1.0 / math.sqrt(self.kernel)
-        taps = self.param("kernel", _uniform(bound), (self.kernel, width))
+        taps = self.param("kernel", symmetric(1.0 / math.sqrt(self.kernel)), (self.kernel, width))
         if earlier is None:
             earlier = nothing_before(rows, width, self.kernel, x.dtype)
         order = None if valid is None else jnp.argsort(~valid, axis=1, stable=True)[..., None]
@@ -68,14 +68,3 @@ class ShortConvolution(nn.Module):
         y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
         window = latest(inputs, valid.sum(axis=1, dtype=jnp.int32), last)
         return jnp.where(valid[..., None], y, 0), window
-
-
-def _uniform(bound: float) -> nn.initializers.Initializer:
-    """Returns an initializer that draws uniformly from [-bound, bound]."""
-
-    def draw(
-        key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float
-    ) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
-
-    return draw  # type: ignore[return-value]

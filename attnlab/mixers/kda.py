@@ -51,14 +51,11 @@ class Kda(DeltaNet):
         if self.rank < 0:
             raise UserError(f"kda: rank={self.rank}, must be at least 0 (0: the width of a head)")
         super().setup()
-        self.w_low, self.w_gate_low = (Dense(self._rank(), use_bias=False) for _ in range(2))
+        rank = self.rank or self.shape().depth
+        self.w_low, self.w_gate_low = (Dense(rank, use_bias=False) for _ in range(2))
         self.w_forget, self.w_gate = Dense(self.width, use_bias=False), Dense(self.width)
         self.rate = self.param("rate", rates, (self.heads,))
         self.step = self.param("step", first_steps, (self.width,))
-
-    @nn.nowrap
-    def _rank(self) -> int:
-        return self.rank or self.shape().depth
 
     @nn.nowrap
     def _norm(self) -> nn.Module:

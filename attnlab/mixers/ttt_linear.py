@@ -107,7 +107,7 @@ class TttLinear(Stateful):
                 self.param(f"kernel_{number}", normal(0.02), (self.heads, m, n)),
                 self.param(f"bias_{number}", zeros, (self.heads, 1, n)),
             )
-            for number, (m, n) in enumerate(self._layer_sizes())
+            for number, (m, n) in enumerate(itertools.pairwise(self.widths()))
         )
         self.norm = LayerNorm(EPSILON)
 
@@ -134,11 +134,6 @@ class TttLinear(Stateful):
         """D, those of hidden layers, and D again."""
         size = head_width(self.called, self.width, self.heads)
         return size, size
-
-    @nn.nowrap
-    def _layer_sizes(self) -> list[tuple[int, int]]:
-        """m and n of each layer of the inner model."""
-        return list(itertools.pairwise(self.widths()))
 
     def begin(self, rows: int, room: int, dtype: Any) -> State:
         """Creates the state before the first token of `rows` texts: the learned first weights of

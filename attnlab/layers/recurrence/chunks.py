@@ -75,7 +75,7 @@ class Chunks:
         """
         count = self.queries.shape[2]
         if count == 1:
-            last, stored = _step(state, _of_chunk(self, 0))
+            last, stored = _step(state, jax.tree.map(lambda x: x[:, :, 0], self))
             states, written = jax.tree.map(lambda x: x[:, :, None], stored)
         else:
             chunks = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), _solve(self))
@@ -100,10 +100,6 @@ def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, 
     written = correction.local + correction.erased @ state
     written = written if correction.solve is None else correction.solve @ written
     return next_state + correction.to_end @ written, (state, written)
-
-
-def _of_chunk(chunks: Chunks, number: int) -> Chunks:
-    return jax.tree.map(lambda x: x[:, :, number], chunks)  # type: ignore[no-any-return]
 
 
 def _solve(chunks: Chunks) -> Chunks:

@@ -51,15 +51,11 @@ def pairs(
     c = b if c is None else c
     if b is None or c is None or b.shape[-1] == 1:
         products = jnp.matmul(x, y.swapaxes(-1, -2), precision=precision)
-        mask = _lower_mask(x.shape[-2], strict)
+        mask = np.tri(x.shape[-2], k=-1 if strict else 0, dtype=bool)
         if b is None or c is None:
             return jnp.where(mask, products, 0.0)
         return products * _decays(c[..., 0], b[..., 0], mask)
     return _by_halves(x, y, b, c, strict, precision)
-
-
-def _lower_mask(size: int, strict: bool) -> np.ndarray:
-    return np.tri(size, k=-1 if strict else 0, dtype=bool)
 
 
 def _decays(c: jax.Array, b: jax.Array, mask: np.ndarray) -> jax.Array:
