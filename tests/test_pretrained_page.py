@@ -105,7 +105,7 @@ def test_a_model_is_imported_and_goes_on_with_a_text(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_every_command_runs_and_says_what_the_page_says(page: Page) -> None:
     _, ended = page
-    assert len(ended) == 9 and ended[1].out.startswith("A dog")
+    assert len(ended) == 10 and ended[1].out.startswith("A dog")
     told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
     assert len(told) == 3 and all(line in ended[2].err.splitlines() for line in told)
     ((trained, every),) = re.findall(r"^(\S+) of (\S+) parameters are trained", ended[4].err, re.M)

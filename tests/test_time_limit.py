@@ -27,7 +27,7 @@ def ended(folder: Path, text: str, *options: str) -> tuple[int, str]:
     limits = ["-o", "timeout=0.3", "-o", "faulthandler_timeout=1"]
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(SETTINGS), f"--rootdir={folder}"]
     command += ["-p", "no:cacheprovider", *limits, *options, str(folder)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -182,9 +182,14 @@ def weight_effects(
     Returns:
       By (place, "uniform") and (place, "permuted") distances [N] of the answers of each example, 0
       (the same) to 1: the mean over the outputs that have a loss, the median over permutations.
+
+    Raises:
+      UserError: where no layer computes weights at once for all queries.
     """
     examples = passes.filled(batches)
     places = [x for x in model.places(examples[0][1], ("weights",)) if not x.stepwise]
+    if not places:
+        raise UserError("no layer computes weights as an array outside a loop over time")
     choices = np.array(
         [(n, permutation) for n in range(len(places)) for permutation in range(permutations + 1)]
     )

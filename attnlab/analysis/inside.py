@@ -218,8 +218,6 @@ def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
     agree.
     """
     places = model.places(batches[0][1], ("weights",))
-    if not any(not place.stepwise for place in places):
-        raise UserError("no layer computes weights as an array outside a loop over time")
     for (place, kind), moved in attribution.weight_effects(model, batches).items():
         name = place.rpartition("/")[0]
         for head in range(next(x.heads for x in places if x.name == place)):

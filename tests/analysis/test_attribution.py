@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from attnlab.analysis import attribution
-from attnlab.analysis.passes import log_probability
+from attnlab.analysis.passes import Passes, log_probability
 from attnlab.attention.interventions import Change
-from tests.analysis.planted import batch, batches, copier, decoder
+from attnlab.errors import UserError
+from tests.analysis.planted import batch, batches, copier, decoder, loaded, noisy
 
 PLACE = "layer_1/attention/weights"
 
@@ -65,6 +66,13 @@ def test_answers_move_with_weights_that_matter_alone() -> None:
     dead["attention"]["out"]["kernel"][:] = 0
     for moved in attribution.weight_effects(model.replace(params=dead), batches(model), 2).values():  # type: ignore[attr-defined]
         assert not moved.any()
+
+
+def test_a_system_that_computes_no_weights_is_refused() -> None:
+    task = loaded("decoder", "system.attention=average", "system.width=8", "system.layers=1")
+    model = Passes(task, noisy(task, 0.7))
+    with pytest.raises(UserError, match="no layer computes weights as an array"):
+        attribution.weight_effects(model, batches(model))
 
 
 def test_agreement_ranks_tokens_by_weights_and_by_gradients() -> None:

@@ -99,5 +99,5 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, CommandResult], tmp_path: 
     assert (tmp_path / "0-attention.png").is_file()
     if file == "inference":
         assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
-        assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
+        assert "anna sings  ->  anna does not sing" in ended.out.splitlines()
     assert "expected" in refused(*wrong)
