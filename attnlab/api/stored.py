@@ -61,10 +61,9 @@ class Stored:
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
     ) -> Stored:
-        """Finds the trained run in a folder and those of its ensemble, and sets what overrides, or
-        a config file that else agrees with the stored one, say of `data` (not for a trial of a
-        sweep), `decoding` and `parallel`; raises `UserError` for any other change, and `Changed` if
-        vocabulary or the user's code has changed.
+        """Returns the trained run in `workdir` and its `ensemble` as a `Stored`, with `data` (of a
+        sweep's trial not), `decoding` and `parallel` changed by overrides or a config file; raises
+        `UserError` for other changes, `Changed` if vocabulary or user code has changed.
 
         Args:
           workdir: the folder.
@@ -84,7 +83,7 @@ class Stored:
         manifest = Manifest.read(workdir)
         if manifest is None:
             raise UserError(
-                f"--workdir={workdir} holds no run; train one there with 'train --config=..."
+                f"{workdir} holds no run; train one there with 'train --config=..."
                 f" --workdir={workdir}'"
             )
         # a trial's test files are no other split's either
@@ -118,16 +117,16 @@ class Stored:
         return self.workdir
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Raise `UserError` if one of these splits is the test split of a sweep's trial and
-        still closed.
+        """Raises `UserError` if "test" is among the splits and the run, or a run of its ensemble,
+        is a trial of a sweep whose test split is still closed.
         """
         if "test" in splits:
             for folder in (self.workdir, *self.members):
                 check_test_split(folder)
 
     def check_data(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise `Changed` if a split of the run's own data has changed since training. Data from an
-        override is not checked.
+        """Raises `Changed` if a split of the run's own data has another fingerprint now than in
+        training; data from an override is not checked.
 
         Args:
           fingerprints: by split.
@@ -141,15 +140,15 @@ class Stored:
         return [line for record in records for line in provenance.notes(*record)]
 
     def remember_imports(self) -> None:
-        """Store the user's modules as they were when imported; to be called after the task of the
-        run was found.
+        """Records the hashes of the user's modules that this process has imported, to notice later
+        edits of their files; to be called after the run's task was imported.
         """
         for origin in self.origins.values():
             _check_imports(origin.code)
 
     def changed_code(self) -> dict[str, dict[str, Any]]:
-        """The accepted changes of the user's code, in training or now, to be shown with the
-        numbers; {} for none.
+        """Returns, by module, the accepted changes of the user's code since training began (see
+        `provenance.summary`), to be shown with the scores; {} for none.
         """
         changes: dict[str, dict[str, Any]] = {}
         for origin in self.origins.values():
@@ -158,9 +157,9 @@ class Stored:
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
-    """Returns a run's manifest with its user code as it is now; raises `Changed` where the
-    vocabulary, or that code unless `accept`ed, is no longer that of training. The code of its data
-    source counts only if no override replaces it.
+    """Returns the `Origin` of a run: its manifest, its record of user code and that code as it is
+    now; raises `Changed` if the vocabulary or, unless `accept`, that code is not that of training.
+    The code of its data source counts only if no override replaces it.
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
@@ -175,8 +174,9 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
 
 
 def _check_imports(code: provenance.Code) -> None:
-    """Raises `Changed` if a file was edited after this process imported it: the module in memory
-    differs from the file.
+    """Raises `Changed` if the file of a module that this process imported differs from its hash at
+    the first call, so that the module in memory is an older one; records the hash of each module at
+    its first call.
 
     A module is compared with its file at the first call; a reloaded module is compared again.
     """
@@ -194,7 +194,9 @@ def _check_imports(code: provenance.Code) -> None:
 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
-    """The data source that overrides name in place of that of the run; None if they name none."""
+    """Returns the name of the data source that overrides select in place of that of the run, or
+    None if they select none or the same.
+    """
     pairs = (override.partition("=") for override in overrides)
     named = [value for name, _, value in pairs if name in ("data", "data.name")]
     return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
