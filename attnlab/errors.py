@@ -105,8 +105,8 @@ class UserError(Exception):
 
 
 def visible(text: str) -> str:
-    """A text of somebody's for a terminal or a page: control characters, which could do anything
-    there, become signs that stand for them ("␛"); ends of lines and tabs stay.
+    """Returns a text for a terminal or a page, with control characters replaced by signs that stand
+    for them ("␛"); ends of lines and tabs stay.
     """
     return text.translate(_CONTROLS)
 
@@ -125,7 +125,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def at_least(least: int, name: str, /, **fields: float) -> None:
-    """Raise `UserError` if a field of the component `name` is smaller than `least`."""
+    """Raises `UserError` if a field of the component `name` is smaller than `least`."""
     for field, value in fields.items():
         if value < least:
             raise UserError(f"{name}: {field}={value}, must be at least {least}")
@@ -167,7 +167,9 @@ def own_module(name: str) -> None:
 
 
 def own_file(path: pathlib.Path) -> None:
-    """A config or experiment file was named: a user's own, unless it is one of ours."""
+    """Registers the folder of a config or experiment file, and the current folder, as the user's
+    own code, unless the file is shipped with attnlab.
+    """
     if path.absolute().parent in (_PACKAGE.parent / "configs", _PACKAGE.parent / "experiments"):
         return
     _folders.update((path.absolute().parent, pathlib.Path.cwd()))
@@ -232,7 +234,7 @@ def _asks_for_ours(error: BaseException) -> bool:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what has led to it, the last first."""
+    """Yields an error, then its cause or context, then the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -245,7 +247,9 @@ def show_traceback(error: BaseException) -> None:
 
 
 def short(file: str) -> str:
-    """The name of a file from the folder one stands in, where it lies below; else as it is."""
+    """Returns the path of a file relative to the current folder if the file is below it, else as it
+    is.
+    """
     with contextlib.suppress(ValueError, OSError):
         return str(pathlib.Path(file).relative_to(pathlib.Path.cwd()))
     return file

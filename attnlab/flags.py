@@ -10,7 +10,8 @@ from typing import Any
 def add_flags(
     parser: argparse._ActionsContainer, meanings: Mapping[str, str], **options: Any
 ) -> None:
-    """Adds command-line flags to `parser`: switches, and flags that take a text.
+    """Adds to `parser` a flag for each key of `meanings`, whose value is its help text: "--yes" is
+    a switch, "--output=FILE" takes a text and the `options` of `add_argument`.
 
     Args:
       parser: the parser, or a group of it.

@@ -23,8 +23,9 @@ _parts = ContextVar[Mapping[int, tuple[jax.Array, Gather]]]("_parts", default=Ma
 
 @contextlib.contextmanager
 def whole(params: Any, shardings: Any, everywhere: Any) -> Iterator[Any]:
-    """A context whose value is `params` gathered on all devices, and which remembers until its end
-    the part that each was gathered from.
+    """A context whose value is the tree `params` gathered on all devices (sharding `everywhere`)
+    from its parts, divided by `shardings`; until its end it records, for each gathered array, its
+    part and gathering function.
 
     Args:
       params: in parts.

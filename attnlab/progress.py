@@ -60,8 +60,9 @@ class Progress:
         unit: str = "step",
         item: str = "tok",
     ) -> None:
-        """Stores the total and the step to start from, and how often (`every` steps) a plain line
-        is printed to `stream` (stderr by default) where no bar can be shown; prints nothing yet.
+        """Stores the total of steps, the step to start from, how often (`every` steps) a plain line
+        is printed to `stream` (stderr by default) where no bar can be shown, and the words for a
+        step (`unit`) and a token (`item`); prints nothing yet.
         """
         self.total = total
         self.step = start
@@ -78,7 +79,9 @@ class Progress:
         self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Progress:
-        """Starts a live bar if the stream is a terminal that can show one."""
+        """Starts a live bar if the stream is a terminal that can show one, and returns this
+        progress.
+        """
         self._bar = _live_bar(self.stream)
         if self._bar is not None:
             self._bar.start()
@@ -104,10 +107,10 @@ class Progress:
         tokens_per_second: float | None = None,
         step_seconds: float | None = None,
     ) -> None:
-        """Shows that `step` steps are done: moves the bar, or prints a line every `every` steps; a
-        figure not given keeps its last value, and the time per step is smoothed. After the third
-        timed step it also prints how long the rest may take, if 10 s or more; after a step that
-        compiles, it waits for three more.
+        """Shows that `step` steps are done by the bar, or by a line every `every` steps, with the
+        latest loss, tokens per second and smoothed time per step; after the third timed step also
+        prints how long the rest may take, if 10 s or more. After a step that compiles, it waits for
+        three more.
         """
         self.step = step
         self._loss = self._loss if loss is None else loss
@@ -130,8 +133,9 @@ class Progress:
             self._print()
 
     def compiled(self, shape: str, seconds: float, peak: str = "") -> None:
-        """Notes that compiling `shape` ("16x16") took `seconds` (0: its first step compiles it), and
-        add them to the compile time, which is shown separately; and its peak in memory, if known.
+        """Prints that compiling `shape` ("16x16") took `seconds`, with its `peak` in memory if
+        given, and adds them to the compile time; for 0 seconds, prints that its first step compiles
+        it, and times steps anew.
         """
         self.compile_seconds += seconds
         if not seconds:
@@ -178,8 +182,9 @@ class Progress:
 
 @contextlib.contextmanager
 def patience(work: str, total: int = 0) -> Iterator[list[Any]]:
-    """Says on stderr that some work goes on, after `PATIENCE` seconds and then every `BETWEEN`, until
-    the block ends; of its `total` parts so many are done as the list has got elements.
+    """Context manager: yields a list, to which the block adds an element for each batch done, and
+    prints on stderr that `work` goes on, with how many of `total` batches are done, after
+    `PATIENCE` seconds and then every `BETWEEN`.
     """
     done, ended, began = list[Any](), threading.Event(), time.monotonic()
 
@@ -199,7 +204,9 @@ def patience(work: str, total: int = 0) -> Iterator[list[Any]]:
 
 
 def patiently(work: str, batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yields the batches of some work, with `patience`."""
+    """Yields the batches one by one, while `patience` prints on stderr that `work` goes on and how
+    many batches are done.
+    """
     with patience(work, len(batches) if isinstance(batches, Sized) else 0) as done:
         for batch in batches:
             yield batch
@@ -220,7 +227,7 @@ def table(
     numbers: Collection[int] | None = None,
 ) -> None:
     """Prints a table on `stream` (stdout by default): by rich on a terminal, as aligned plain text
-    elsewhere; floats with 4 digits.
+    elsewhere; floats with 4 digits; raises `ValueError` for a row of another length.
 
     Args:
       title: the line above it.
@@ -267,8 +274,8 @@ def table(
 
 
 def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) -> list[str]:
-    """Returns the lines of a plain table: every column as wide as its widest cell, aligned to the
-    right where `right` says so, two spaces between.
+    """Returns the lines of a plain table (names, dashes, the rows of `cells`): every column as wide
+    as its widest cell, aligned to the right where `right` says so, two spaces between.
     """
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
@@ -280,7 +287,7 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
 
 
 def _are_numbers(cells: Sequence[Any]) -> bool:
-    """Whether the cells of a column are numbers or empty, and not all empty."""
+    """Returns whether the cells of a column are numbers or empty, and not all empty."""
     filled = [cell for cell in cells if cell not in (None, "", "-")]
     return bool(filled) and all(
         _NUMBER.fullmatch(cell) if isinstance(cell, str) else _is_number(cell) for cell in filled
@@ -305,9 +312,7 @@ def bare(stream: TextIO) -> TextIO:
 
 
 def live_console(stream: TextIO) -> rich.console.Console | None:
-    """Returns a console of rich on a stream if that is a terminal that can move its cursor; None
-    elsewhere.
-    """
+    """Returns a console of rich if the stream is a terminal that can move its cursor, else None."""
     if not stream.isatty():
         return None
     import rich.console
@@ -318,7 +323,7 @@ def live_console(stream: TextIO) -> rich.console.Console | None:
 
 def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
     """Returns a progress bar of rich, not started, if the stream is a terminal that can move its
-    cursor; None elsewhere.
+    cursor, else None.
     """
     if (console := live_console(stream)) is None:
         return None

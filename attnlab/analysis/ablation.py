@@ -67,7 +67,9 @@ class Cost(NamedTuple):
 def ablation_table(
     model: Passes, batches: Batches, measure: str = "loss", kinds: Sequence[str] = ABLATIONS
 ) -> list[Cost]:
-    """Computes what a measure changes by when each mixing layer and each head is ablated.
+    """Returns how much a measure changes when each mixing layer and each head is ablated in each of
+    the ways `kinds`, a `Cost` with a bootstrap interval for each of these; raises `UserError` for
+    an unknown kind or measure.
 
     Args:
       model: task and parameters.
@@ -119,8 +121,9 @@ def ablation_table(
 
 
 def _difference(pairs: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """Returns the difference of a ratio of sums between two systems, given their terms [2,N,2], and
-    its paired bootstrap interval; NaN without examples.
+    """Returns the change of a ratio of sums from a first to a second system, and its 95 % paired
+    bootstrap interval (NaN without examples), given both terms of the ratio for each system and
+    example in `pairs` [2,N,2].
     """
     count = pairs.shape[1]
     if not count:
@@ -135,8 +138,9 @@ def _difference(pairs: np.ndarray) -> tuple[float, tuple[float, float]]:
 
 @jax.jit
 def _real_values(model: Passes, batch: Batch) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """Computes by place of heads and of layers the values [B,H,T,D] and which positions are real
-    [B,T]; all are where the loss of an example depends on none.
+    """Returns by place (heads and layers of a pass) the values [B,H,T,D] and a mask [B,T] of the
+    real positions, those on which the result of an example depends; all positions are real where it
+    depends on none.
     """
     slopes = model.gradients(batch, ("heads", "layer"))
     real = {name: passes.real_positions(slope) for name, (_, slope) in slopes.items()}
@@ -147,8 +151,8 @@ def _real_values(model: Passes, batch: Batch) -> dict[str, tuple[jax.Array, jax.
 
 
 def _others(model: Passes, batch: Batch) -> dict[str, jax.Array]:
-    """Computes by place for every row the values [B,H,T,D] of the next row, its real positions
-    again and again.
+    """Returns by place (heads and layers of a pass) for every row of a batch the values [B,H,T,D]
+    of the next row, whose real positions are repeated in turn to fill all T positions.
     """
     others = {}
     for name, (value, real) in _real_values(model, batch).items():
@@ -160,7 +164,9 @@ def _others(model: Passes, batch: Batch) -> dict[str, jax.Array]:
 
 
 def mean_values(model: Passes, examples: Sequence[tuple[int, Batch]]) -> dict[str, Any]:
-    """Computes by place the mean value [H,1,D] over all real positions of all examples."""
+    """Returns by place (heads and layers of a pass) the mean value [H,1,D] over all real positions
+    of all examples, pairs of a number of rows that count and a batch.
+    """
     sums: dict[str, Any] = {}
     for count, batch in examples:
         for name, (value, real) in _real_values(model, batch).items():
@@ -172,7 +178,9 @@ def mean_values(model: Passes, examples: Sequence[tuple[int, Batch]]) -> dict[st
 
 @jax.jit
 def _slopes(model: Passes, batch: Batch, gates: Gates) -> Any:
-    """Computes dL(x) / dg [B,H] by place for gates of heads [H]."""
+    """Returns by place the gradient [B,H] of the loss per target of each example with respect to
+    `gates` [H], the factors by which the values of heads are multiplied.
+    """
 
     def of_row(row: Batch) -> Any:
         def loss(gates: Gates) -> jax.Array:
@@ -195,7 +203,9 @@ def head_gates(model: Passes, batches: Batches) -> Gates:
 def head_importance(
     model: Passes, batches: Batches, normalised: bool = True, gates: Gates | None = None
 ) -> dict[str, np.ndarray]:
-    """Computes the importance I_h [H] of the heads of every mixing layer, by the name of the place.
+    """Returns by name of the place the importance [H] of the heads of every mixing layer, the mean
+    over examples of |dL / dg| at the gates g of heads (`gates`, by default 1), divided by its L2
+    norm over the layer if `normalised`.
 
     Args:
       model: task and parameters.
@@ -217,7 +227,9 @@ def head_importance(
 def prune_heads(
     model: Passes, batches: Batches, measure: str = "loss", at_once: int = 1, again: bool = False
 ) -> tuple[list[tuple[str, int]], list[float]]:
-    """Switches heads off, the least important first (normalised by layer), until none is left.
+    """Switches off heads, `at_once` at a time and the least important first, until none is left,
+    and returns the heads in this order and the measure after each step, first with all heads;
+    `again` estimates importance at every step.
 
     Args:
       model: task and parameters.
@@ -261,7 +273,9 @@ def patch(
     positions: Sequence[int | None] = (None,),
     other: Mapping[str, Any] | None = None,
 ) -> dict[tuple[str, int | None, int | None], np.ndarray]:
-    """Computes how much of the difference between two inputs each part of the clean pass restores.
+    """Returns by (place, head, position) the share [B] of the difference in log-probability between
+    a clean and a corrupted input that comes back when this part of the clean pass replaces that of
+    the corrupted pass.
 
     Args:
       model: task and parameters.

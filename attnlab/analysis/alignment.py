@@ -47,8 +47,9 @@ class Gold:
 
 
 def read_gold(path: str | Path) -> list[Gold]:
-    """Reads the gold links of a file, one line (perhaps blank) for each sentence pair; raises
-    UserError for anything else in it.
+    """Reads a file of gold word alignments and returns a `Gold` (sure and possible links) for each
+    line, that is for each sentence pair; raises `UserError` for a word that is no link such as 3-4
+    or 3p4.
 
     A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i
     counts the words of the first language of the file, j those of the second.
@@ -130,8 +131,9 @@ def diagonal(target: int, source: int) -> set[Link]:
 
 
 def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
-    """Computes the expected alignment error rate of a corpus if each target word is linked to a
-    uniformly drawn source word.
+    """Returns the expected alignment error rate of a corpus if each target word is linked to a
+    source word drawn at random; `golds` are the right links, `lengths` the numbers (source, target)
+    of words of each sentence pair.
 
     Every word is linked once, so the denominator is fixed and the expectation exact.
 
@@ -167,8 +169,9 @@ def word_weights(weights: np.ndarray, source: np.ndarray, target: np.ndarray) ->
 
 
 def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.ndarray:
-    """Computes [P,W], the share of each piece of a sentence that belongs to each word, by matching
-    characters; ValueError if the pieces do not spell the words.
+    """Returns a matrix [P,W] of the share of each piece (token) of a sentence that belongs to each
+    word, by matching characters; `marks` are the unknown and the silent pieces; raises `ValueError`
+    if the pieces do not spell the words.
 
     Pieces and words are matched by their characters without blanks, so the text of the pieces may
     have other blanks ("l'homme" for the words "l'" and "homme"). A piece that covers several words
@@ -203,10 +206,10 @@ def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.
 
 
 def _spelling(pieces: Sequence[str], unknown: str | None) -> str:
-    """Returns a regular expression that matches the text of the pieces, one group for each; an
-    unknown piece matches any characters. What follows an unknown one is taken where it first
-    stands, for good (`?>`), but for the last, which must reach the end: else a text that does not
-    match takes time exponential in the unknown ones.
+    """Returns a regular expression that matches the text of the pieces (tokens), with one group for
+    each; a piece equal to `unknown` matches any characters. What follows an unknown one is taken
+    where it first stands, for good (`?>`), but for the last, which must reach the end: else a text
+    that does not match takes time exponential in the unknown ones.
     """
     parts = [""]
     for piece in pieces:

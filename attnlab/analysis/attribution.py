@@ -62,7 +62,9 @@ def relevance(products: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def integrated_gradients(model: Passes, batch: Batch, nodes: int = 32) -> tuple[Arrays, np.ndarray]:
-    """Computes integrated gradients of F from vectors of zeros.
+    """Returns the integrated gradients of the log-probability of the targets, from zero vectors to
+    the embeddings, as attributions [B,T] of tokens by name of the embedding, and their error [B]
+    for each example; `nodes` are points of the integral.
 
     Args:
       model: task and parameters.
@@ -89,7 +91,9 @@ def integrated_gradients(model: Passes, batch: Batch, nodes: int = 32) -> tuple[
 
 
 def gradient_by_distance(model: Passes, batches: Batches) -> Arrays:
-    """Computes how strongly the loss of a token depends on the tokens at each distance before it.
+    """Returns by name of the embedding an array [K], the mean norm of the gradient of a token's
+    loss with respect to the token k positions before it, for k from 0, NaN where there is none;
+    raises `UserError` for outputs without an axis of tokens.
 
     The loss must be a sum over output tokens (language models, taggers, writers); those without a
     loss are left out.
@@ -120,7 +124,10 @@ def gradient_by_distance(model: Passes, batches: Batches) -> Arrays:
 
 @jax.jit
 def _norms(model: Passes, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Computes by embedding || d loss_t / d e_j ||, [Tq,B,Tk], and which t have a loss, [B,Tq]."""
+    """Returns by name of the embedding the norm [Tq,B,Tk] of the gradient of the loss at output t
+    with respect to embedded token j, and a mask [B,Tq] of the outputs that have a loss; raises
+    `UserError` if there are no such outputs or embeddings.
+    """
     places = [place for place in model.places(batch, ("embedding",)) if not place.stepwise]
     rows = len(next(iter(batch.values())))
     zeros = {place.name: jnp.zeros((rows, *place.shape[1:])) for place in places}
@@ -143,8 +150,9 @@ def _norms(model: Passes, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
 
 
 def weight_agreement(model: Passes, batch: Batch, embedding: str) -> Arrays:
-    """Computes the rank correlation of attention weights with gradients, [B,H] by place of weights
-    whose keys are as many as the tokens of an embedding; NaN where there is nothing to rank.
+    """Returns by name of the attention weights the Kendall rank correlation [B,H] of the attention
+    that tokens receive with the norm of their gradient at `embedding`; only weights with a key for
+    each of its tokens, NaN with nothing to rank.
 
     Args:
       model: task and parameters.
@@ -171,7 +179,9 @@ def weight_agreement(model: Passes, batch: Batch, embedding: str) -> Arrays:
 def weight_effects(
     model: Passes, batches: Batches, permutations: int = 10, seed: int = 0
 ) -> dict[tuple[str, str], np.ndarray]:
-    """Computes how far answers move when the weights of all heads of a layer are changed.
+    """Returns by (place, "uniform" or "permuted") the distance [N], from 0 to 1, by which the
+    answer to each example moves when all attention weights of a layer are made so (median of
+    `permutations`); raises `UserError` without such layers.
 
     Args:
       model: task, whose outputs are logits over their last axis, and parameters.
@@ -223,7 +233,9 @@ def weight_effects(
 
 
 def _answer(model: Passes, row: Batch) -> tuple[jax.Array, jax.Array]:
-    """Computes probabilities of an example, and which of them have a loss."""
+    """Returns the probabilities [...,V] of the outputs for an example, and a mask [...] of the
+    outputs that have a loss; raises `UserError` if the outputs are no logits.
+    """
     logits = model.task.apply(model.params, row)
     if not isinstance(logits, jax.Array) or logits.ndim < 2:
         raise UserError(f"{type(model.task).__name__}: its outputs are no logits to be compared")
@@ -244,7 +256,9 @@ def permuted(weights: jax.Array, seen: jax.Array, key: jax.Array) -> jax.Array:
 def adversarial_weights(
     weights: np.ndarray, values: np.ndarray, seen: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Finds other weights of one query with the same context.
+    """Returns other attention weights [Tk] of a query, on the keys that `seen` marks, that give the
+    same context from `values` [Tk,D], and their total variation distance from `weights`; where
+    there are none, `weights` and 0.
 
     Args:
       weights: [Tk], at least 0.
@@ -270,7 +284,9 @@ def adversarial_weights(
 
 
 def adversarial_maps(model: Passes, batch: Batch) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Finds for every query of a batch other weights with the same context of its head.
+    """Returns by place, for every query of a batch, other weights [B,H,Tq,Tk] that give the same
+    context of its head, and their distances [B,H,Tq] from the actual weights; places without values
+    or with weights below 0 are left out.
 
     Returns:
       By place, weights [B,H,Tq,Tk] and distances [B,H,Tq], see `adversarial_weights`. Places are

@@ -59,8 +59,8 @@ Of = Literal["seconds", "bytes"]
 
 
 def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
-    """Returns the slope of log seconds (or bytes, by `of`) over log length, by least squares over
-    lengths from `LONG` on; nan of fewer than two.
+    """Returns the slope of log seconds (or bytes, by `of`) over log length of the measured
+    `points`, by least squares over lengths from `LONG` on; nan with fewer than two such points.
     """
     logs = [
         (math.log(point.length), math.log(getattr(point, of)))
@@ -74,7 +74,7 @@ def exponent(points: Sequence[Point], of: Of = "seconds") -> float:
 
 def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "seconds") -> int | None:
     """Returns the least measured length from which on `points` take less than `baseline` (seconds
-    or bytes, by `of`); None if they do not at the largest.
+    or bytes, by `of`), or None if they do not at the largest length.
     """
     other = {point.length: getattr(point, of) for point in baseline}
     less: int | None = None
@@ -90,8 +90,9 @@ def crossing(points: Sequence[Point], baseline: Sequence[Point], of: Of = "secon
 
 
 def rows(points: Points, baseline: str, cards: Mapping[str, Mapping[str, str]]) -> list[list[Any]]:
-    """Returns a row of `COLUMNS` for each mixer: its size and costs at the longest length measured,
-    the growth that its card declares, exponent, and crossings with the baseline.
+    """Returns the rows of a table with the columns `COLUMNS`, one for each mixer: its size, the
+    growth that its card in `cards` declares, costs at the longest length measured, exponent, and
+    lengths from which it costs less than the mixer `baseline`.
     """
     table = []
     for name, every in points.items():

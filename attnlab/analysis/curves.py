@@ -29,8 +29,9 @@ def save_curve(
     doubling: bool = False,
     width: float = 6.4,
 ) -> None:
-    """Draws curves as a picture `path` (.png, .svg or .pdf): `series` maps a name to its (x, y) points, in order. A
-    series without points is only in the legend.
+    """Draws curves into the picture `path` (.png, .svg or .pdf): `series` maps a name to its (x, y)
+    points, in order, `bars` a name to intervals (low, high) at these points; `doubling` makes the x
+    axis logarithmic. A series without points is only in the legend.
 
     Args:
       bars: name to the lower and the upper end of a bar at each of its points.
@@ -71,8 +72,9 @@ def save_curve(
 def save_by_layer(
     path: File, records: Sequence[Record], column: str, title: str = "", width: float = 6.4
 ) -> None:
-    """Draws a number of heads by layer: a dot for each record, with its interval where it has one,
-    and a short line at the mean of a layer.
+    """Draws the number in `column` of the records of heads by layer into the picture `path`: a dot
+    for each record, with its interval if any, and a line at the mean of a layer; raises
+    `ValueError` if no record has a number.
 
     Args:
       path: ends in .png, .svg or .pdf.

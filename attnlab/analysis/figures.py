@@ -61,7 +61,9 @@ def text_style(size: float, *texts: str) -> dict[str, Any]:
 
 
 def set_labels(axis: Any, labels: Sequence[str], room: float, turned: bool = True) -> None:
-    """Labels the places 0, 1, ... of an axis, or every second, third, ... where they would touch.
+    """Writes `labels` at the positions 0, 1, ... of a matplotlib axis, or only at every second,
+    third, ... where they would touch; `room` is inches between positions, `turned` puts labels
+    across the axis.
 
     Args:
       axis: of a matplotlib panel.

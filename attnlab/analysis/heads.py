@@ -93,7 +93,9 @@ class HeadStatistics:
         allowed: np.ndarray | None = None,
         kind: str = "exact",
     ) -> None:
-        """Adds a map of one text.
+        """Adds the attention weights [H,Tq,Tk] of one text, or from the tokens `queries` of one
+        text to the tokens `keys` of another, to the sums of the map `name`; `allowed` [Tq,Tk] are
+        visible keys; raises `ValueError` if shapes disagree.
 
         Args:
           name: of the map, such as "decoder/0/self"; it has one kind.
@@ -145,8 +147,9 @@ class HeadStatistics:
     def _fitting(
         self, keys: Sequence[str], queries: Sequence[str], offset: np.ndarray, allowed: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Returns by pattern which allowed keys fit it for each query, [Tq,Tk] bool; `offset`
-        [Tq,Tk] is NaN between two texts, where nothing fits a pattern that needs it.
+        """Returns by pattern (sink, previous, next, duplicate, induction, delimiter, rare) a mask
+        [Tq,Tk] of the allowed keys that fit it for each query; `offset` [Tq,Tk] is key minus query
+        position, NaN between two texts.
         """
         equal = np.array(queries, object)[:, None] == np.array(keys, object)
         followed = np.pad(equal, ((0, 0), (1, 0)))[:, :-1]  # the key before this equals the query
@@ -166,9 +169,9 @@ class HeadStatistics:
         return {pattern: of_pattern & allowed for pattern, of_pattern in fits.items()}
 
     def records(self) -> list[Record]:
-        """Returns a record for each head: "map", "kind", "head", "queries" (how many have weights),
-        the columns named at the top, "best_offset" and "best_offset_share", the share of queries
-        with two allowed keys or more whose largest weight is there.
+        """Returns a dict for each head: its map, kind and number, the number of queries with
+        weights, the mean of each statistic over queries, and the most frequent offset of the
+        largest weight with its share.
         """
         table: list[Record] = []
         for (name, kind), sums in self._sums.items():
@@ -198,7 +201,9 @@ def summary(records: Iterable[Record], column: str) -> dict[str, float]:
 
 
 def mass_within(weights: np.ndarray, region: np.ndarray | tuple[float, ...]) -> np.ndarray:
-    """Computes the share of each map over an image that lies within a region: sum(|w| m) / sum |w|.
+    """Returns the share [...] of the absolute weights of each map [...,h,w] over an image that lies
+    within `region`, a mask [h,w] or a box (left, top, right, bottom) in fractions of the image, NaN
+    for a map without weight.
 
     Args:
       weights: [...,h,w], each map laid out on the grid of the image.

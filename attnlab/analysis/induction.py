@@ -28,8 +28,9 @@ def ordinary_ids(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def repeated_sequences(vocabulary: Vocabulary, length: int, count: int, seed: int) -> np.ndarray:
-    """Draws sequences BOS r_1 ... r_n r_1 ... r_n, [N,T] int32, of n = `length` different ordinary
-    ids each.
+    """Draws `count` sequences of ids BOS r_1 ... r_n r_1 ... r_n, int32 [N,2n+1], each of n =
+    `length` different ordinary ids of the vocabulary; raises `UserError` if n is below 2 or there
+    are too few ids.
 
     Args:
       vocabulary: of the model.
@@ -49,8 +50,9 @@ def repeated_sequences(vocabulary: Vocabulary, length: int, count: int, seed: in
 
 
 def induction_score(weights: np.ndarray) -> np.ndarray:
-    """Computes the mean over q in the second copy of A[q, q - n + 1] of maps over repeated
-    sequences, [...,T,T] to [...]; ValueError unless T is odd and the map square.
+    """Returns for maps [...,T,T] over BOS and two copies of n tokens the mean weight [...] that a
+    token of the second copy gives to the token after its first occurrence, A[q, q - n + 1]; raises
+    `ValueError` for another shape.
 
     The weights are taken as they are, also those below 0. Above 0.4 a head is clearly an induction
     head; one that looks anywhere has about 1/T.

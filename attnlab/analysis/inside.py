@@ -63,7 +63,9 @@ class Analysis:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def head(self, name: str, head: int) -> Record:
-        """Returns the record of a head of the map `name`, a new one where it has no map."""
+        """Returns the record of head number `head` of the map `name`; if the analysis has none, an
+        empty record is added to `heads` and returned.
+        """
         for record in self.heads:
             if (record["map"], record["head"]) == (name, head):
                 return record
@@ -79,7 +81,9 @@ def analyse(
     conllu: str | os.PathLike[str] | None = None,
     coreference: str | os.PathLike[str] | None = None,
 ) -> Analysis:
-    """Measures everything that applies to a trained system on examples of a split.
+    """Runs all analyses that apply to a trained system on the first `examples` of a split, and on
+    texts of the files `conllu` and `coreference`, and returns an `Analysis`; an analysis that fails
+    becomes a note in it.
 
     Args:
       task: with the data of the split.
@@ -126,8 +130,8 @@ def analyse(
 
 
 def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]]:
-    """Returns the first examples of a split in batches of equal shapes, with their numbers; see
-    `Task.split_batches`. Raises UserError if there is none.
+    """Returns the first `count` examples of a split in batches of equal shapes, pairs of the
+    numbers [B] of the examples (-1 for padding) and the batch; raises `UserError` if there is none.
     """
     groups: dict[Any, list[Any]] = {}
     for numbers, batch in task.split_batches(split):
@@ -154,9 +158,9 @@ def first_rows(task: Any, split: str, count: int) -> list[tuple[np.ndarray, Any]
 
 
 def statistics_of(system: Any, examples: Iterable[Mapping[str, AttentionMap]]) -> list[Record]:
-    """Returns the statistics of heads over the labelled maps of examples, see
-    `attnlab.analysis.heads`. How rare a token is, is counted among the keys of its side in these
-    examples.
+    """Returns a record of statistics for each head (see `HeadStatistics.records`) over the labelled
+    attention maps of all examples; `system` says between which texts each map lies. How rare a
+    token is, is counted among the keys of its side in these examples.
 
     Args:
       system: names the sides of each map; a map of a side to itself is of self-attention.
@@ -179,7 +183,9 @@ def statistics_of(system: Any, examples: Iterable[Mapping[str, AttentionMap]]) -
 
 
 def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> None:
-    """Adds the statistics of heads."""
+    """Sets `result.heads` to the statistics of heads over the maps of the first `count` examples of
+    a split; raises `UserError` if the system has no attention.
+    """
     examples = task.map_examples(split, count)
     maps = maps_of_examples(task, params, examples, READ)
     result.heads = statistics_of(task.system, maps)
@@ -188,7 +194,9 @@ def _look(result: Analysis, task: Any, params: Any, split: str, count: int) -> N
 
 
 def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
-    """Adds the costs of ablations."""
+    """Appends to `result.costs` a record for each ablation of a head or a mixing layer, with its
+    cost in loss and the interval; raises `UserError` if the system has no mixing layer.
+    """
     if not model.places(next(iter(batches))[1], ("heads", "layer", "weights")):
         raise UserError(f"{type(model.task.system).__name__} has no mixing layer")
     for cost in ablation.ablation_table(model, batches):
@@ -199,7 +207,9 @@ def _switch_off(result: Analysis, model: Passes, batches: Batches) -> None:
 
 
 def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
-    """Adds the importance of heads, and the loss while they are switched off one by one."""
+    """Adds "importance" to the records of heads in `result`, and to `result.pruning` a record of
+    the loss after each head that is switched off, the least important first.
+    """
     for place, scores in ablation.head_importance(model, batches).items():
         name = place.rpartition("/")[0]
         maps = sum(record["map"] == name for record in result.heads)  # several a head: micro steps
@@ -214,8 +224,9 @@ def _prune(result: Analysis, model: Passes, batches: Batches) -> None:
 
 
 def _explain(result: Analysis, model: Passes, batches: Sequence[Any]) -> None:
-    """Adds how far answers move with the weights of a layer, and how well weights and gradients
-    agree.
+    """Adds to the records of heads in `result` how far answers move when a layer's weights are made
+    uniform or permuted ("uniform_effect", "permuted_effect"), and the rank correlation of weights
+    with gradients ("agreement").
     """
     places = model.places(batches[0][1], ("weights",))
     for (place, kind), moved in attribution.weight_effects(model, batches).items():
@@ -257,8 +268,10 @@ def _vocabulary(task: Any) -> Vocabulary:
 def _read(
     result: Analysis, task: Any, params: Any, texts: Sequence[str]
 ) -> list[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
-    """Returns for each text its number, the characters [P,2] of its pieces, and its maps [H,P,P] to
-    itself. Texts that the system reads otherwise (cut, say) are left out, with a note.
+    """Returns for each text that the system reads as written its number in `texts`, the character
+    spans [P,2] of its tokens, and by name its maps [H,P,P] to itself; other texts (cut, say) are
+    left out, with a note in `result`. Texts that the system reads otherwise (cut, say) are left
+    out, with a note.
 
     Raises:
       UserError: no such map.
@@ -286,7 +299,10 @@ def _read(
 
 
 def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -> None:
-    """Adds syntactic scores."""
+    """Sets `result.syntax` to how well heads point at syntactic heads and dependents in the
+    `sentences` of a treebank, see `pointing.syntax_scores`; to [] if no sentence is read as
+    written.
+    """
     read = _read(result, task, params, [" ".join(sentence.words) for sentence in sentences])
     chosen, between_words = [sentences[n] for n, _, _ in read], []
     for sentence, (_, places, maps) in zip(chosen, read, strict=True):
@@ -296,7 +312,9 @@ def _parse(result: Analysis, task: Any, params: Any, sentences: Sequence[Any]) -
 
 
 def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -> None:
-    """Adds coreference scores."""
+    """Sets `result.coreference` to how often heads point from a mention to an antecedent in
+    `documents`, see `pointing.coreference_scores`; does nothing if no document is read as written.
+    """
     read = _read(result, task, params, [document.text for document in documents])
     if read:
         chosen = [documents[n] for n, _, _ in read]
@@ -306,7 +324,9 @@ def _refer(result: Analysis, task: Any, params: Any, documents: Sequence[Any]) -
 
 
 def _repeat(result: Analysis, task: Any, params: Any) -> None:
-    """Adds induction scores."""
+    """Adds "induction_score" to the records of heads in `result`, the mean over random sequences of
+    tokens that are repeated once.
+    """
     vocabulary, limit = _vocabulary(task), task.config.longest_text or 2 * LENGTH + 1
     half = min(LENGTH, len(induction.ordinary_ids(vocabulary)), (limit - 1) // 2)
     sequences = induction.repeated_sequences(vocabulary, half, REPEATED, seed=0)

@@ -71,7 +71,9 @@ def is_truetype(text: str) -> bool:
 
 @functools.cache
 def _font_of(sign: str) -> str:
-    """Returns the first family that has a character, "" if none has."""
+    """Returns the first font family that has the character `sign`, "" if none has (with a note to
+    the user if it is a letter).
+    """
     from matplotlib.font_manager import findfont, get_font
 
     first = unicodedata.name(sign, "").partition(" ")[0]
@@ -86,8 +88,8 @@ def _font_of(sign: str) -> str:
 
 @functools.cache
 def _installed() -> frozenset[str]:
-    """Returns all families that matplotlib can use, with Noto fonts that were installed after its
-    list was made, and those of the extra.
+    """Returns the names of all font families that matplotlib can use, after it has registered the
+    Noto Sans fonts that are installed on the system or with the extra of this package.
     """
     from matplotlib import font_manager
 

@@ -91,8 +91,10 @@ def _map_figure(
     width: float | None = None,
     gold: Gold | None = None,
 ) -> Figure:
-    """Draws what `save_map` says and returns the figure. The layout is computed here, since
-    matplotlib's layout engines need 10 s for eight heads of 60 tokens.
+    """Returns a figure of weights [H,Tq,Tk] as coloured cells, a panel for each head, with
+    `columns` as labels of keys and `rows` of queries, gold links drawn over them if given; `width`
+    is in inches. The layout is computed here, since matplotlib's layout engines need 10 s for eight
+    heads of 60 tokens.
     """
     maps, room = _checked(weights, columns, rows), (width or math.inf) * _LABEL
     sources, targets = ([label(name, room=room) for name in names] for names in (columns, rows))
@@ -127,8 +129,9 @@ def _map_figure(
 def _layout(
     shape: tuple[int, ...], left: float, top: float, cell: float, width: float | None
 ) -> tuple[int, float]:
-    """Computes how many of H panels of Tq x Tk cells (`shape` [H,Tq,Tk]) stand side by side, in a
-    grid about as wide as high or in the given width, and how many inches a cell has.
+    """Returns how many of H panels of Tq x Tk cells (`shape`) stand side by side, in a grid about
+    as wide as high or in the given `width`, and the inches of a cell; `left` and `top` are inches
+    for labels.
 
     Args:
       shape: [H,Tq,Tk].
@@ -146,8 +149,8 @@ def _layout(
 
 
 def _draw_links(panel: Any, gold: Gold, cell: float) -> None:
-    """Draws gold links into a panel whose cells are `cell` inches wide, white in a black rim, so
-    that they stand out from every colour.
+    """Draws gold links into a matplotlib panel with cells `cell` inches wide, sure ones as squares
+    and possible ones as circles; raises `ValueError` for a link outside of the map.
     """
     rows, columns = panel.images[0].get_size()
     if beyond := [(i, j) for i, j in gold.possible if i >= columns or j >= rows]:
@@ -167,8 +170,9 @@ def _draw_links(panel: Any, gold: Gold, cell: float) -> None:
 def save_head_grid(
     path: File, maps: Mapping[str, np.ndarray], title: str = "", width: float | None = None
 ) -> None:
-    """Draws all heads of all layers as small maps without tokens, a row for each map by name and a
-    column for each head.
+    """Draws all heads of all layers into the picture `path` as small maps without tokens, a row for
+    each of `maps` ([H,Tq,Tk] by name) and a column for each head, coloured relative to its largest
+    weight.
 
     The colours of each small map go from 0 to its own largest weight, or from minus to plus its
     largest if one is below 0: pictures of shapes, not of sizes.
@@ -207,8 +211,9 @@ def save_arcs(
     title: str = "",
     width: float | None = None,
 ) -> None:
-    """Draws self-attention weights of 0.05 and more as arcs between the tokens of a text (.png,
-    .svg or .pdf), the heads one below the other.
+    """Draws self-attention weights [H,T,T] of 0.05 and more as arcs between the `tokens` of a text
+    into the picture `path`, the heads one below the other; raises `ValueError` if shapes do not
+    fit.
 
     An arc above the line leads to an earlier token, one below it to a later token. A larger weight
     gives a stronger colour. Weights of a token on itself, and weights below 0.05, are left out.
@@ -256,8 +261,9 @@ def _draw_arcs(panel: Any, looks: list[tuple[int, int, float]], length: int, low
 
 
 def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
-    """Returns (from, to, weight at most 1) for the weights [T,T] that `save_arcs` draws: at least
-    `_FAINT`, and not of a token on itself. The strongest comes last, so that it lies on top.
+    """Returns triples (query position, key position, weight cut to 1) of the weights [T,T] that are
+    at least `_FAINT` and not of a token on itself, sorted by weight. The strongest comes last, so
+    that it lies on top.
     """
     rows, columns = np.nonzero(np.nan_to_num(weights) >= _FAINT)
     looks = [
@@ -282,8 +288,9 @@ def save_arrays(
     weights: Mapping[str, np.ndarray],
     labels: Mapping[str, Sequence[str]],
 ) -> None:
-    """Writes maps and labels by name as a compressed .npz file that `numpy.load` reads without
-    pickle; ValueError if a map and a label have one name.
+    """Writes `weights` (arrays by name) and `labels` (lists of strings by name) as a compressed
+    .npz file that `numpy.load` reads without pickle; raises `ValueError` if a map and a label have
+    the same name.
 
     Args:
       weights: by name ("decoder/0/cross").

@@ -29,8 +29,9 @@ def save_overlay(
     rows: Sequence[str],
     title: str = "",
 ) -> None:
-    """Draws an image and, beside it, the image in grey under the weights of each row (at most
-    `PANELS`), as a picture (.png, .svg or .pdf); ValueError if shapes do not fit.
+    """Draws into the picture `path` an image [H,W,C] and, beside it, the image in grey under each
+    map of `weights` [R,h,w] with its name in `rows` (at most `PANELS`); raises `ValueError` if
+    shapes do not fit.
 
     Args:
       image: [H,W,C] uint8, C 1 or 3.

@@ -66,8 +66,9 @@ class Passes:
             return metric(self, alone), seen
 
     def places(self, batch: Batch, kinds: Sequence[str] = KINDS) -> list[Place]:
-        """Returns the places of some kinds for a batch, in the order of a pass, by shapes alone; the
-        shapes are those of one example, [1,...].
+        """Returns the places (points of a pass where values can be read and changed) of the given
+        `kinds` for a batch, in the order of the pass, with shapes of one example, [1,...]; only
+        shapes are computed.
         """
         places: list[Place] = []
 
@@ -79,8 +80,9 @@ class Passes:
 
     @functools.partial(jax.jit, static_argnames="weights")
     def values(self, batch: Batch, weights: bool = False) -> dict[str, jax.Array]:
-        """Computes the values of all places that are not stepwise, by name, [B,H,T,D]; `Pass.values`
-        says what stands beside `weights`.
+        """Runs the system on a batch and returns by name the values [B,H,T,D] at all places that
+        are not inside a loop over time; with `weights` also attention weights and what
+        `Pass.values` lists beside them.
         """
 
         def of_row(row: Batch) -> Any:
@@ -91,8 +93,9 @@ class Passes:
 
     @functools.partial(jax.jit, static_argnames="kinds")
     def gradients(self, batch: Batch, kinds: tuple[str, ...], scale: Any = 1.0) -> Any:
-        """Computes by place (the value, d log p / d value), [B,H,T,D] each, where p is the
-        probability of an example's targets; without the places that are stepwise.
+        """Returns by place the pair of its value and the gradient of the log-probability of an
+        example's targets with respect to it, [B,H,T,D] each, for places of `kinds` outside loops
+        over time; `scale` multiplies their values in the pass.
 
         Args:
           batch: examples.
@@ -122,8 +125,9 @@ class Passes:
         prepare: Callable[[Any, Batch], Any] = lambda model, batch: {},
         finish: Callable[[Any, Any, Any], Any] = lambda choice, here, number: number,
     ) -> Any:
-        """Computes a metric of every example under each of C changes, [C,N,...]; one program is
-        compiled for each shape of batch, whatever C is.
+        """Returns a metric of N examples under each of C changes of the pass, arrays [C,N,...];
+        `changes` makes them from a choice in `choices` [C,...] and what `prepare` gives of the row,
+        `finish` computes what is returned.
 
         Args:
           batches: see `filled`.
@@ -163,8 +167,9 @@ def log_probability(model: Passes, row: Batch) -> jax.Array:
 
 
 def terms_of(task: Any, measure: str) -> Metric:
-    """Returns the metric that gives the two numbers [2] whose sums over examples make a measure of a
-    task, sum / sum; raises UserError if it is no such measure.
+    """Returns a metric, a function of model and row, that gives two numbers [2] of an example; sums
+    of the two over examples, divided, are the measure of the task; raises `UserError` if the
+    measure is no such ratio.
     """
     if measure not in task.ratios:
         raise UserError(f"measure {measure!r} is no ratio of sums; {nearest(measure, task.ratios)}")
@@ -179,8 +184,9 @@ def terms_of(task: Any, measure: str) -> Metric:
 
 
 def filled(batches: Batches) -> list[tuple[int, Batch]]:
-    """Returns the number of examples of each batch, and the batch with these first and more of them
-    in place of rows of padding; UserError if there is none.
+    """Returns for each batch, given with its row numbers (-1 for padding), the number of its real
+    rows, and the batch with these first and again in place of padding; raises `UserError` if there
+    is no real row.
     """
     pairs = [(np.flatnonzero(numbers >= 0), batch) for numbers, batch in batches]
     result: list[tuple[int, Batch]] = [
@@ -194,8 +200,9 @@ def filled(batches: Batches) -> list[tuple[int, Batch]]:
 
 
 def chosen_part(places: Iterable[Place], choice: Any) -> dict[str, jax.Array]:
-    """Returns by place a mask [H,1,1], or [H,T,1] where a position is chosen: 1 at the part of the
-    one place that is chosen, 0 elsewhere.
+    """Returns by place a mask [H,1,1], or [H,T,1] where a position is chosen, that is 1 at the
+    place, head and position that the numbers of `choice` select (-1 for all heads or positions) and
+    0 elsewhere.
 
     Args:
       places: those of one pass.

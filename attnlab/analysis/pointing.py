@@ -72,9 +72,9 @@ class Pointing:
         return self.hits.sum(0) / np.where(counts, counts, np.nan)
 
     def best(self, least: int = 20) -> list[Record]:
-        """Returns a record for each cell: the head and the baseline that are best on every second
-        text (0, 2, ...), with their shares on the other texts, so that the choice among many heads
-        does not flatter them.
+        """Returns a record for each cell (relation and direction) with `least` questions in both
+        halves of the texts: the best head and the best baseline by even texts, with their
+        accuracies, gain and intervals on the odd texts.
 
         The columns are `COLUMNS`, "count" (questions), "accuracy" with "low" and "high", its 95 %
         bootstrap interval over texts, "baseline_accuracy", and "gain", the difference of the two
@@ -130,7 +130,9 @@ def word_spans(words: Sequence[str]) -> np.ndarray:
 
 
 def syntax_scores(sentences: Sequence[Sentence], maps: Iterable[Maps]) -> Pointing:
-    """Counts for each head how often it points at the right word, by relation and direction.
+    """Counts how often the largest weight of each head goes from a word to its syntactic head or
+    dependent, by relation, and returns this with baselines as a `Pointing`; `maps` are for each
+    sentence [H,W,W] between words, by name.
 
     Args:
       sentences: with heads, and relations as tags (`Conllu(tags="deprel")`).
@@ -174,7 +176,8 @@ class Document(NamedTuple):
 
 
 def read_documents(path: str | Path) -> list[Document]:
-    """Reads the documents of a file of clusters, plain, .gz or .xz.
+    """Reads a file of JSON lines, texts with their clusters of mentions (plain, .gz or .xz), and
+    returns a `Document` for each; raises `UserError` for a line of another form or no document.
 
     Raises:
       UserError: the file cannot be read or has no document; a line, named with the key, has
@@ -203,7 +206,8 @@ def coreference_scores(
     documents: Sequence[Document], places: Iterable[np.ndarray], maps: Iterable[Maps]
 ) -> Pointing:
     """Counts for each head how often a mention gives its largest weight, of all mentions before it,
-    to an antecedent; `places` are the characters of the pieces that `maps` lie between.
+    to an antecedent, and returns a `Pointing`; `places` are the character spans [P,2] of tokens,
+    `maps` weights [H,P,P] between them.
 
     Args:
       documents: from `read_documents`.

@@ -54,8 +54,8 @@ def report(
     pictures: bool = True,
 ) -> bool:
     """Scores the test split with the best parameters, writes scores, answers and pictures into
-    `workdir` (process 0 alone), and prints a table. Returns False, with a line on stderr, if a
-    metric of the user's has failed; all other scores are written.
+    `workdir` (process 0, `first`, alone) and prints a table; returns False, with a line on stderr,
+    if a metric of the user's has failed.
 
     The files, in this order: the scores of each example (`items.npz`, see `attnlab.records.items`;
       only if the task gives them), the answers of the system (for example `translations.txt`), the
@@ -169,8 +169,9 @@ def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list
 def resampled(
     task: AnyTask, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
-    """Returns the scores of a split for each example, without measures that disagree with
-    `results`; None if the task gives none.
+    """Returns the scores of each example of a split as `Items`, without measures whose total
+    differs from `results` (a warning on stderr for each), or None if the task gives none or none is
+    left.
 
     A score that does not equal the value computed from its examples is left out, with a warning on
     stderr: it could not be resampled.
@@ -193,8 +194,8 @@ def resampled(
 
 
 def show(title: str, results: Mapping[str, Any], unit: Mapping[str, str]) -> None:
-    """Prints results as a table, one row for each measure with its unit or signature; a score that
-    is itself a table is printed separately.
+    """Prints `results` under a title as a table, a row for each measure with its value and its unit
+    (by name in `unit`) or signature; a score that is itself a table is printed separately.
     """
     shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
     beside = {name: unit.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
@@ -234,9 +235,9 @@ def curves(workdir: Path, folder: Path | None = None) -> Path:
 def pictures_of_test(
     task: AnyTask, params: Any, workdir: Path, pictures: bool = True
 ) -> list[Path]:
-    """Draws the attention maps of the first test examples into `workdir`/maps, and returns the most
-    useful files; [] if the system has no attention. A sensitivity, which may cost more than a
-    training run, is left to `inspect`.
+    """Draws the attention maps of the first test examples into `workdir`/maps (only arrays if
+    `pictures` is False), and returns the paths of the most useful files; [] if the system has no
+    attention. A sensitivity, which may cost more than a training run, is left to `inspect`.
 
     Returns:
       The most useful files: maps between two sequences, or self-attention maps if there are no
@@ -264,9 +265,9 @@ def draw(
     chosen: Chosen = EVERY_MAP,
     computed: Mapping[str, AttentionMap] | None = None,
 ) -> dict[str, Path]:
-    """Draws every chosen attention map of an example with at most `LEGIBLE` positions as
-    `<stem>-<map>.png` (unless `pictures` is False), writes all as arrays to `<stem>.npz`, and
-    returns the paths by map, and "arrays".
+    """Draws the chosen attention maps of an example as `<stem>-<map>.png` (none without `pictures`
+    or above `LEGIBLE` positions), writes all as arrays to `<stem>.npz`, and returns the paths by
+    map, and under "arrays".
 
     What lies on an image is drawn over it. Self-attention of texts is drawn as arcs too, in
     `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`

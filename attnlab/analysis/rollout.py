@@ -24,8 +24,9 @@ _UNIT = 1 << 30  # a capacity of 1, in the whole numbers that scipy's maximum fl
 
 
 def mixing(maps: Sequence[np.ndarray]) -> np.ndarray:
-    """Computes A~ [L,T,T] of each layer, the mean over heads with the residual connection: (mean_h
-    A_h + I), each row divided by its sum.
+    """Returns A~ [L,T,T] of L layers from their maps [H,T,T], the mean over heads plus the identity
+    for the residual connection, each row divided by its sum; raises `UserError` for weights below
+    0.
 
     Raises:
       UserError: a map has weights below 0.
@@ -50,8 +51,9 @@ def rollout(maps: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def flow(maps: Sequence[np.ndarray], query: int) -> np.ndarray:
-    """Computes attention flow [T]: the largest flow from position `query` above the last layer to
-    each token of the text, through edges with the capacities A~ of `mixing`.
+    """Returns attention flow [T], the largest flow from position `query` above the last of L layers
+    with maps [H,T,T] to each token of the text, through edges with the capacities A~ of `mixing`;
+    raises `UserError` for more than `LONGEST` tokens.
 
     Raises:
       UserError: more than `LONGEST` tokens, or as `mixing`.
@@ -68,8 +70,9 @@ def flow(maps: Sequence[np.ndarray], query: int) -> np.ndarray:
 
 
 def gradient_relevance(maps: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> np.ndarray:
-    """Computes the relevance R [T,T] of each token of the text (columns) for each position above
-    the last layer (rows): R = I, then R += mean_h max(A_h G_h, 0) R for every layer.
+    """Returns the relevance R [T,T] of each token of the text (columns) for each position above the
+    last layer (rows): from the identity, mean_h max(A_h G_h, 0) R is added for every layer, with
+    its map A and gradient G [H,T,T].
 
     Args:
       maps: A of L layers, which may have weights below 0.

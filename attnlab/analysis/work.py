@@ -67,9 +67,9 @@ def work(function: Callable[..., Any], *arguments: Any) -> Work:
 
 
 def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
-    """Computes how XLA's count of a jaxpr is off, [3]: FLOPs and transcendentals of the `scan`
-    iterations that it omits (a `while` stays counted once), and, apart, the FLOPs that it counts
-    too many for running sums.
+    """Returns three corrections [3] to XLA's count of work in a jaxpr: missing FLOPs and missing
+    transcendentals of `scan` iterations, which it counts once, and FLOPs that it counts too many
+    for running sums (a `while` stays counted once).
     """
     total = np.zeros(3)
     for equation in jaxpr.eqns:

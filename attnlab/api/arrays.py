@@ -74,8 +74,8 @@ def mechanism(
 
 
 def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
-    """Returns whether a mechanism with these fields meets every requirement of `need`; False where
-    its check raises `UserError`.
+    """Returns whether the mechanism class `made` with these fields meets every requirement of
+    `need`, that is, whether its check raises no `UserError`.
     """
     try:
         need.check(made, "mechanism", fields)
@@ -86,7 +86,7 @@ def _fits(need: Need, made: Any, fields: dict[str, Any]) -> bool:
 
 @functools.cache
 def _checked(made: Any) -> Any:
-    """Returns a subclass of a mechanism, by the same name, whose methods check their arguments."""
+    """Returns a subclass of the class `made` whose methods raise `UserError` for unfit inputs."""
 
     class Checked(made):  # type: ignore[misc]
         def remember(self, source: Any, valid: Any = None, *more: Any, **others: Any) -> Any:
@@ -139,7 +139,9 @@ def _checked(made: Any) -> Any:
 
 
 def check_sequence(array: Any, name: str) -> None:
-    """Raises `UserError` unless an argument is an array of floats [batch, tokens, width]."""
+    """Raises `UserError` unless `array`, the argument called `name`, is an array of floats [batch,
+    tokens, width].
+    """
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
         raise UserError(
             f"mechanism: {name} is {describe_value(array)}; expected an array of floats"
@@ -155,8 +157,8 @@ def check_sequence(array: Any, name: str) -> None:
 
 
 def check_valid(valid: Any, source: Any) -> None:
-    """Raises `UserError` unless `valid` is None or a bool array [batch, tokens] of the shape of a
-    source.
+    """Raises `UserError` unless `valid` is None or a bool array [batch, tokens], as many of both as
+    the array `source` [batch, tokens, width] has.
     """
     if valid is not None and (
         getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != source.shape[:2]
@@ -168,8 +170,8 @@ def check_valid(valid: Any, source: Any) -> None:
 
 
 def check_memory(memory: Any) -> None:
-    """Raises `UserError` if something is an array or has no attributes, so that it cannot be a
-    memory.
+    """Raises `UserError` if `memory` is an array or has no attributes, so that it cannot be the
+    memory of a mechanism.
     """
     if isinstance(memory, jax.Array) or not hasattr(memory, "__dict__"):
         raise UserError(
@@ -178,7 +180,7 @@ def check_memory(memory: Any) -> None:
 
 
 def check_view(view: Any) -> None:
-    """Raises `UserError` unless something is an `attnlab.attention.view.View`."""
+    """Raises `UserError` unless `view` is an `attnlab.attention.view.View`."""
     if not isinstance(view, View):
         raise UserError(
             f"mechanism: view is {describe_value(view)}; expected an attnlab.attention.view.View: CAUSAL,"

@@ -33,7 +33,9 @@ Intervals are percentiles over {resamples:,} test sets drawn from the examples; 
 
 
 def write_card(workdir: Path, folder: Path) -> Path:
-    """Writes README.md for a run, from its records alone, into a folder; returns the file.
+    """Writes a model card, README.md, for the run in `workdir`, from its records alone, into
+    `folder` (made if absent), and returns its path; raises `UserError` for a run without scores or
+    if a README.md exists there.
 
     Raises:
       UserError: no run, one without scores, or a README.md is there.
@@ -80,7 +82,9 @@ def write_card(workdir: Path, folder: Path) -> Path:
 
 
 def _rows(scores: dict[str, float], items: Items | None) -> list[str]:
-    """Returns a row of the table for each score, with its bootstrap interval if examples have it."""
+    """Returns a row of a Markdown table, "| name | score | interval |", for each score, with its
+    bootstrap interval if `items` (results by example) has that score, else "-".
+    """
     rows = []
     for name, value in scores.items():
         interval = "-"

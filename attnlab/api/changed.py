@@ -31,7 +31,9 @@ MEANT = 100  # examples whose mean stands for a part
 
 
 def places_of(task: Task[Any, Any, Any], params: Any) -> list[Place]:
-    """Returns the places of a pass of a system, in its order, by shapes alone."""
+    """Returns the `Place`s (points at which a value can be changed) that a pass of the task's
+    system comes through, in its order, by tracing shapes without computing.
+    """
     places: list[Place] = []
 
     def passing(params: Any) -> None:
@@ -46,7 +48,10 @@ def places_of(task: Task[Any, Any, Any], params: Any) -> list[Place]:
 def switched_off(
     run: Run, layer: int | str, head: int | None, kind: str, split: str
 ) -> dict[str, Change]:
-    """Returns the change, by its place, that `Run.without` makes; see there."""
+    """Returns {name of a place: `Change`} that replaces the output of a layer, or of a head of it,
+    by 0 ("zero"), by its mean over examples of `split` ("mean"), or its weights by uniform weights
+    ("uniform"); raises `UserError` if that is not possible.
+    """
     if kind not in SWITCHES:
         raise UserError(f"without: kind={kind!r}; {nearest(kind, SWITCHES)}")
     wanted = "weights" if kind == "uniform" else "layer" if head is None else "heads"
@@ -73,8 +78,8 @@ def switched_off(
 
 
 def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
-    """Returns a Flax module that is `system`, but every pass through it, or through a part of it,
-    has these changes.
+    """Returns a copy of the Flax module `system` whose `apply` makes these changes, a `Change` by
+    the name of its place, in every pass through it or a part of it.
     """
 
     class Changed(type(system)):  # type: ignore[misc]
@@ -90,7 +95,10 @@ def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
 def patched(
     run: Run, clean: tuple[str, str], corrupted: str, at: str, by_position: bool
 ) -> list[Record]:
-    """Returns the records of `Run.patch`; see there."""
+    """Returns records "place", "head", "position" and "restored": the share of the lost
+    log-probability of the text clean[1] that comes back if `corrupted` is read in place of
+    clean[0], and the values of kind `at` at that place are those of the clean pass.
+    """
     if at not in (kinds := [kind for kind in KINDS if kind != "weights"]):
         raise UserError(f"patch: at={at!r}; {nearest(at, kinds)}")
     batch, other = (_row(run.task, before, clean[1]) for before in (clean[0], corrupted))
@@ -107,7 +115,10 @@ def patched(
 
 
 def _row(task: Any, before: str, text: str) -> dict[str, np.ndarray]:
-    """Returns a batch of one example, whose targets are the tokens of `text` alone."""
+    """Returns a batch {"source": ids [1,S], "target": ids [1,T]} of the text `before` and its
+    continuation (or translation) `text`, whose tokens alone are targets; raises `UserError` for a
+    task without probabilities of texts.
+    """
     if isinstance(task, WritingTask) and hasattr(task, "vocabularies"):
         source, target = (ids[0] for ids in task.encoded([(before, text)]).sequences)
     elif isinstance(task, LanguageModelling):

@@ -33,8 +33,8 @@ PARTS = ("temp_size_in_bytes", "output_size_in_bytes", "argument_size_in_bytes")
 
 
 def mixer(name: str, fields: Mapping[str, Any], direction: Direction, width: int) -> Mixer:
-    """Makes the module of the mixer `name` with these fields and this width; raises `UserError` if
-    it lacks the direction or does no self-attention.
+    """Returns the Flax module of the mixer `name` with these fields and this width; raises
+    `UserError` if it lacks the direction ("causal" or "bidirectional") or does no self-attention.
 
     Raises:
       UserError: no such name or field, a value of the wrong type, a direction that it does not
@@ -87,8 +87,9 @@ class Cost(NamedTuple):
 
 
 def cost(module: Mixer, length: int, *, rows: int = 1, direction: Direction = "causal") -> Cost:
-    """Counts a mixer's parameters, FLOPs of a forward pass over `rows` texts of `length` tokens,
-    and bytes of state of one text, from shapes alone: nothing is computed.
+    """Returns a `Cost`, from shapes alone without computing: a mixer's number of parameters, the
+    FLOPs of a forward pass over `rows` texts of `length` tokens, and the bytes of the decoding
+    state of one text.
 
     Raises:
       UserError: fields that do not fit each other.
@@ -150,9 +151,9 @@ def measured(
     backward: bool = True,
     memory: float = 8e9,
 ) -> Point:
-    """Measures one mixer at one length and returns a point: counted and compiled FLOPs, bytes,
-    compile time, and least seconds of a run unless its program takes more than `memory` bytes or
-    its fields do not fit.
+    """Returns a `Point` of a mixer at `length` tokens: counted and compiled FLOPs, bytes, compile
+    time, and the least seconds of a run, which is left out if its program takes more than `memory`
+    bytes or its fields do not fit.
 
     Args:
       name: as it stands in the record.

@@ -32,8 +32,9 @@ TASKS = {
 
 
 def save_parameters(run: Run, folder: Path, kind: str) -> list[Path]:
-    """Writes the parameters of a run by our names into a new folder, as "safetensors" with the config
-    and the step as metadata, or as "npz"; returns the files.
+    """Writes the parameters of a run, by their paths in attnlab, into params.safetensors (config
+    and step as metadata) or params.npz, by `kind`, in a new folder; returns the file in a list;
+    raises `UserError` for a folder that is not empty or an ensemble.
 
     Raises:
       UserError: a folder that is not empty, an ensemble, rounded weights.
@@ -50,8 +51,9 @@ def save_parameters(run: Run, folder: Path, kind: str) -> list[Path]:
 
 
 def save_adapter(run: Run, folder: Path) -> list[Path]:
-    """Writes LoRA's products of a run, and what it has trained beside them, into a new folder that
-    `peft` loads onto the folder of `transformers` that the run began with; returns the files.
+    """Writes the LoRA matrices of a run, and parameters trained beside them, into a new folder as
+    an adapter that `peft` loads onto the `transformers` folder that the run began with; returns the
+    two files.
 
     Products on several parameters of one tensor (GPT-2's queries and values) become one whose rank
     is the sum: its B has zeros where another's columns are.
@@ -108,8 +110,9 @@ def save_adapter(run: Run, folder: Path) -> list[Path]:
 
 
 def _product(line: Name, parts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns LoRA's products on the parameters of a tensor as `peft` has one, A [rank,in] and
-    B [out,rank]; None if there are none.
+    """Returns the LoRA matrices A [rank,in] and B [out,rank], joined as `peft` has them, on those
+    parameters in `parts` (arrays by path) that the tensor of `line` holds, or None if there are
+    none; raises `UserError` for a parameter that is no kernel.
     """
     adapted = [path for path in line.paths if f"{LORA}/{path}/a" in parts]
     if wrong := [path for path in adapted if not path.endswith("/kernel")]:
@@ -128,7 +131,9 @@ def _product(line: Name, parts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarr
 
 
 def _check_base(base: Path, names: Names, frozen: Mapping[str, np.ndarray]) -> None:
-    """Raises `UserError` unless the folder that a run began with has all its frozen tensors."""
+    """Raises `UserError` unless the `transformers` folder `base` has each tensor of `frozen` (array
+    by tensor name, see `names`) with equal values up to rounding.
+    """
     left = dict(frozen)
     for name, tensor in folders.tensors(folders.files(base)):
         whole_name = names.newer(name)

@@ -64,8 +64,8 @@ class AnswersHarness:
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **options: Any
     ) -> list[int]:
-        """Encodes a text; with the ids that the model's tokenizer puts around it, unless it begins
-        with BOS or `add_special_tokens` is false.
+        """Returns the token ids of a text; the special ids of an adopted tokenizer are put around
+        it if `add_special_tokens`, or if that is None and the text does not begin with BOS.
         """
         if not isinstance(self.vocabulary, Adopted):
             return list(map(int, self.vocabulary.encode_all([string])[0]))
@@ -76,7 +76,9 @@ class AnswersHarness:
     def _loglikelihood_tokens(
         self, requests: Sequence[Any], disable_tqdm: bool = False, **options: Any
     ) -> list[tuple[float, bool]]:
-        """Returns log P of each continuation, and whether greedy search would write it."""
+        """Returns, for each request (text, ids of the context, ids of the continuation), log P of
+        the continuation and whether greedy search would write it.
+        """
         rows = [Row(np.array([*before, *ids], np.int32), len(ids)) for _, before, ids in requests]
         scored = score_rows(self.task, self.run.params, rows)
         return [(float(log_probs.sum()), bool(likeliest.all())) for log_probs, likeliest in scored]
@@ -84,13 +86,15 @@ class AnswersHarness:
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Returns log P of each text, in windows as long as the model reads."""
+        """Returns log P of each request's whole text, in windows as long as the model reads."""
         texts = (self.tok_encode(request.args[0]) for request in requests)
         rows = [("", [self.prefix_token_id], ids) for ids in texts]
         return [log_prob for log_prob, _ in self._loglikelihood_tokens(rows)]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Returns what the model writes after each text, up to the first of the texts that end it."""
+        """Returns, for each request in order, the text that the model writes after the request's
+        context, up to the first of the stop texts in its options.
+        """
         answers = [""] * len(requests)
         kinds = [repr(request.args[1]) for request in requests]
         for kind in dict.fromkeys(kinds):
@@ -102,7 +106,9 @@ class AnswersHarness:
         return answers
 
     def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
-        """Writes answers to texts with the same options."""
+        """Returns the model's answer to each text of `contexts`, written with the same generation
+        options of `lm_eval` (`given`: most tokens, stop texts, sampling).
+        """
         from lm_eval.models.utils import normalize_gen_kwargs
 
         options = dict(normalize_gen_kwargs(dict(given), _MOST))
@@ -128,7 +134,8 @@ class AnswersHarness:
 
 
 def harness_model(run: Run) -> Any:
-    """Makes a model of `lm_eval` of a run of a language model, to be given to its functions.
+    """Returns an `lm_eval` model, to be given to that library's functions, that answers with a run
+    of a language model; raises `UserError` for another task or without `lm_eval`.
 
     Raises:
       UserError: a run of another task, or `lm_eval` is not installed.
@@ -143,8 +150,9 @@ def harness_model(run: Run) -> Any:
 def evaluate(
     run: Run, tasks: Sequence[str], include: str | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Runs tasks; returns what the harness finds: "results" by task, "configs", "samples" and more, as its
-    `simple_evaluate` gives them.
+    """Evaluates a run on tasks of `lm_eval`, by name, and returns the dictionary of its
+    `simple_evaluate`: "results" by task, "configs", "samples" and others; raises `UserError` for an
+    unknown task.
 
     Args:
       run: of a language model.

@@ -63,7 +63,9 @@ class Map:
         return f"Map({self.name!r}, {self.kind}, {heads} heads, {queries} queries, {keys} keys)"
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows; None if it is too large to read."""
+        """Returns the map as a PNG image, which a notebook shows, or None if it is too large to
+        read.
+        """
         if max(self.weights.shape[1:]) > LEGIBLE:
             return None
         shares, title = as_shares(self.name, self.weights, self.kind)
@@ -84,7 +86,7 @@ class Maps(dict[str, Map]):
         write_atlas(Path(path), self.example.title, [self.example], MEANINGS)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the atlas."""
+        """Returns the atlas of these maps as HTML with a frame, which a notebook shows."""
         with tempfile.TemporaryDirectory() as folder:
             self.save(path := Path(folder, "atlas.html"))
             page = html.escape(path.read_text(encoding="utf-8"))
@@ -94,8 +96,9 @@ class Maps(dict[str, Map]):
 def atlas_example(
     task: Any, example: Any, maps: Mapping[str, AttentionMap], model: str = "", note: str = ""
 ) -> AtlasExample:
-    """Returns an example with its labelled maps as `attnlab.pages.atlas.write_atlas` takes it, a
-    note at each map; the statistics of heads are those of this example.
+    """Returns an `AtlasExample` for `attnlab.pages.atlas.write_atlas` of an example and its
+    attention maps by name, with the text `note` at each map and the statistics of each head in this
+    example.
     """
     records, image, parts = statistics_of(task.system, [maps]), getattr(example, "image", None), []
     for name, map_ in maps.items():

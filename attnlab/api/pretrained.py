@@ -136,7 +136,9 @@ def save_pretrained(
 
 
 def check_export(run: Run, folder: Path) -> None:
-    """Raises `UserError` unless the weights of a run may be written into a folder."""
+    """Raises `UserError` if `folder` exists and is not an empty folder, or if the run is an
+    ensemble or has rounded weights.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there and not an empty folder; name another")
     if run.stored.members:
@@ -146,8 +148,9 @@ def check_export(run: Run, folder: Path) -> None:
 
 
 def model_config(run: Run, model_type: str | None = None) -> dict[str, Any]:
-    """Returns the config of `transformers` for the system of a run, of this type or the first that
-    can say it; raises `UserError` if none can.
+    """Returns the config of `transformers` for the system of a run, of this model type, else of
+    that of the folder it came from, else of the first type that can express it; raises `UserError`
+    if none can.
     """
     return config_of(run.config.system, model_type or _type_of(run))
 
@@ -155,8 +158,9 @@ def model_config(run: Run, model_type: str | None = None) -> dict[str, Any]:
 def _save_image_model(
     run: Run, folder: Path, config: dict[str, Any], arrays: Mapping[str, np.ndarray], shard: int
 ) -> list[Path]:
-    """Writes an image model's config and tensors, and how its images are prepared (in the config or
-    in a file beside it), into a folder; returns the files.
+    """Writes an image model's config and tensors, in files of at most `shard` bytes, and the
+    settings that prepare its images (in the config or in a file beside it) into a folder; returns
+    the files.
     """
     learned, data = run.task.data.learned, run.config.data
     resize = data.get("resize") or learned.shape[:2]
@@ -176,7 +180,9 @@ def _save_image_model(
 
 
 def _vocabulary(run: Run) -> Vocabulary:
-    """Returns the vocabulary of a run; raises `UserError` if source and target have one each."""
+    """Returns the vocabulary that source and target of a run share; raises `UserError` if each has
+    another.
+    """
     learned = run.task.data.learned
     if learned.source is not learned.target:
         raise UserError(
@@ -187,8 +193,8 @@ def _vocabulary(run: Run) -> Vocabulary:
 
 
 def _origin(run: Run) -> dict[str, Any]:
-    """Reads the longest text and the padding id from the config of the folder that a run's weights
-    came from; {} if the run had none, or its config is gone.
+    """Returns "max_position_embeddings" and "pad_token_id", if present, from the `config.json` of
+    the folder that a run's weights came from; {} if the run had none, or its config is gone.
     """
     folder = run.config.pretrained.folder
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
@@ -199,7 +205,7 @@ def _origin(run: Run) -> dict[str, Any]:
 
 
 def _type_of(run: Run) -> str | None:
-    """Returns the model type of the folder that a run's weights came from; None without such a
+    """Returns the model type of the folder that a run's weights came from, or None without such a
     folder, or if that type cannot express the run's system.
     """
     folder = Path(run.config.pretrained.folder).expanduser()
@@ -214,8 +220,8 @@ def _type_of(run: Run) -> str | None:
 
 
 def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
-    """Returns a vocabulary's special ids and size as keys of a `config.json`; of a model of `pairs`
-    also the id that its decoder reads first.
+    """Returns the keys of a `config.json` for the size and special ids of a vocabulary, and, with
+    `pairs` (for an encoder-decoder), for the id that the decoder reads first.
     """
     special = vocabulary.special
     begins: dict[str, Any] = {"bos_token_id": special.bos}

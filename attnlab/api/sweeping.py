@@ -53,8 +53,9 @@ def sweep(
     directory: Folder | None = None,
     flags: Sequence[str] | str = (),
 ) -> Sweep:
-    """Runs an experiment file, or goes on with it, and reads its report; shows on `sys.stderr` what
-    the command says on its way.
+    """Runs the command `sweep` on an experiment file in another process, or resumes it, and returns
+    its report as a `Sweep`; prints the command's messages on `sys.stderr`, and raises `UserError`
+    if it fails or makes no report.
 
     Args:
       experiment: "experiments/quickstart.py", with ":ARGUMENT" if it takes one.

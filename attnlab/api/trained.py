@@ -48,8 +48,9 @@ def load(
     splits: Sequence[str] | str = (),
     accept_changed_code: bool = False,
 ) -> Run:
-    """Loads the trained run in a folder, with its best parameters on validation, its ensemble and
-    overrides, and warns of changes in code since training.
+    """Loads the trained run in a folder as a `Run`, with the parameters that were best on
+    validation, together with an ensemble of further runs and with changed settings, and warns of
+    code changed since training.
 
     Args:
       workdir: the folder that `train` wrote, or a trial of a sweep.
@@ -78,8 +79,8 @@ def load(
 
 
 def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """Loads parameters and task of a stored run, with the data of `splits`, as a `Run`; with an
-    ensemble, one task and tree of parameters for all its runs.
+    """Returns a `Run` of a stored run: its best parameters, and its task with the data of `splits`;
+    with an ensemble, a single task and tree of parameters for all its runs.
 
     Raises:
       UserError: a checkpoint or data cannot be read, runs do not fit each other, or a test split is
@@ -174,9 +175,8 @@ class Run:
             return curves(self.workdir, Path(folder)).read_bytes()
 
     def generate(self, texts: Sequence[str]) -> list[str]:
-        """The best answer to each text: a translation, a label or a continuation; "" for a blank
-        text. `config.decoding` says how it is searched. A classifier of pairs takes both texts with
-        a tab between them.
+        """Returns the best answer to each text, a translation, a label or a continuation, and ""
+        for a blank text. A classifier of pairs takes both texts with a tab between them.
 
         Raises:
           UserError: one text instead of a list, or a text that the task cannot read.
@@ -218,8 +218,8 @@ class Run:
             yield whole[len(shown) :]
 
     def longer(self, texts: Sequence[str]) -> list[int]:
-        """Returns the indices of the texts that are longer than all training texts,
-        `config.batch.max_length` tokens; [] where there is no such limit.
+        """Returns the indices of the texts with more tokens than `config.batch.max_length`, the
+        limit of training texts; [] if there is no limit.
         """
         limit = self.config.longest_text
         if limit is None:
@@ -236,8 +236,9 @@ class Run:
         source: str | None = None,
         **options: Any,
     ) -> Any:
-        """Scores texts token by token; of a source and a target it returns log P(target | source)
-        in nats, with the end of the target.
+        """Returns a `TextScore` (log-probability of each token) for each text or pair; of a source
+        and its target given alone, the number log P(target | source) in nats, with the end of the
+        target.
 
         Args:
           texts: a list of texts, or of pairs of a text and what follows it (of a source and its
@@ -268,9 +269,9 @@ class Run:
         return [text.log_prob for text in self.score(pairs)]
 
     def maps(self, source: str, target: str | None = None, chosen: Chosen = EVERY_MAP) -> Maps:
-        """Returns every attention map of one example, by name, with labelled queries and keys. Of a
-        system without attention they are sensitivities of its answers to what it reads. A notebook
-        shows them as an atlas.
+        """Returns the attention maps of an example that `chosen` selects (all by default), by name,
+        each with labelled queries and keys. Of a system without attention they are sensitivities of
+        its answers to what it reads. A notebook shows them as an atlas.
 
         Args:
           source: a text.
@@ -295,8 +296,9 @@ class Run:
     def without(
         self, layer: int | str, head: int | None = None, kind: str = "zero", split: str = "valid"
     ) -> Run:
-        """Returns the run with a layer or head switched off: what it scores, evaluates and writes is
-        computed without it.
+        """Returns a copy of the run with a layer, or its head `head` alone, switched off: its
+        scores and answers are computed without it; raises `UserError` if the run has no such layer
+        or head, or `kind` is unknown.
 
         Args:
           layer: the number of the mixing layer in the order of a pass, or its name.
@@ -317,8 +319,9 @@ class Run:
     def patch(
         self, clean: tuple[str, str], corrupted: str, at: str = "heads", by_position: bool = False
     ) -> list[Record]:
-        """Computes how much of the log-probability of a text each part of a pass restores, when the
-        system reads something else before the text and the part is what it was.
+        """Returns records of the share of a text's lost log-probability that each part of a pass
+        restores, when `corrupted` is read before the text in place of clean[0] and the part has its
+        values of the clean pass.
 
         Args:
           clean: what is read first (the source of a translation), and the text.
@@ -344,16 +347,18 @@ class Run:
         conllu: Folder | None = None,
         coreference: Folder | None = None,
     ) -> Analysis:
-        """Measures what the layers and heads of the run look at and are worth, as the command
-        `analyse` does; see `attnlab.analysis.inside.analyse`.
+        """Returns an `Analysis` of what the layers and heads of the run attend to and contribute,
+        over the first `examples` of a split, as the command `analyse` does; see
+        `attnlab.analysis.inside.analyse`.
         """
         _check_split(split)
         task = self.with_split(split)
         return analyse(task, self.params, split, examples, conllu, coreference)
 
     def examples_from_text(self, typed: Sequence[Typed]) -> list[Example]:
-        """Makes from typed texts the examples that `maps` draws; raises `UserError` for a blank
-        text. A missing target is generated by the system if it can.
+        """Returns an example, as `maps` draws it, for each typed pair (source text, target text or
+        None); raises `UserError` for a blank text. A missing target is generated by the system if
+        it can.
         """
         for pair in typed:
             for name, entry in zip(("source", "target"), pair, strict=True):
@@ -362,8 +367,8 @@ class Run:
         return list(self.task.examples_from_text(self.params, typed))
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
-        """Returns the scores of a split, by name, as `evaluate --json` prints them. `task.measures` says
-        for which of them larger is better.
+        """Returns the scores of a split by name, with "step" and, if the user's code has changed,
+        "changed_code", as `evaluate --json` prints them; raises `UserError` if a metric fails.
 
         Raises:
           UserError: no such split, data cannot be read, the test split of a trial of a sweep is

@@ -43,8 +43,8 @@ Folder = str | os.PathLike[str]
 
 
 def default_workdir(path: str, config: Settings) -> str:
-    """Returns the default workdir `runs/<config file>-<system>-<hash of the config without
-    parallel>`.
+    """Returns the default folder of a run, `runs/<config file>-<system>-<hash of the config without
+    parallel>`, as text; creates nothing.
     """
     lasting = configs.to_dict(config)
     del lasting["parallel"]  # which may change on resume
@@ -52,8 +52,9 @@ def default_workdir(path: str, config: Settings) -> str:
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """Returns the manifest of the run in a workdir; None if the folder is absent, empty, or has
-    only a run killed at its very start; raises `UserError` for a folder with anything else.
+    """Returns the manifest of the run in a workdir, or None if the folder is absent, empty, or has
+    only files of a run killed at its very start; raises `UserError` for a folder with anything
+    else.
 
     Raises:
       UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
@@ -75,8 +76,8 @@ def existing_run(workdir: Path) -> Manifest | None:
 
 
 def _tell_flops(run: Run, progress: Progress) -> None:
-    """Counts the FLOPs of a step, for the batch of the last one, in a thread beside the steps, and
-    notes them.
+    """Starts a thread that counts the FLOPs of a training step, with batches of the shapes of the
+    last batch, and shows the number as a note of `progress`.
     """
     from attnlab.analysis.work import flops
     from attnlab.pages.tables import scaled
@@ -114,8 +115,9 @@ class Training:
         track: str | None = None,
         accept: bool = False,
     ) -> Training:
-        """Prepares the run of a config in a folder, or goes on with the one that is there; writes
-        nothing.
+        """Returns a `Training` of the run of a config, new or resumed from `workdir`, with the data
+        of `splits`; writes nothing, and raises `UserError` for anything wrong with folder, config,
+        data or trackers.
 
         Args:
           config: as "FILE.py:ARGUMENT" or as the settings that such a file returns; of a run that is
@@ -153,8 +155,9 @@ class Training:
     def trained(
         self, began: float, on_step: OnStep | None = None, until: int | None = None
     ) -> Iterator[Outcome]:
-        """Trains to the end, or until a signal, and gives the outcome to a block, which the trackers
-        see too.
+        """A context that first trains to the end, to step `until` or to a signal, calling
+        `on_step(step, numbers)` after each step, and then gives its block the `Outcome`; trackers
+        follow until the block ends.
 
         Args:
           began: when the command did, of `time.perf_counter`.
@@ -194,9 +197,10 @@ class Training:
             yield outcome
 
     def steps(self) -> Iterator[tuple[int, Mapping[str, float]]]:
-        """Yields the steps from here on, each with its numbers, as `on_step` gets them; training
-        waits while a loop is at work. Leaving the loop saves the run; with a `training.lag` that is
-        not 0 the steps that are under way then are trained and recorded, and not yielded.
+        """Trains the run from where it stands and yields (step, its numbers by name) after each
+        step; training waits while the body of the loop is at work. Leaving the loop saves the run;
+        with a `training.lag` that is not 0 the steps that are under way then are trained and
+        recorded, and not yielded.
 
         Raises:
           UserError: as `train`, also where the run cannot be saved as the loop is left (by `close`
@@ -249,8 +253,8 @@ def begin(
     workdir: Folder | None = None,
     track: str | None = None,
 ) -> Training:
-    """Prepares a run of a config, or goes on with the one in its folder; writes nothing yet, and
-    reads the splits "train" and "valid".
+    """Returns a `Training` of a config, new or resumed from its folder, with the data of the splits
+    "train" and "valid"; trains and writes nothing yet.
 
     Args:
       config: "configs/translation.py:rnnsearch", or the nested settings that a config file returns.
@@ -281,8 +285,8 @@ def train(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> trained.Run:
-    """Trains a config to the end, or on from what its folder holds; returns the trained run, see
-    `load`.
+    """Trains a config to the end, or on from what its folder holds, calls `on_step(step, numbers)`
+    after each step, and returns the trained `Run` (see `load`).
 
     Args:
       config, overrides, options: see `begin`.

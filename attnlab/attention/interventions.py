@@ -124,7 +124,10 @@ class Pass:
     def note(
         self, module: nn.Module, kind: str, value: jax.Array, **extras: jax.Array
     ) -> jax.Array:
-        """Notes a place of a module with its value [B,H,T,D], and returns the changed value."""
+        """Records a value [B,H,T,D] under the name "<module path>/<kind>" in `places` and (with the
+        arrays `extras`) in `values`, and returns it after the `Change` of that name, if any; raises
+        UserError for a change that does not fit it.
+        """
         path, stepwise = "/".join(module.path), _trace() != self._trace
         count = self._calls[f"{path}/{kind}"]
         self._calls[f"{path}/{kind}"] += not stepwise  # a loop may be traced more than once
@@ -144,8 +147,9 @@ class Pass:
         return changed.astype(value.dtype)
 
     def intercept(self, method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        """Calls a method of a module, and changes what is a place: the argument of an output
-        projection, the result of an embedding or of a mixing layer.
+        """Calls a bound Flax method with args and kwargs and returns its result, after passing the
+        input of an output projection `out`, or the result of an embedding or of an outermost `mix`
+        or `read`, through `note`, to be recorded and changed.
 
         Args:
           method: bound.
@@ -185,7 +189,9 @@ class Pass:
             self._inside.pop()
 
     def check(self) -> None:
-        """Raises UserError for a change at a place that the pass does not have."""
+        """Raises UserError if `changes` has the name of a place that this pass has not recorded in
+        `places`.
+        """
         for name in self.changes.keys() - self.places.keys():
             path, _, kind = name.rpartition("/")
             layer = self.places.get(f"{path}/layer".removeprefix("/"))
@@ -203,8 +209,9 @@ def _trace() -> Any:
 
 
 def _fitted(x: Any, value: jax.Array, name: str) -> jax.Array:
-    """Returns an array of a change with as many axes as the value [B,H,T,D] of the place `name`;
-    raises UserError if it does not fit.
+    """Reshapes x, a number or an array [H], [B,H], [B,H,T] or [B,H,T,D] of a change, to four axes
+    that broadcast to the value [B,H,T,D], and returns it; raises UserError with the `name` of the
+    place if it does not fit.
     """
     shape = jnp.shape(x)
     axes = ((1, *shape) if len(shape) == 1 else shape) + (1,) * (4 - max(len(shape), 2))
@@ -215,7 +222,10 @@ def _fitted(x: Any, value: jax.Array, name: str) -> jax.Array:
 
 
 def heads_of(mixer: Mixer) -> int:
-    """Returns how many heads a mixer has side by side before its projection `out`; 0 for none."""
+    """Returns how many heads a mixer has side by side before its projection `out`: its field
+    `heads`, else the result of its method `weighing` or `shape` (or the `heads` of that result),
+    else 0.
+    """
     if isinstance(heads := getattr(mixer, "heads", None), int):
         return heads
     for method in ("weighing", "shape"):
@@ -246,8 +256,9 @@ def weights_changed() -> bool:
 
 
 def changed_weights(module: nn.Module, weights: jax.Array, look: Any) -> jax.Array:
-    """Returns the weights [B,H,Tq,Tk] of a look (`kernels.plain.AttentionInputs`) of a mechanism as
-    the pass changes them.
+    """Returns the weights [B,H,Tq,Tk] of a module's attention after the changes of all active
+    `intervene` passes, where they are also recorded; `look` (`AttentionInputs`) gives mask and
+    values; without a pass that includes weights they are unchanged.
     """
     if not weights_changed():
         return weights
@@ -266,7 +277,9 @@ def changed_weights(module: nn.Module, weights: jax.Array, look: Any) -> jax.Arr
 def intervene(
     changes: Mapping[str, Change] | None = None, weights: bool = False, partly: bool = False
 ) -> Iterator[Pass]:
-    """Changes the places of the pass that is traced inside, and hands out its places and values.
+    """Applies, inside a `with` block, `changes` (`Change` by place name) to the values of the
+    models traced inside, and yields the `Pass` with its places and values; raises UserError at the
+    end for a place that did not occur, unless `partly`.
 
     Args:
       changes: by the name of the place.

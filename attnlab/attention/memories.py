@@ -114,8 +114,8 @@ class Memory:
         return self.replace(**fields)  # type: ignore[attr-defined]
 
     def _grows(self) -> None:
-        """Raises ValueError if each slot has a position of its own, so that no token can be
-        appended.
+        """Raises ValueError if the memory is no ring and each of its slots has a position of its
+        own, because then no token can be appended.
         """
         if not self.ring and self.positions is not None and np.ndim(self.positions) == 2:
             raise ValueError(
@@ -128,8 +128,8 @@ class Memory:
         return real.sum(axis=1, keepdims=True, dtype=jnp.int32) if np.ndim(self.length) else steps
 
     def array_names(self) -> list[str]:
-        """Returns the names of the fields that a mechanism's memory adds to `Memory`, static ones
-        left out.
+        """Returns a list of the names of the dataclass fields that a subclass adds to the fields of
+        `Memory`, static fields left out.
         """
         ours = {field.name for field in dataclasses.fields(Memory)}
         return [
@@ -139,8 +139,9 @@ class Memory:
         ]
 
     def _rolled(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a ring, with `real` in place of `valid`: writes a single token to its
-        slot, over the oldest, and puts several behind the slots, until `settled`.
+        """Returns this ring with new arrays [B,n,t,...] (by field name) and `real` [B,t], True at
+        real tokens, appended: a single token is written over the oldest, several are put behind the
+        slots until `settled`.
         """
         batch, steps = real.shape
         positions = jnp.broadcast_to(self.following(steps), (batch, steps))
@@ -162,8 +163,9 @@ class Memory:
         return self.replace(length=length, **grown)  # type: ignore[attr-defined]
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """Does `appended` for a memory in which each row has a length of its own, with `real` in
-        place of `valid`; padding is not written.
+        """Returns this memory, in which each row has a length of its own, with new arrays
+        [B,n,t,...] (by field name) written behind the last token of each row where `real` [B,t] is
+        True; padding is not written.
         """
         slots = self.valid.shape[1]
         slot = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
@@ -193,8 +195,9 @@ def _put(old: jax.Array, slot: jax.Array, new: jax.Array) -> jax.Array:
 def written(
     source: jax.Array, valid: jax.Array | None, capacity: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the fields that every `Memory` of a source has: `valid` padded to the capacity, and
-    the number of slots written, Tk; raises ValueError if the capacity is below Tk.
+    """Returns the fields `valid` and `length` of a new `Memory` of a source [B,Tk,ds]: the mask
+    [B,capacity], False in spare slots, and the number Tk of written slots, int32; raises ValueError
+    if the capacity is below Tk.
     """
     batch, length = source.shape[:2]
     slots = length if capacity is None else capacity
@@ -229,9 +232,9 @@ def first_memory(
 
 
 def beginning(positions: Where, filled: jax.Array) -> Any:
-    """Returns the field `positions` of a new memory with slots `filled` [B,Tk], from the positions
-    of its source (None if these count from 0); raises ValueError if each token has its own and
-    slots are spare.
+    """Returns the field `positions` of a new memory with slots `filled` [B,Tk] from the positions
+    of its source, that is, None for 0, first positions as they are, or int32 [B,Tk] if each token
+    has its own; raises ValueError if there are then spare slots.
 
     Raises:
       ValueError: each token has a position of its own, but there are more slots than tokens.

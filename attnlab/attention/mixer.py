@@ -150,8 +150,9 @@ class Mixer(nn.Module):
         state: Any = None,
         micro: int = 1,
     ) -> tuple[jax.Array, Any]:
-        """Returns `context_of(values, state)`; while maps are recorded, also records A [B,H,Tq,Tk],
-        context = A values, which is what the same function makes of the rows of the identity.
+        """Returns `context_of(values, state)`, a context and the next state; while maps are
+        recorded, also records the matrix A [B,H,Tq,Tk] with context = A values, computed by a
+        second call of `context_of` on the rows of the identity.
 
         Args:
           context_of: values [B,H,Tk,D] and a state to the context [B,H,Tq,D] and the next state;
@@ -175,8 +176,9 @@ class Mixer(nn.Module):
         return context_of(values, state)
 
     def record_sensitivity(self, x: jax.Array, view: View, state: Any) -> None:
-        """Records || d y_i / d x_j || [B,1,T,T] of `mix(x, view, state)`, if maps are recorded and
-        this is the declared kind. Dropout is off. It costs T d backward passes of the layer.
+        """Records, as this layer's map, the norms || d y_i / d x_j || [B,1,T,T] of y = mix(x, view,
+        state) without dropout; does nothing unless maps are recorded and the class declares maps of
+        the kind "sensitivity". It costs T d backward passes of the layer.
         """
         if not self.is_collecting() or self.capabilities.maps != "sensitivity":
             return
@@ -192,8 +194,8 @@ class Mixer(nn.Module):
 
 
 def no_rule(mixer: Mixer, view: View) -> None:
-    """Checks that a view hides no real token from another, for a mixer that mixes all of them;
-    raises UserError if not.
+    """Raises UserError, naming the class of the mixer, if a view has segments or any rule but
+    `Everything`, because the mixer mixes all real tokens of a row.
 
     Raises:
       UserError: the view has a rule, or segments.

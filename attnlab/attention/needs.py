@@ -62,7 +62,8 @@ class Need:
 
     def under(self, rule: Rule) -> Need:
         """Returns this need for a slot that also has the visibility `rule`: as many heads as the
-        rule distinguishes, causal if the rule is, and `dense` unless it is `Causal` itself.
+        rule distinguishes, causal if the rule is, and `dense` unless it is `Causal` itself;
+        unchanged for `Everything`.
         """
         if isinstance(rule, Everything):
             return self
@@ -74,8 +75,9 @@ class Need:
         )
 
     def in_full_passes(self, where: str) -> Need:
-        """Returns this need without a cache if only decoding needs one, for decoding by full passes
-        over the text so far; raises UserError if the slot sees later tokens.
+        """Returns this need without a cache if its cache is for "decoding" only, because full
+        passes over the text so far replace it, else unchanged; raises UserError, naming the slot by
+        `where`, if the slot is not causal.
 
         Raises:
           UserError: what has been written would see what is written later, so that full passes are
@@ -104,8 +106,9 @@ class Need:
             raise UserError(f"{where}{field}: {reason}")
 
     def misfits(self, mechanism: Any, chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yields what a mechanism with the fields `chosen` lacks for this slot, the most important
-        first: pairs of the field (".score", "" for the mechanism itself) and the reason.
+        """Yields why a mechanism class with the field values `chosen` does not fit this slot, the
+        most important first: pairs of text, the field (".score", or "" for the mechanism itself)
+        and the reason.
         """
         if not self.mixes and not issubclass(mechanism, Attention):
             yield (
@@ -152,8 +155,8 @@ class Need:
         return f"choose a mechanism with cache=True{full if self.cache == 'decoding' else ''}"
 
     def _lacks(self, mechanism: Any, heads: int) -> Iterator[tuple[str, str]]:
-        """Yields what this slot requires and the mechanism does not declare in its capabilities,
-        each with what to choose instead.
+        """Yields pairs of text for a mechanism class with this number of heads: a requirement of
+        this slot that its `capabilities` do not declare, and what to choose instead.
         """
         can: Capabilities = mechanism.capabilities
         if self.role not in can.roles:
@@ -193,7 +196,9 @@ def hands_out_weights(mechanism: Any) -> bool:
 
 
 def _lacking(mechanism: Any) -> str:
-    """Returns the message of what a mechanism lacks to return weights."""
+    """Returns the text that says why a mechanism class does not return weights (its maps are not
+    exact, or its `read` has no argument for it) and what to choose or change.
+    """
     maps = mechanism.capabilities.maps
     if maps != "exact":
         return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
@@ -204,9 +209,9 @@ def _lacking(mechanism: Any) -> str:
 
 
 def _alignment_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why the alignment among the `parts` of a mechanism, by field, does not fit
-    it or the slot of `need`: it needs earlier queries, one sequence, or a length that reveals the
-    future.
+    """Yields texts why the alignment, `parts["alignment"]`, does not fit the mechanism class or the
+    slot of `need`: it needs earlier queries that are not passed on, one causal sequence, or a
+    length that reveals the future.
     """
     alignment = kind(parts["alignment"])
     name = alignment.__name__
@@ -232,9 +237,9 @@ def _alignment_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> 
 
 
 def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why the score among the `parts` of a mechanism, by field, does not fit it
-    or the slot of `need`: it needs earlier looks that are not passed on, forbids rotation of
-    queries and keys, or needs positions that are not known.
+    """Yields texts why the score, `parts["score"]`, does not fit the mechanism class or the slot of
+    `need`: it needs earlier queries that are not passed on, forbids rotation of queries and keys,
+    or needs positions that are not available.
     """
     score = parts["score"](parent=None)
     name = type(score).__name__
@@ -255,9 +260,9 @@ def _score_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iter
 
 
 def _position_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> Iterator[str]:
-    """Yields the reasons why the position scheme among the `parts` of a mechanism, by field, does
-    not fit it or the slot of `need`: the mechanism lacks its hooks, it relates two sequences, it
-    rotates queries and keys of a score that does not allow it, or what it needs is not known.
+    """Yields texts why the position scheme, `parts["positions"]`, does not fit the mechanism class
+    or the slot of `need`: a hook that the mechanism lacks, two sequences, a score that forbids
+    rotation, or missing trees or grids.
     """
     scheme, offered = kind(parts["positions"]), mechanism.capabilities.positions
     name = scheme.__name__
@@ -289,8 +294,9 @@ def _position_misfits(mechanism: Any, parts: Mapping[str, Any], need: Need) -> I
 def _kernel_misfits(
     mechanism: Any, kernel: str, parts: Mapping[str, Any], need: Need
 ) -> Iterator[str]:
-    """Yields the reason why a mechanism does not support a kernel, or why the kernel does not fit
-    its parts or cannot return the weights that this slot needs.
+    """Yields texts why the kernel named `kernel` is not supported by the mechanism class, does not
+    fit the alignment, score or positions among its `parts`, or cannot return the weights that the
+    slot of `need` requires.
     """
     offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
     if kernel not in offered:

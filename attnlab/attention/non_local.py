@@ -113,8 +113,9 @@ class Block(Gate):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Adds to a feature map x [B,height,width,channels] the projected context of attention from
-        each of its places to all places (averaged over tiles by `pool`). See `Gate.__call__`.
+        """Returns the feature map x [B,height,width,channels] plus the projected context of
+        attention from each of its pixels to all pixels, or to the means of tiles of side `pool`;
+        `valid` is not used. See `Gate.__call__`.
         """
         checked(self, x)
         self._check(*x.shape[1:3])

@@ -15,8 +15,9 @@ from attnlab.attention.view import Where
 
 
 def in_order(x: jax.Array, keys: Where | None) -> tuple[jax.Array, jax.Array | None]:
-    """Sorts the last axis of x [B,...,Tk] by the keys' positions (`View.keys`), and returns it with
-    the inverse permutation for `out_of_order`, None if positions rise anyway and nothing was moved.
+    """Sorts the last axis of x [B,...,Tk] by the positions `keys` [B,Tk], and returns it with the
+    inverse permutation for `out_of_order`; returns x itself and None if `keys` is not of that shape
+    (None, or first positions), so that positions rise anyway.
     """
     if keys is None or np.ndim(keys) < 2:
         return x, None

@@ -116,10 +116,11 @@ supports then."""
 
 
 def skip_defaults(method: Callable[..., Any], defaults: dict[str, object]) -> Callable[..., Any]:
-    """Wraps a method so that it can be called with all of `defaults` by name: arguments that have
-    their default anyway are not passed on. So the method need not take them, and a transformation
-    such as `nn.remat` does not trace them. The attribute `left_out` names those that its definition
-    leaves out.
+    """Returns a wrapper of `method` that can be called with every argument that `defaults` names:
+    it passes on only the arguments whose value is not the default there, or for which the method
+    has another default. So the method need not take them, and a transformation such as `nn.remat`
+    does not trace them. The attribute `left_out` names the arguments that its definition leaves
+    out.
     """
     parameters = inspect.signature(method).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -166,8 +167,9 @@ class Attention(Mixer):
     sums_to: ClassVar[Rows | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wraps the methods of a subclass (see `skip_defaults`), its own and those of a mixin, so
-        that callers may pass optional arguments that their definitions leave out.
+        """Wraps the methods of each subclass that `OPTIONAL` names, its own and inherited from a
+        mixin, by `skip_defaults`, so that callers may pass optional arguments that their
+        definitions leave out.
         """
         for name, defaults in OPTIONAL.items():
             owner = next(base for base in cls.__mro__ if name in vars(base))
@@ -261,9 +263,10 @@ class Attention(Mixer):
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Mixed | None = None
     ) -> tuple[jax.Array, Mixed]:
-        """Appends x to the memory (creates one if there is no state), reads it with x as queries
-        under the view, and returns the context and the new state. See `Mixer.mix`. The auxiliary
-        losses go to the collection "losses" while that is mutable, but not during initialization.
+        """Appends x [B,T,d] to the memory in `state` (to a new one if None), attends from x to it
+        under the view, and returns the context [B,T,d] and the new `Mixed` state; also sows
+        auxiliary losses. See `Mixer.mix`. The auxiliary losses go to the collection "losses" while
+        that is mutable, but not during initialization.
         """
         valid = view.valid
         if state is None:  # a whole text stands where the view says
@@ -340,8 +343,9 @@ class Attention(Mixer):
     def capture(
         self, weights: jax.Array | None, memory: Memory | None = None, requested: bool = False
     ) -> jax.Array | None:
-        """Records weights [B,H,Tq,Tk] under this module's name if maps are being collected, and
-        returns them if maps are being collected or `requested` is true, else None.
+        """Records weights [B,H,Tq,Tk], without the empty slots of `memory`, under this module's
+        name if maps are being collected, and returns them so, or unchanged if `requested`, or None
+        if neither, or if weights are None.
 
         A map leaves out the empty slots of `memory`. If the memory is an argument of a compiled
         program, its length is not known: the empty slots then stay, with weight 0, and the caller

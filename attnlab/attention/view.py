@@ -98,9 +98,9 @@ class View:
     # A look
 
     def onto(self, memory: Remembered, query: jax.Array) -> View:
-        """Returns this view for one look of query [B,Tq,dq] at a memory, with positions, `valid`
-        and sizes filled in; raises ValueError if each key has its own position and the queries have
-        none.
+        """Returns a copy of this view for a query [B,Tq,dq] on a memory, with positions (by default
+        of the last written slots), keys, `valid`, sizes and query filled in; raises ValueError if
+        keys, but not queries, have positions of their own (unless a ring).
 
         Raises:
           ValueError: each key has a position of its own, and this view has no positions for the
@@ -127,8 +127,9 @@ class View:
         )
 
     def over(self, queries: int, keys: int, written: Where | None = None) -> View:
-        """Returns this view for a look of `queries` at `keys` slots, of which the first `written`
-        (None: all) hold a token; without positions, the queries are the last of these tokens.
+        """Returns a copy of this view with the size of `queries` queries and `keys` slots, of which
+        the first `written` (all if None) hold a token, keys from position 0 on, and, if it has no
+        positions, the queries at the last tokens.
         """
         written = keys if written is None else written
         positions = written - queries if self.positions is None else self.positions
@@ -182,8 +183,9 @@ class View:
     # Who sees whom
 
     def allowed(self) -> jax.Array | None:
-        """Returns which query may see which key in a look, bool broadcastable to [B,H,Tq,Tk]: what
-        the rule allows, without padding and empty slots; None if every pair is certainly allowed.
+        """Returns a bool array, broadcastable to [B,H,Tq,Tk], True where the rule lets the query
+        see the key and the key is neither padding nor in an empty slot, or None if every pair is
+        certainly allowed.
         """
         rules = self.allows(self.i, self.j)
         if self.all_valid:
@@ -250,8 +252,9 @@ class View:
         )
 
     def _with(self, rule: Rule, other: Rule | View) -> View:
-        """Returns this view with another rule, and with the arrays (such as segments) that only
-        `other` has; raises UserError for an array that both have.
+        """Returns a copy of this view with `rule` as its rule and, if `other` is a view, with the
+        arrays (such as segments) that only `other` has; raises UserError for an array that both
+        have, unless it is the same object.
         """
         if not isinstance(other, View):
             return dataclasses.replace(self, rule=rule)
@@ -268,8 +271,9 @@ class View:
 
 
 def token_positions(where: Where, count: int) -> jax.Array:
-    """Returns the positions of `count` consecutive tokens, from their first position (or all of
-    them) in `where`: int32 [count], or [B,count] if rows differ.
+    """Returns the positions of `count` consecutive tokens, int32 [count], or [B,count] if rows
+    differ, computed from the first position in `where`, [] or [B], or taken from it if it has all
+    of them, [B,count].
     """
     if np.ndim(where) == 2:
         positions = jnp.asarray(where, jnp.int32)

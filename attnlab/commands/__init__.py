@@ -187,8 +187,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
-    """Runs the command that `argv` (by default `sys.argv[1:]`) names and returns its exit code;
-    prints an error as one line on stderr.
+    """Runs the one of `commands` that `argv` (by default `sys.argv[1:]`) names and returns its exit
+    code; prints an error of a user as one line on stderr and returns 2, or 130 after Ctrl-C.
 
     Returns:
       The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
@@ -326,8 +326,9 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
 
 
 def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line into its `--config.a.b=value` (or `--config.a.b value`) overrides and
-    its other arguments.
+    """Splits a command line into two lists: its overrides `--config.a.b=value` (or `--config.a.b
+    value`), "a.b=value" each, and its other arguments; raises `UserError` for an override without a
+    value.
 
     Returns:
       The overrides, "a.b=value" each, and the other arguments, with all that follow a bare `--`.

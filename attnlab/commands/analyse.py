@@ -48,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes `analysis.html`, `atlas.html` with `maps.npz`, `heads.csv` and `costs.csv`, and prints
-    the costs, what does not apply, and the paths.
+    """Analyses the run in `--workdir` on `--split`: writes `analysis.html`, `atlas.html` with
+    `maps.npz`, `heads.csv` and `costs.csv` into `--output`, prints the costs, notes on what does
+    not apply, and the paths, and returns 0.
     """
     if arguments.split not in SPLITS:
         raise UserError(f"--split={arguments.split}; {nearest(arguments.split, SPLITS)}")
@@ -77,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def costs_by_part(result: Analysis) -> list[dict[str, str]]:
-    """Returns a row of the table of costs for each layer and each of its heads, in the order of a
-    pass.
+    """Returns the rows of the table of costs, one for each layer and each of its heads in the order
+    of a pass: the texts of the columns "layer", "head", "zero", "mean", "resample" and "uniform".
     """
     from attnlab.pages.tables import mean
 
@@ -100,7 +101,9 @@ def costs_by_part(result: Analysis) -> list[dict[str, str]]:
 
 
 def _cell(value: Any) -> str:
-    """Returns a cell of a table as text; "-" for NaN."""
+    """Returns a value as the text of a table cell: a float with four digits ("-" if it is not
+    finite), anything else by `str`.
+    """
     from attnlab.pages.tables import number
 
     if not isinstance(value, float):
@@ -109,7 +112,9 @@ def _cell(value: Any) -> str:
 
 
 def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
-    """Writes an atlas of the first examples, and returns its files; [] without attention."""
+    """Writes the attention maps of the first examples of a split as `atlas.html` and `maps.npz`
+    into `folder`, and returns their paths; without attention writes nothing and returns [].
+    """
     from attnlab.analysis.inside import READ
     from attnlab.api.maps import MEANINGS, atlas_example
     from attnlab.pages.atlas import ARRAYS, write_atlas
@@ -126,7 +131,9 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
 
 
 def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
-    """Returns the text of `analysis.html`."""
+    """Returns the HTML text of the page `analysis.html`: the heading `title`, links to `files`, a
+    table for each kind of result (costs, heads, pruning, syntax, ...) and the notes of `result`.
+    """
     from attnlab.api.maps import MEANINGS
     from attnlab.pages import html
     from attnlab.pages.atlas import CAUTION as OF_MAPS
@@ -149,8 +156,8 @@ def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
 
 
 def _table(title: str, records: Any, columns: Sequence[str] = (), *notes: str) -> str:
-    """Returns those columns of records, by default all, as a section of HTML, "" without records;
-    long ones are folded.
+    """Returns an HTML section with `title`, a table of the `columns` (by default all) of `records`,
+    which are dicts, and `notes` below; "" without records; folded if it has more than `LONG` rows.
     """
     from attnlab.pages import html
     from attnlab.pages.tables import Table

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Trains the config of RUN, with all overrides, from the state of RUN on in `--workdir`.
+    """Trains a new run in `--workdir` that begins with the last saved state of RUN, or that of
+    `--from-step`, and has its config with all overrides; resumes it if it has begun; returns the
+    exit code of `train`.
 
     Returns:
       As `train`.

@@ -52,8 +52,8 @@ def summary(component: object) -> str:
 
 
 def settable_fields(component: Callable[..., object]) -> list[Field]:
-    """Returns the fields of a component that a config may set, each with its default as text and
-    its meaning.
+    """Returns a `Field` (name, default as text, meaning) for each argument of a component that a
+    config may set; a part without a default has its kind, "<kind>", in place of it.
     """
     from attnlab.config.tree import defaults
 

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the settings in which two runs differ, what else they were made from that differs, and
-    the results of both.
+    """Prints a table of the settings that differ between two runs, the differences of their
+    packages, devices, data and code, and a table of the test scores of both; returns 0.
 
     Returns:
       0, whatever differs.
@@ -72,7 +72,9 @@ def _settings(manifest: Manifest) -> dict[str, str]:
 
 
 def _results(folder: Path) -> dict[str, float]:
-    """Returns the scores of a run on its test split; {} before it has any."""
+    """Returns the finite scores of the run in `folder` on its test split, by the name of the
+    measure; {} before it has any.
+    """
     results: Mapping[str, Any] = read_file(folder / "results.json", Scores, REMEDY) or {}
     return {
         name: value

@@ -32,7 +32,9 @@ Batch = Mapping[str, np.ndarray]
 
 
 def print_outlook(run: Run) -> None:
-    """Prints what a run will take: compiles the step for its largest batches and times three steps.
+    """Compiles the step of a run for its largest batch, times three steps of it, and prints tables
+    of parameters, memory, FLOPs and time of the training; trains nothing; raises `UserError` if
+    there are several processes.
 
     Raises:
       UserError: several processes.
@@ -71,7 +73,9 @@ def print_outlook(run: Run) -> None:
 
 
 def _batches(run: Run, begin: int, count: int) -> tuple[float, Batch]:
-    """Returns the largest of `count` batches after step `begin`, and the mean size of these as a share of it."""
+    """Returns the mean size of the `count` batches after step `begin`, as a share of the size of
+    the largest, and the largest batch itself (name to array).
+    """
     numbers: list[int] = []
     largest: Batch = {}
     for step in range(begin, begin + count):
@@ -83,7 +87,9 @@ def _batches(run: Run, begin: int, count: int) -> tuple[float, Batch]:
 
 
 def _seconds(run: Run, program: Program, like: TrainState, batch: Batch) -> float:
-    """Returns the median time of three steps on a state of zeros, after one that moves the arrays."""
+    """Returns the median seconds of three calls of a compiled step on `batch` and a state of zeros
+    with the shapes of `like`, after a first call that is not counted.
+    """
     zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
     state = run.devices.place(zeros.replace(seed=like.seed, numbers=like.numbers))
     seconds = []

@@ -40,8 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exports a sweep's trials to a tracker's format (only those that are new or have changed) or,
-    with `--to=transformers`, one run as a model folder; prints what was written.
+    """Exports a sweep's trials in a tracker's format (only those that are new or have changed), or
+    one run as a model folder, an adapter, a file of parameters or a model card, as `--to` says;
+    prints what was written and returns 0.
 
     Returns:
       0.
@@ -82,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _model(arguments: argparse.Namespace) -> int:
-    """Writes a run as a folder of a model, prints its tensors, the files and how to load them, and
-    returns the exit code 0.
+    """Writes a run in the format of `--to` (a model of transformers, an adapter of PEFT, or a file
+    of parameters), prints its tensors, the files and how to load them, and returns 0.
     """
     from attnlab.api.stored import Stored
     from attnlab.commands import session
@@ -115,7 +116,9 @@ def _model(arguments: argparse.Namespace) -> int:
 
 
 def _print_tensors(files: Sequence[Path]) -> None:
-    """Prints names and shapes of the tensors in files; those that differ in numbers are one row."""
+    """Prints a table of names and shapes of the tensors in `.npz` and `.safetensors` files; names
+    that differ only in their digits share one row, with their count.
+    """
     import numpy as np
     from safetensors.numpy import load_file
 

@@ -164,7 +164,7 @@ def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
 
 def check_output(path: Path, flag: str = "--output") -> None:
     """Raises `UserError` if no file can be written at `path`: no such folder, a folder itself, or
-    no permission; called before the long work.
+    no permission; `flag` names the path in the message.
     """
     if not path.parent.is_dir():
         raise UserError(f"{flag}={path}: there is no folder {path.parent}; make it or name another")

@@ -87,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _numbers(name: str, typed: str | None) -> list[int] | None:
-    """Returns the numbers that a flag says, None where it is not given; raises `UserError` for
-    anything else.
+    """Returns the whole numbers in the text `typed` of the flag --`name`, separated by commas, or
+    None if the flag is not given; raises `UserError` for anything else.
     """
     if typed is None:
         return None

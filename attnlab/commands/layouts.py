@@ -86,9 +86,9 @@ def mechanism_parameters(name: str, sizes: Sizes | None = None) -> str:
 
 
 def part_parameters(field: str, name: str) -> str:
-    """Returns the parameters of a score, alignment or position scheme `name` as text, "`path`
-    [layout], ...", from a mechanism that has it as `field`; "" if it has none or is a scheme on
-    embeddings.
+    """Returns as text, "`path` [layout], ...", the parameters that the score, alignment or position
+    scheme `name` adds to a mechanism; `field` is "score", "alignment" or "positions"; "" if it has
+    none or acts on embeddings.
     """
     owner, sizes = PARTS[field]
     for widths in (sizes.widths, {**sizes.widths, "dq": sizes.widths["d"]}):
@@ -102,8 +102,9 @@ def part_parameters(field: str, name: str) -> str:
 
 
 def _shapes(name: str, sizes: Sizes) -> dict[tuple[str, ...], str]:
-    """Returns the layout of every parameter of a mechanism, such as "[dq, d]", by its path; nothing
-    is computed but shapes.
+    """Returns the layout of each parameter of the mechanism `name`, such as "[dq, d]", by its path
+    (a tuple of names); `sizes` gives its fields and a letter for each axis length; traces shapes,
+    computes nothing.
     """
     widths = {"ds": sizes.widths["d"], **sizes.widths}
     module = mechanism(name, direction=None, **sizes.fields)(width=widths["d"])

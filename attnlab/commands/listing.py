@@ -131,7 +131,8 @@ def components(kind: str) -> Components:
 
 
 def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Returns one row per component of a table: its name, then its cells for `columns`.
+    """Returns one row of a table per component: its name, then its texts for `columns`; a component
+    that cannot be imported has the reason in its last cell.
 
     An entry that cannot be imported (an extra that is not installed) has the reason in its last
     cell.
@@ -150,8 +151,9 @@ def component_rows(entries: Components, columns: Sequence[str]) -> list[tuple[st
 def component_cells(
     name: str, component: Callable[..., object], columns: Sequence[str]
 ) -> dict[str, str]:
-    """Returns the text of each column for a component; the columns of systems and tasks, which take
-    longer, only if `columns` has some of them.
+    """Returns the table cells of a component, texts by the name of the column (module, about,
+    capabilities, fields, ...); those of systems and tasks, which take longer, only if `columns` has
+    some of them.
     """
     further_cells: dict[str, str] = {}
     if set(SYSTEM_COLUMNS) & set(columns):

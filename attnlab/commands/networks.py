@@ -51,7 +51,9 @@ IMAGE = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
 
 
 def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
-    """Returns the columns "task" and "parameters" of a system as texts, "" where unknown."""
+    """Returns a dict with the texts of the table columns "task" and "parameters" for the class
+    `system`, which is registered as `name`; "" where unknown.
+    """
     files = next(
         (
             files
@@ -68,8 +70,8 @@ def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
 
 @functools.cache
 def parameters(name: str, files: tuple[str, ...]) -> str:
-    """Returns the number of parameters of a system as text, for its small setting in the config
-    `files` and the sizes `SIZES` and `IMAGE`; "" if no file has a setting with this system.
+    """Returns the number of parameters of the system `name` as text, for its small setting in the
+    first of the config `files` (names without ".py") that has one; "" if none has.
 
     The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
     of "lstm_lm"), or it is "transformer", of the encoder.
@@ -107,8 +109,8 @@ def parameter_shapes(config: Settings) -> Params:
 
 
 def task_cells(task: Callable[..., object]) -> dict[str, str]:
-    """Returns the columns "systems", "data" and "measures" of a task as texts with the registered
-    names that fit it; "" where the task declares none.
+    """Returns a dict with the texts of the table columns "systems", "data" and "measures" of a
+    task: the registered names that fit it, with commas; "" where the task declares none.
     """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
     base = base if isinstance(base, type) else ()

@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what is in the data, up to the first `ROWS` rows of training, and the command.
+    """Prints a table on the columns of DATA (first `ROWS` training rows), how many rows are too
+    long, and the command that trains on it; returns 0, also if no task fits the columns.
 
     Raises:
       UserError: no such data or column, or settings that are none of a source of rows.
@@ -93,9 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _place(data: str) -> list[str]:
-    """Returns the settings of the place of data: a folder with a file for each split, of which
-    training gives shares to those that have none, or files of all splits; raises `UserError` for a
-    folder with files of other splits alone.
+    """Returns the overrides of a config ("data.directory=...") for the data at the path `data`: a
+    folder with a file for each split (training gives shares to the others), or one table for all;
+    raises `UserError` if only the file for training is missing.
     """
     from attnlab.data.rows import NAMED, NoTable, find_tables
 
@@ -117,8 +118,9 @@ def _place(data: str) -> list[str]:
 
 
 def _fitting(source: Any, named: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Returns the methods of `TAKES` that take all columns that the user has `named`, and whose
-    columns are all among the `names` of a table.
+    """Returns the reading methods (keys of `TAKES`) whose columns include all those in `named`,
+    which the user has set, and are all in a table with the column `names`; `source` gives the name
+    of each column there.
     """
     from attnlab.data.rows import TAKES
 
@@ -131,7 +133,9 @@ def _fitting(source: Any, named: Iterable[str], names: Sequence[str]) -> list[st
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row with the columns within others by their dotted names; an image stays whole."""
+    """Returns a row (column to value) in which the fields of a nested column have dotted names,
+    "column.field"; an image stays whole.
+    """
     from attnlab.data.json_lines import field_of
 
     flat: dict[str, Any] = {}

@@ -17,8 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what goes of the states of a run, or of the trials of a sweep that are done, and takes
-    it with `--yes`; what report, evaluate, generate and export need stays.
+    """Prints how many files of the saved states of a run, or of the finished trials of a sweep, are
+    not needed by `--keep`, and deletes them with `--yes`; raises `UserError` for a run at work or
+    not done; returns 0.
 
     Returns:
       0.

@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Writes the report of a sweep into its folder and prints its tables, of several tasks those of
-    all; needs neither jax nor a network.
+    """Writes the report of a sweep into its folder and prints its tables (of a sweep over several
+    tasks, one report on all of them); needs neither jax nor a network; returns 0.
 
     Returns:
       0, whatever the verdict.

@@ -40,7 +40,9 @@ _OF_RUNS = ("ensemble", "config", "accept_changed_code")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags: what is scored, how long texts are read, where the scores go."""
+    """Adds the flags of `score` to its parser: the texts or the tasks of lm-eval to score, how long
+    texts are read, the output file, `--ensemble` and `--accept-changed-code`.
+    """
     add = parser.add_argument
     help = "a text (several: each with the flag); with --target what stands before that"
     add("--text", metavar="TEXT", action="append", help=help)
@@ -61,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Scores texts, prints log P of each or writes `--out`, and a summary; stopped, it goes on.
+    """Scores the texts of `--text` or `--file` by a model, prints log P of each or writes them to
+    `--out`, then prints a summary; resumes a stopped command with `--out`; with `--tasks` runs
+    lm-eval instead; returns 0.
 
     Returns:
       0.
@@ -112,7 +116,9 @@ def _foreign(arguments: argparse.Namespace) -> bool:
 
 
 def _opened(arguments: argparse.Namespace) -> Run:
-    """Opens the run, or the model in a folder of `transformers`."""
+    """Starts jax and returns the model of `--workdir` for scoring, a trained run (with
+    `--ensemble`) or a folder of `transformers`, with its parameters loaded.
+    """
     if not _foreign(arguments):
         return session.open_run(session.stored_run(arguments))
     session.start_jax()
@@ -123,7 +129,9 @@ def _opened(arguments: argparse.Namespace) -> Run:
 
 
 def _records(arguments: argparse.Namespace) -> Iterator[Record]:
-    """Yields every text to be scored, with what stands before it; candidates are numbered."""
+    """Yields a dict for each text of `--text` or `--file`: "line", "source" (the text before it, or
+    ""), "text", and for candidates "choice" and "answer"; raises `UserError` for an invalid line.
+    """
     lines = arguments.text if arguments.file is None else read_lines(arguments.file)
     if not lines:
         raise UserError(f"{arguments.file} holds no texts")
@@ -151,7 +159,9 @@ def _records(arguments: argparse.Namespace) -> Iterator[Record]:
 
 
 def _check_keys(held: Record, where: str) -> None:
-    """Raises `UserError` for a key that is unknown, or that does not go with the others."""
+    """Raises `UserError`, which begins with `where`, if a key of `held` (the JSON object of one
+    input line) is unknown or does not go with its other keys.
+    """
     keys = {*_BESIDE, *itertools.chain(*_BESIDE.values())}
     for key in sorted(held.keys() - keys):
         raise UserError(f"{where}: unknown key {key!r}; {nearest(key, keys)}")
@@ -165,8 +175,9 @@ def _journal(arguments: argparse.Namespace) -> Path:
 
 
 def _resumed(journal: AppendOnly, header: bytes) -> list[Record]:
-    """Returns what a stopped command has left behind this header; behind another of ours, or none,
-    the file begins anew. Raises `UserError` for a file that no such command has written.
+    """Returns the results that a stopped command has written to the journal after this `header`;
+    after another header, or if damaged, begins the file anew and returns []; raises `UserError` for
+    a file that no such command has written.
     """
     path = journal.path
     content = path.read_bytes() if path.exists() else b""
@@ -184,7 +195,10 @@ def _resumed(journal: AppendOnly, header: bytes) -> list[Record]:
 
 
 def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespace) -> list[Record]:
-    """Scores the records; with `--out` it goes on behind those that a stopped command has left."""
+    """Returns the records with their scores by the model added, and shows progress; with `--out`
+    writes each batch of results to a journal, and begins after those that a stopped command has
+    left there.
+    """
     options = {"window": arguments.window, "stride": arguments.stride, "end": not arguments.no_end}
     results: list[Record] = []
     journal = AppendOnly(_journal(arguments)) if arguments.out else None
@@ -219,7 +233,9 @@ def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespa
 
 
 def _written(results: Sequence[Record], form: str) -> bytes:
-    """Returns the content of a file of results; lists are JSON in CSV."""
+    """Returns scored records as the bytes of a file in the format `form`, ".jsonl", ".csv" (lists
+    as JSON) or ".parquet".
+    """
     if form == ".jsonl":
         return "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in results).encode()
     names = list(dict.fromkeys(name for record in results for name in record))
@@ -237,7 +253,10 @@ def _written(results: Sequence[Record], form: str) -> bytes:
 
 
 def _summary(results: Sequence[Record]) -> Iterator[str]:
-    """Yields a line on all texts that are no candidates, and two on the questions that have some."""
+    """Yields lines of text on scored records: one with the mean loss and perplexity of all texts
+    that are no candidates, and two with how often the likeliest candidate (in all, and per byte) is
+    the answer.
+    """
     if texts := [record for record in results if "choice" not in record]:
         tokens, nats = sum(len(x["tokens"]) for x in texts), -sum(x["log_prob"] for x in texts)
         line = f"{len(texts):,} text{'s' * (len(texts) > 1)}, {tokens:,} tokens:"
@@ -256,7 +275,9 @@ def _summary(results: Sequence[Record]) -> Iterator[str]:
 
 
 def _harness(arguments: argparse.Namespace) -> int:
-    """Runs tasks of `lm-eval`, prints what it finds, and writes all of it as JSON to `--out`."""
+    """Runs the tasks of lm-eval that `--tasks` names on the model, prints a table of their scores,
+    writes all results as JSON to `--out` if it is given, and returns 0.
+    """
     trained, names = _opened(arguments), arguments.tasks.split(",")
     from attnlab.api import harness
 

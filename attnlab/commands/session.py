@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def config_path(path: str | None, workdir: str | None = None) -> str:
-    """Returns what `--config` names; raises `UserError` without it, where `workdir` is no run."""
+    """Returns `path`, the value of `--config`; raises `UserError` if it is None, and says in it
+    that `workdir` (if given) holds no run.
+    """
     if path is None:
         no_run = f", and {workdir} holds no run" if workdir else ""
         raise UserError(
@@ -49,7 +51,8 @@ def manifest_of(workdir: Path) -> Manifest:
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
-    """Returns the folder of a run that a command works on, given as RUN or `--workdir`.
+    """Returns the folder of the run that a command works on, given as RUN or `--workdir`; raises
+    `UserError` if none is given.
 
     Raises:
       UserError: none is given.

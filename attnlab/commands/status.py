@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the tables of a sweep: its trials, those that run, the best, and why some failed; with
-    `--watch` keeps them up to date until all trials have settled.
+    """Prints the tables of a sweep (its trials, those that run, the best, and why some failed),
+    with `--watch` until all trials have settled; with `--page` writes `status.html` again and again
+    instead; returns 0.
 
     Returns:
       0, whatever the states.

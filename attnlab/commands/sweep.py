@@ -25,8 +25,8 @@ from attnlab.records.files import check_folder, write_atomic
 
 
 def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = False) -> int:
-    """Plans an experiment, runs its trials, freezes the choice, evaluates and reports, or goes on
-    with that; with `--dry-run` only prints the plan. Of several tasks, all one by one.
+    """Plans an experiment (or one `task` of it), runs its trials, evaluates and reports, or resumes
+    that, and returns the exit code; with `only_plan` only plans, with `--dry-run` prints the plan.
 
     Returns:
       0 when all is done, 1 when a trial failed or could not be run, 128 + a signal's number.
@@ -77,8 +77,9 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
 
 
 def _run_tasks(arguments: argparse.Namespace, directory: Path, experiment: Experiment) -> int:
-    """Runs a sweep for each task of an experiment in a folder of its name in `directory`, and
-    reports on all; plans all before anything trains, and leaves no new folder after a mistake.
+    """Runs a sweep for each task of an experiment in the folder `directory`/task, after planning
+    all, writes the report on all, and returns the largest exit code (at once after a signal); after
+    an error in planning removes a new folder.
     """
     from attnlab.experiments import report
 
@@ -193,8 +194,9 @@ def _sweep_options(arguments: argparse.Namespace) -> SweepOptions:
 def slots_and_cores(
     plan: Plan, options: SweepOptions, arguments: argparse.Namespace
 ) -> tuple[list[slots.Slot], int | None]:
-    """Returns the slots for the trials of a plan, and the cores for each trial if the plan does not
-    fix them (`--cores-per-trial`, else what cluster or slots have; None for trials on GPUs).
+    """Returns the slots for the trials of a plan, and the number of cores for each trial if the
+    plan does not fix it: `--cores-per-trial`, else that of cluster or slots, or None for trials on
+    GPUs.
     """
     wanted, cluster = arguments.cores_per_trial, options.cluster
     if cluster is not None:

@@ -42,7 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: float) -> int:
-    """Trains a config in `--workdir` by the flags of `add_arguments`; returns what `run` does."""
+    """Trains a config (path or nested values) in `--workdir` by the flags of `train`, or with
+    `--dry-run` only prints what it will take; returns the exit code; `began` is the clock at the
+    command's start.
+    """
     splits = ("train", "valid") if arguments.dry_run else SPLITS
     of_flags = arguments.workdir, splits, arguments.track, arguments.accept_changed_code
     training = Training.of(config, arguments.overrides, *of_flags)
@@ -56,7 +59,9 @@ def fit(config: str | Mapping[str, Any], arguments: argparse.Namespace, began: f
 
 
 def _finish(run: Run, outcome: Outcome, first: bool) -> int:
-    """Prints how training ended, reports if it is done, and returns the exit code."""
+    """Prints how training ended, evaluates and reports a run that is done (in the `first` process,
+    or in all if its state is divided), and returns the exit code: 0, 1 or 128 + signal.
+    """
     workdir = run.workdir
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")

@@ -116,7 +116,7 @@ def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: 
 
 def first_difference(recorded: Sequence[Record], repeated: Sequence[Record]) -> str | None:
     """Returns a text that names the first record and field in which two metric streams differ
-    (values, or a record that only one has); None if they are equal.
+    (values, or a record that only one has), or None if they are equal.
     """
     for old, new in zip(recorded, repeated, strict=False):
         for name in {**old, **new}:

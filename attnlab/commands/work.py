@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report_end(directory: Path, file: str) -> int:
-    """Prints the failed trials of a sweep to stderr and what comes next to stdout; returns 1 if a
-    trial failed, else 0.
+    """Prints the failed trials of a sweep to stderr, and to stdout the command for the experiment
+    `file` that comes next; returns 1 if a trial failed, else 0.
     """
     from attnlab.experiments.plan import Plan
     from attnlab.experiments.run import Choice, failures

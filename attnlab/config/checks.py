@@ -49,8 +49,9 @@ Kind = TypeVar("Kind", bound=Node)
 def validate(
     config: ConfigDict, schema: type[Node] | None = None, set_names: Container[str] | None = None
 ) -> Node:
-    """Checks a whole config (keys, types, choices, ranges, settings that depend on each other),
-    fits unset lengths to the longest sequence, and returns its settings; raises `UserError`.
+    """Checks a complete config (keys, types, choices, ranges, settings that depend on each other),
+    fits lengths not in `set_names` to the longest sequence, and returns the settings as an object
+    of the schema; raises `UserError`.
 
     Args:
       config: complete, see `attnlab.config.tree.complete`.
@@ -168,7 +169,9 @@ def _check_node(node: ConfigNode) -> object:
 
 
 def _check_known(node: ConfigNode, key: str, where: str) -> None:
-    """Raises `UserError` with the similar names for a key that the node does not have."""
+    """Raises `UserError`, with similar names, if `key` is no setting or field that the config node
+    can have; `where` is its dotted name, for the message.
+    """
     if node.settings:
         if key not in node.settings and not node.further:
             raise UserError(f"{where}: no such key; {nearest(key, node.settings)}")
@@ -183,8 +186,8 @@ def _check_known(node: ConfigNode, key: str, where: str) -> None:
 
 
 def _check_part(node: ConfigNode, key: str, value: object, where: str) -> None:
-    """Raises `UserError` unless `value`, at a key for components, is a component's node, or None
-    where None is the default.
+    """Raises `UserError` unless `value`, at a `key` that selects a component, is a node that names
+    a component, or None where None is the default; `where` is its dotted name, for the message.
     """
     optional = fields(node.component).get(key, "") is None if node.component else False
     if not isinstance(value, ConfigDict) and not (value is None and optional):
@@ -210,7 +213,9 @@ def _check_setting(setting: Setting, value: object, where: str) -> None:
 
 
 def _check_missing(node: ConfigNode) -> None:
-    """Raises `UserError` where a node lacks a setting or a part that has no default."""
+    """Raises `UserError`, with the flag to set it, where a config node lacks a setting, or the
+    choice of a component, that has no default.
+    """
     for key, setting in node.settings.items():
         if key not in node.values:
             choices = f"; choose from: {_names(node, key)}" if key in node.tables else ""
@@ -297,8 +302,9 @@ def ranges(node: ConfigNode, key: str) -> Iterator[Range]:
 
 
 def _lengths(node: ConfigNode) -> Iterator[tuple[ConfigNode, str, str]]:
-    """Yields (node, field, relation) for each field that measures sequences and is not None (listed
-    in a component's `lengths`), at a node and below.
+    """Yields (node, field, relation) for each field, at a node and below, that a component lists in
+    `lengths` and that is not None; `relation`, "covers" or "within", is that of the field to the
+    longest sequence.
     """
     relations: Mapping[str, str] = getattr(node.component, "lengths", {})
     for field, relation in relations.items():

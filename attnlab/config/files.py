@@ -32,8 +32,8 @@ Choice = TypeVar("Choice")
 
 
 def read_config_file(path_and_argument: str) -> ConfigDict:
-    """Calls `get_config` of a config file and returns the config as a `ConfigDict`, without adding
-    defaults; of a run returns the one it was made from; raises `UserError`.
+    """Returns the config that `get_config` of a config file gives, or the stored config of a run
+    (named by its folder or manifest), as a `ConfigDict` without added defaults; raises `UserError`.
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current
@@ -120,8 +120,8 @@ def merge(*layers: Mapping[str, object] | ConfigDict) -> ConfigDict:
 
 
 def _merge(*layers: Mapping[str, object] | ConfigDict) -> dict[str, object]:
-    """Returns the layers merged into one dictionary: later values replace earlier ones, and groups
-    of the same component are merged in turn.
+    """Returns nested configs merged into a single dictionary: later values replace earlier values,
+    and groups of the same component are merged in turn.
     """
     merged: dict[str, object] = {}
     for layer in layers:
@@ -157,8 +157,9 @@ def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
 
 
 def find_file(path: str, kind: str) -> pathlib.Path:
-    """Returns the path of a config file or the like: `path` as given, else below the files shipped
-    with attnlab; of the folder of a run its manifest; raises `UserError` if there is none.
+    """Returns the existing file `path`, looked for as given and then among the files shipped with
+    attnlab; of a folder of a run, if `kind` is "config file", its manifest; raises `UserError`,
+    with similar names, if there is none.
 
     Raises:
       UserError: there is none, with the near names.

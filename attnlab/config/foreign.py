@@ -64,9 +64,9 @@ def settings_meant(name: str, settings: Iterable[str]) -> list[str]:
 
 
 def key_hint(root: ConfigNode, keys: list[str]) -> str:
-    """Returns the hint of a message on an unknown key, the parts `keys` of its dotted name: names that
-    another framework's word means; else similar full names, or last parts; else the keys of the
-    deepest node on its path.
+    """Returns a hint for the message on an unknown key, whose dotted name has the parts `keys`:
+    "did you mean" settings that another framework calls so, else of similar names; failing these,
+    "choose from" the keys of the deepest existing node.
     """
     below = [f"{group}.{key}" for group, setting in root.settings.items() for key in setting.below]
     names = [*flat(root.values), *below]

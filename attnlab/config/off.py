@@ -15,8 +15,9 @@ _ANY = "?"  # what only a setting that takes every text can be
 
 
 def off_value(config: str, name: str, overrides: Sequence[str] = ()) -> object:
-    """Returns the value that switches off a setting of a config file (with overrides): the first of
-    `OFF` that it can be, where it does not take every text and is no pattern of names.
+    """Returns the value that switches off the setting `name` of a config file with these overrides,
+    the first of `OFF` that the setting accepts; raises `UserError` if it accepts none or any text,
+    is a pattern, or is off already.
 
     Raises:
       UserError: no such setting, it can be none of these, or it is off already.

@@ -28,7 +28,8 @@ def is_pattern(name: str) -> bool:
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Whether a pattern, or a full name, stands for the full name of a setting.
+    """Returns whether a dotted pattern ("*" within a part of the name, "**" for any number of
+    parts), or a full name, stands for the setting of the full name `name`.
 
     >>> covers("system.**.dropout", "system.dropout"), covers("system.*.dropout", "system.dropout")
     (True, False)
@@ -48,8 +49,9 @@ def is_dotted_name(name: object) -> bool:
 
 
 def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
-    """Returns the full names of the settings that a pattern stands for; with `components` only if
-    they are components of one table, else [].
+    """Returns the full names of the settings of a config that a pattern stands for; if
+    `components`, [] unless these are components of one table; raises `UserError` if it stands for
+    none or for settings of several kinds.
 
     Raises:
       UserError: it stands for none (with near names), or for settings of two kinds.
@@ -78,8 +80,9 @@ def hits(root: ConfigNode, pattern: str, components: bool = False) -> list[str]:
 
 
 def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
-    """Yields the full name of each setting of a config, its kind, and whether it is a component;
-    groups are none, nor are components that are absent.
+    """Yields (full dotted name, kind, whether it selects a component) of each setting at a config
+    node and below; the kind is that of the component's table, or the allowed types in words; groups
+    and absent components are left out.
     """
     for key in dict.fromkeys([*node.values, *node.settings]):
         value, child = node.values.get(key), node.child(key)
@@ -95,7 +98,9 @@ def _settings(node: ConfigNode) -> Iterator[tuple[str, str, bool]]:
 
 
 def _near(pattern: str, names: Sequence[str]) -> str:
-    """Returns the names that end as the pattern does, or nearly so, as the tail of a message."""
+    """Returns the end of an error message: the full names whose last part contains or resembles
+    that of the pattern, and a wider pattern for them, or that 'show' prints all names.
+    """
     last = pattern.rpartition(".")[2].strip("*")
     ends = {name.rpartition(".")[2] for name in names}
     near = {end for end in ends if last and last in end}

@@ -68,7 +68,9 @@ class Table(Generic[T]):
         return list(self.entries)
 
     def resolve(self, name: object) -> T:
-        """The component called `name`, or the object at the dotted path `package.module:Attribute`.
+        """Returns the component called `name` in this table, or the object at the dotted path
+        `package.module:Attribute`, imported and checked to fit the table; raises `UserError` if
+        there is none.
 
         Raises:
           UserError: see `find` and `check`.

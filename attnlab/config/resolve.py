@@ -120,9 +120,10 @@ def prepare(
 
 
 def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Returns for each override those by full names: of a pattern those it stands for. Patterns see
-    components that other overrides name, on a copy of the tree: of components full names first, of
-    other settings what stands there in the end.
+    """Returns, for each override "name=value", the overrides with full names that it stands for:
+    itself, or for a pattern an override for each setting that matches. Patterns see components that
+    other overrides name, on a copy of the tree: of components full names first, of other settings
+    what stands there in the end.
     """
     full = {text: [text] for text in overrides if not is_pattern(text.partition("=")[0])}
     patterns = [text for text in overrides if text not in full]
@@ -144,8 +145,9 @@ def _by_full_names(root: ConfigNode, overrides: Sequence[str]) -> dict[str, list
 
 
 def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = ()) -> Kind:
-    """Returns settings in which those newer than the stored config `tree` have the values that held
-    when it was stored (`tree.OLDER`), unless `chosen` ("a.b=value") sets them.
+    """Returns the settings `config`, but those that the stored config `tree` does not have get the
+    values that held when it was stored (`tree.OLDER`), unless an override in `chosen` ("a.b=value")
+    sets them.
     """
     fixed = [*flat(tree), *(override.partition("=")[0] for override in chosen)]
     current, older = flat(config), flat(from_dict(tree))
@@ -162,7 +164,9 @@ def as_stored(config: Kind, tree: Mapping[str, object], chosen: Iterable[str] = 
 
 
 def _split(text: str) -> tuple[list[str], str]:
-    """Splits the override "a.b=value" into (["a", "b"], "value")."""
+    """Splits the override "a.b=value" into (["a", "b"], "value"); raises `UserError` for a text
+    without an equals sign.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"config.{name}: no value given, write --config.{name}=VALUE")
@@ -186,7 +190,9 @@ def _slot(keys: Sequence[str]) -> tuple[str, ...]:
 def _replace_all(
     root: ConfigNode, overrides: Iterable[tuple[list[str], str]]
 ) -> set[tuple[str, ...]]:
-    """Puts the components that overrides name in their places, outermost first; returns these."""
+    """Puts each component that an override (keys of its dotted name, text) names into the tree
+    below `root`, outermost first, and returns their dotted names, each as a tuple of keys.
+    """
     replaced = set()
     last = {_slot(keys): text for keys, text in overrides}
     for *path, key in sorted(last, key=len):
@@ -198,7 +204,7 @@ def _replace_all(
 
 
 def _walk(root: ConfigNode, keys: Iterable[str]) -> ConfigNode | None:
-    """Returns the node below `root` along `keys`, or None."""
+    """Returns the node that `keys` lead to from `root`, or None if a key leads to no node."""
     node: ConfigNode | None = root
     for key in keys:
         node = node.child(key) if node else None
@@ -264,7 +270,9 @@ def read_value(text: str, old: object, hint: Callable[[], object], where: str) -
 
 
 def _readings(text: str, old: object, kinds: Set[object]) -> Iterator[object]:
-    """Yields `text`, which replaces `old`, read as each of `kinds` that can, the strictest first."""
+    """Yields the values that `text`, which replaces the value `old`, has as each of the types
+    `kinds` that it can be read as, the strictest type first.
+    """
     for kind, reader in _READERS.items():
         if kind in kinds:
             with contextlib.suppress(ValueError):
@@ -280,8 +288,8 @@ def _literal(text: str) -> object:
 
 
 def _frozen_literal(text: str) -> object:
-    """Reads a text as the literal of a setting of unknown type: lists become tuples, a value that a
-    config cannot hold stays text.
+    """Returns the value of a text that is a Python literal and that a config can hold, with a list
+    as a tuple, else the text itself.
     """
     value = _literal(text)
     value = tuple(value) if isinstance(value, list) else value
@@ -317,7 +325,7 @@ def _read_float(text: str, old: object) -> float:
 
 
 def _as_float(value: float) -> float:
-    """The number as a float, infinite where it is too large for one."""
+    """Returns the number as a float, infinite where it is too large for one."""
     try:
         return float(value)
     except OverflowError:

@@ -59,8 +59,8 @@ class Range:
     holds: Callable[[float], bool]
 
     def check(self, value: object, where: str) -> None:
-        """Raise `UserError` unless `value` is None (a setting that is off) or a number in the
-        range.
+        """Raises `UserError`, with the setting's name `where`, unless `value` is None (a setting
+        that is off) or a number in the range.
         """
         if value is None:
             return
@@ -75,7 +75,7 @@ def whole(least: int, most: int = _MOST) -> Range:
 
 
 def between(least: float, most: float) -> Range:
-    """The numbers between two bounds, both included."""
+    """Returns the `Range` of the numbers between two bounds, both included."""
     return Range(
         f"a number of at least {least:g} and at most {most:g}", lambda x: least <= x <= most
     )
@@ -96,7 +96,8 @@ def setting(
     within: Range | None = None,
     table: Components | str | None = None,
 ) -> Any:
-    """A field of a `Node`.
+    """Returns a dataclass field of a `Node` with its meaning, default value, range and table of
+    components.
 
     Args:
       help: its meaning, in one line.
@@ -136,14 +137,14 @@ class Node:
         return function(*arguments, **dict(self.items()))
 
     def to_dict(self) -> dict[str, object]:
-        """The node as nested plain dictionaries; tuples stay tuples."""
+        """Returns the node as nested plain dictionaries; tuples stay tuples."""
         return {
             key: value.to_dict() if isinstance(value, (Node, FrozenConfigDict)) else value
             for key, value in self.items()
         }
 
     def items(self) -> Iterator[tuple[str, object]]:
-        """Yield name and value of every setting."""
+        """Yields the name and the value of every setting."""
         for field in dataclasses.fields(self):
             if field.name != "others":
                 yield field.name, getattr(self, field.name)
@@ -195,7 +196,9 @@ _SETTINGS: dict[type[Node], Mapping[str, Setting]] = {}
 
 
 def settings_of(kind: type[Node]) -> Mapping[str, Setting]:
-    """The settings of a node by name, in order."""
+    """Returns the settings of a class that describes a node, by name, in order, each as a
+    `Setting`.
+    """
     if kind not in _SETTINGS:
         _SETTINGS[kind] = _described(kind)
     return _SETTINGS[kind]

@@ -46,7 +46,9 @@ class ConfigNode:
 
     @functools.cached_property
     def tables(self) -> Parts:
-        """The keys that hold components, with the table each comes from."""
+        """Returns, by key, the table of components for each key of this node that names a
+        component.
+        """
         if is_node(self.component):
             return tables(self.component)
         return getattr(self.component, "parts", {})
@@ -90,8 +92,8 @@ class ConfigNode:
         return defaults(self.component) if self.component else {}
 
     def hint(self, key: str) -> object:
-        """The annotation of a field, or of a further key of a node that may have such;
-        `inspect.Parameter.empty` where there is none.
+        """Returns the annotation of the field `key`, or of a further key of a node that may have
+        further keys, and `inspect.Parameter.empty` where there is none.
         """
         return self.hints.get(key, self.further[0] if self.further else inspect.Parameter.empty)
 
@@ -128,8 +130,8 @@ def defaults(component: Callable[..., object]) -> dict[str, object]:
 
 
 def is_plain(value: object) -> bool:
-    """Returns whether a config may hold a value: None, bool, int, float, str, and tuples, lists or
-    string-keyed mappings of these.
+    """Returns whether a config may hold a value, that is, whether it is None, bool, int, float,
+    str, or a tuple, list or string-keyed mapping of these.
     """
     if isinstance(value, (Mapping, ConfigDict)):
         return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
@@ -240,8 +242,9 @@ def flat(config: Mapping[str, object] | Node) -> dict[str, object]:
 def differing(
     *configs: Mapping[str, object], text: Callable[..., str] = json.dumps, absent: str = "nothing"
 ) -> dict[str, tuple[str, ...]]:
-    """Returns the values that are not the same in all of some flat configs (`flat`), by name, as the
-    text of each config's: `text` makes it, and `absent` stands for none.
+    """Returns {name: (its value in each of the flat `configs`, see `flat`)} for the values that are
+    not the same in all configs; `text` converts a value to text, and `absent` stands for a missing
+    one.
     """
     names = dict.fromkeys(name for config in configs for name in config)
     texts = {

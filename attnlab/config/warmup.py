@@ -15,8 +15,9 @@ WARMUP, STEPS, DECAYING = "schedule.warmup", "training.steps", ("cosine", "linea
 def fitting_warmup(
     before: Mapping[str, Any], now: Mapping[str, Any], given: Iterable[str]
 ) -> int | None:
-    """Returns the warm-up that a file chose, shortened in proportion and told, where it is longer
-    than the steps that a user gives and the schedule decays; else None.
+    """Returns the config file's `schedule.warmup` (steps), shortened in proportion and noted to the
+    user, if the user's `training.steps` are fewer and the schedule decays; returns None if it fits
+    or the user has set it.
 
     Args:
       before: settings by full names, as the file has them.
@@ -39,8 +40,9 @@ def fitting_warmup(
 def note_kept_warmup(
     run: str, before: Mapping[str, Any], now: Mapping[str, Any], overrides: Iterable[str]
 ) -> None:
-    """Notes that a longer run has the warm-up of the run whose config it takes, which that may have
-    shortened (`fitting_warmup`); `before` and `now` are settings of the two by full names.
+    """Notes to the user that a run with more steps than the run `run`, whose config it takes, has
+    the same warm-up, unless an override sets it or the schedule does not decay; `before` and `now`
+    are the settings of the two by full names.
     """
     warmup, steps, most = now.get(WARMUP), now[STEPS], before[STEPS]
     chosen = any(covers(text.partition("=")[0], WARMUP) for text in overrides)

@@ -45,8 +45,9 @@ def _text(sentence: Sentence) -> str:
 
 
 def with_tags(sentence: grammar.Sentence) -> Sentence:
-    """Returns the source words of a grammar sentence, each with its tag (kind and "one" or "many")
-    and its head, a position or `ROOT`.
+    """Returns the source words of a grammar sentence as a `Sentence`, each word with its tag
+    ("ADV", "PRON", or its kind and number such as "NOUN-many") and the position of its head, `ROOT`
+    for none.
     """
     words = grammar.source_words(sentence)
     origins = [origin for _, origin in words]
@@ -67,8 +68,9 @@ def with_tags(sentence: grammar.Sentence) -> Sentence:
 
 
 def _head(phrase: str, part: str) -> str:
-    """Returns the origin of a word's head in the dependency tree, from the word's own origin
-    `phrase`.`part` (as `grammar.source_words` names origins); "" for the root.
+    """Returns the origin of the head, in the dependency tree, of the word whose origin is
+    `phrase`.`part` (a path in the sentence such as "s.r.verb", see `grammar.source_words`); "" for
+    the root.
     """
     if part == "adverb":
         return "p.verb"
@@ -84,9 +86,9 @@ def _head(phrase: str, part: str) -> str:
 
 
 def _mark_plurals(phrase: grammar.Phrase, origin: str, plural: dict[str, bool]) -> None:
-    """Writes into `plural`, by origin, whether the subject of each relative clause in a noun phrase
-    and each object in one is plural, recursively; the origins begin with `origin`, that of the
-    phrase.
+    """Adds to the dict `plural`, for each relative clause in a noun phrase and each object in such
+    a clause, recursively, whether the subject or the object is plural; keys are their origins,
+    which begin with `origin`, the origin of the phrase.
     """
     if phrase.relative is None:
         return

@@ -95,9 +95,9 @@ class AskedTexts(Dataset[Row]):
 
 
 def encode(vocabulary: Vocabulary, rows: Sequence[Row]) -> Examples:
-    """Encodes rows as the columns "source" (BOS, then the word ids) and "target" (the answer's id
-    at each word that has an answer, padding elsewhere); raises `UserError` if a word is not one
-    token.
+    """Encodes rows, each of words and an answer ("" for none) per word, as the columns "source"
+    (BOS, then the word ids) and "target" (the id of the answer at each word that has an answer,
+    padding elsewhere); raises `UserError` if a word is not one token.
 
     Raises:
       UserError: a word that the vocabulary cuts into several pieces.

@@ -46,8 +46,8 @@ class Associations(Sized):
     limits = {"keys": (1, len(string.ascii_lowercase)), "values": (1, len(string.digits))}
 
     def __post_init__(self) -> None:
-        """Raises `UserError` unless `length` is an even number from 2 and `tested` one from 0,
-        besides the checks of `Sized`.
+        """Raises `UserError` unless `length` is an even number of at least 2 and `tested` an even
+        number of at least 0, besides the checks of `Sized`.
         """
         super().__post_init__()
         for field, least in (("length", 2), ("tested", 0)):
@@ -66,8 +66,8 @@ class Associations(Sized):
         return [self._text(draw, length) for _ in range(self.count(split))]
 
     def recalled(self, text: str) -> list[bool]:
-        """Returns for each word whether the earlier words determine it: True for a value whose key
-        has occurred before, else False.
+        """Returns a bool for each word of a text of keys and values in turn, True for a value whose
+        key has occurred before, else False.
         """
         earlier_keys: set[str] = set()
         mask = []

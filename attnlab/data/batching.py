@@ -91,8 +91,9 @@ class TrainBatches:
         multiple: int = 1,
         things: str = "examples",
     ) -> None:
-        """Sorts the examples into buckets by length, and computes the batches of an epoch, their
-        shapes and the `note` about examples that are too long.
+        """Sorts the examples into buckets by length and computes the batches of an epoch, their
+        shapes and the `note` about examples that are too long; raises `UserError` for a bad unit,
+        size or bucket width, or if no example fits.
         """
 
         if unit not in ("sentences", "tokens"):
@@ -125,8 +126,9 @@ class TrainBatches:
         self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
 
     def __call__(self, step: int) -> Batch:
-        """Returns this process's rows of the batch of `step` (counted from 0), in this epoch's
-        random order, as `Examples.batch`; a bucket's last batch is filled up with padding.
+        """Returns this process's rows of the batch of `step` (from 0) as arrays by column name, see
+        `Examples.batch`, in the random order of the step's epoch; the last batch of a bucket is
+        filled up with padding.
         """
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
@@ -141,8 +143,9 @@ class TrainBatches:
         return self._examples.batch(rows[index * share : (index + 1) * share], bucket.width)
 
     def _plan_of(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """Returns the shuffled members of each bucket and the shuffled order of all batches in
-        `epoch`, drawn from (seed, epoch); the plan of the latest epoch is cached.
+        """Returns, drawn from (seed, epoch), the shuffled example numbers of each bucket, a list of
+        arrays, and the shuffled order of all batches in `epoch`, an array; caches the plan of the
+        latest epoch.
         """
         plan = self._plan  # read once: a prefetching thread may replace it
         if plan is None or plan[0] != epoch:
@@ -155,8 +158,9 @@ class TrainBatches:
 def evaluation_batches(
     examples: Examples, *, size: int, buckets: Sequence[int]
 ) -> list[tuple[np.ndarray, Batch]]:
-    """Returns all examples exactly once, sorted by length (shortest first), as batches of `size`
-    rows in few widths, each with the numbers of its examples.
+    """Returns all examples exactly once, shortest first, as a list of (example numbers [size],
+    batch with `size` rows) in few widths; the first batch is filled up with rows of padding,
+    numbered -1.
 
     The short come first, so that the rows of a batch end their decoding together; a batch takes the
     smallest width that holds its longest pair. Nothing is too long: the widest bucket is doubled
@@ -210,8 +214,9 @@ def check_divisible(size: int, granule: int) -> None:
 def _fill_buckets(
     lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
 ) -> tuple[list[_Bucket], int]:
-    """Puts each example, given its length, into the narrowest bucket that holds it, and returns the
-    buckets that have any and the number of examples longer than all; `UserError` if none fits.
+    """Returns a list of the buckets that have examples, each example number in the narrowest bucket
+    that holds its length, and the number of examples longer than all widths; raises `UserError` if
+    no example fits.
 
     Args:
       lengths: [N], tokens of each example.

@@ -104,8 +104,8 @@ class Blocks(ProcessBatches):
     def __init__(
         self, ids: Any, *, size: int, length: int, seed: int | None = None, **shared: Any
     ) -> None:
-        """Computes the numbers of blocks and of steps in an epoch, the batch shape and the
-        `note`.
+        """Computes the numbers of blocks of `length` ids and of steps in an epoch, the batch shape
+        and the `note` about them; blocks stay in their order if `seed` is None.
         """
         super().__init__(ids, size=size, length=length, **shared)
         self._seed = seed
@@ -118,9 +118,9 @@ class Blocks(ProcessBatches):
         )
 
     def __call__(self, step: int) -> Batch:
-        """Returns this process's blocks of the batch of `step` (from 0), in this epoch's random
-        order unless `seed` is None: "source", "target", "segments" [b,T] (-1 at padding) and
-        "fresh" [b] ones, int32.
+        """Returns this process's blocks of the batch of `step` (from 0), shuffled in each epoch
+        unless `seed` is None, as int32 columns "source", "target" (one id later) and "segments"
+        (number of the text, -1 at padding), all [b,T], and "fresh" [b] ones.
         """
         epoch, number = divmod(int(step), self.batches_per_epoch)
         block = number * self._size + self._rows
@@ -199,8 +199,8 @@ class Crops(ProcessBatches):
 
 
 def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
-    """Returns for each b the `width` consecutive ids from position `begin[b]` on, [b,width] int32,
-    with 0 at positions outside of `ids` [N].
+    """Returns for each row b the `width` consecutive elements of `ids` [N] from position `begin[b]`
+    on, [b,width] int32, with 0 at positions outside of it.
     """
     if hasattr(ids, "windows"):
         rows: np.ndarray = ids.windows(begin, width)
@@ -211,8 +211,8 @@ def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
 
 
 def permuted(numbers: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray:
-    """Returns the positions of `numbers`, all below `count`, in a pseudorandom permutation of 0 to
-    `count` - 1 that `seed` determines, without building it.
+    """Returns for each of `numbers`, all below `count`, its position in a pseudorandom permutation
+    of 0 to `count` - 1 that `seed` determines, as int64, without building the permutation.
 
     A Feistel network over the next power of 4, applied again to what falls outside (J. Black, P.
     Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, section 5).

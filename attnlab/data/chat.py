@@ -32,9 +32,9 @@ Message = Mapping[str, Any]
 def prompts(
     vocabulary: Vocabulary, lines: Sequence[str], kind: Literal["special", "user", "messages"]
 ) -> list[str]:
-    """Encodes each line that is not blank as a `Prompt`, with special tokens by name or through the
-    model's chat template, as `kind` says, and returns blank lines unchanged; `UserError` if that
-    fails.
+    """Returns the lines, each that is not blank encoded as a `Prompt`, with special tokens by name
+    for the kind "special", else through the chat template of the model (a line is a user's message
+    or a JSON list of messages); raises `UserError` if that fails.
 
     Args:
       vocabulary: a tokenizer from elsewhere.
@@ -108,9 +108,9 @@ def rendered(
 
 
 def _messages(line: str, number: int) -> list[Message]:
-    """Parses a line of JSON, the message of this number, as a list of messages and returns them
-    without null fields; raises `UserError` unless it is a list, not empty, of objects with a
-    "role".
+    """Parses a line of JSON as a list of chat messages and returns them, dicts without null fields;
+    raises `UserError`, which names the `number` of the line, unless it is a list, not empty, of
+    objects with a "role".
     """
     turns = parse_json(line, f"message {number}")
     if (

@@ -55,8 +55,8 @@ class Packed(Sequence[np.ndarray]):
     """
 
     def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]], pad: int = 0) -> None:
-        """Copies all sequences end to end into one flat array of ids, and records where each
-        begins; `pad` fills up batches.
+        """Copies all sequences of ids end to end into one flat int32 array, and stores where each
+        begins and the id `pad`, which fills up batches.
         """
         flat, ends = array("i"), array("q", [0])
         for sequence in sequences:
@@ -113,8 +113,8 @@ class Packed(Sequence[np.ndarray]):
         return Packed.from_flat(self.ids, np.append(begins, self.offsets[-1]), self.pad)
 
     def cut(self, width: int) -> Packed:
-        """Returns all sequences, those longer than `width` shortened to `width`: their first
-        `width` - 1 numbers and their last one, the end token.
+        """Returns a new `Packed` of all sequences, where those longer than `width` have only their
+        first `width` - 1 numbers and their last number, the end token.
         """
         lengths = self.lengths
         positions = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], lengths)
@@ -201,7 +201,7 @@ class SideBySide:
 
     @property
     def lengths(self) -> np.ndarray | None:
-        """Returns the length of the longest example of each row, [N], or None where the inner
+        """Returns for each row the length of the longest of its examples, [N], or None if the inner
         column has no lengths.
         """
         if self.column.lengths is None:
@@ -235,8 +235,8 @@ class Examples:
     def __init__(
         self, **columns: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]
     ) -> None:
-        """Stores the columns by name; raises `ValueError` for no column or columns of different
-        lengths.
+        """Stores the columns, arrays or lists of sequences, by name; raises `ValueError` for no
+        column or columns of different lengths.
         """
         self.columns: dict[str, Column] = {name: _column(array) for name, array in columns.items()}
         if len(counts := {name: len(column) for name, column in self.columns.items()}) == 0:
@@ -325,8 +325,8 @@ class Declared:
     optional: bool = False
 
     def fits(self, array: np.ndarray) -> bool:
-        """Returns whether an array of a batch has the declared dtype, number of axes and fixed axis
-        sizes.
+        """Returns whether an array of a batch has the declared dtype and, behind the batch axis,
+        the declared number of axes and the sizes of fixed axes (any axes if none are declared).
         """
         if array.dtype != np.dtype(self.dtype):
             return False
@@ -347,8 +347,8 @@ IDS = Declared("int32", ("T",))
 
 
 def check(declared: Mapping[str, Declared], batch: Mapping[str, np.ndarray], where: str) -> None:
-    """Raises `UserError` unless a batch has every declared column that is not optional, with the
-    declared dtype and axes, and no undeclared one.
+    """Raises `UserError`, which begins with `where`, unless a batch has every declared column that
+    is not optional, with the declared dtype and axes, and no undeclared column.
 
     Raises:
       UserError: a column that is missing, that nobody has declared, or that is something else.

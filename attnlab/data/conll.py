@@ -59,9 +59,9 @@ class Conllu(SplitFiles):
         return [self._sentence(path, lines) for lines in _group_sentences(path, _conllu_rows(path))]
 
     def _sentence(self, path: Path, lines: list[Row]) -> Sentence:
-        """Makes a `Sentence` of words, tags and, with `trees`, heads from the lines of one
-        sentence; raises `UserError` for a head that is no other word of it, or heads with a
-        cycle.
+        """Returns the `Sentence` of the lines of one sentence in a file (numbered rows of ten
+        cells): its words, tags and, with `trees`, heads; raises `UserError` for a head that is no
+        other word of the sentence, or for a cycle of heads.
         """
         words = tuple(columns[1] for _, columns in lines)
         tags = tuple(columns[_COLUMN[self.tags]] for _, columns in lines)
@@ -101,8 +101,8 @@ class Columns(SplitFiles):
     separator: str = tables.AUTO
 
     def tagged(self, split: str) -> list[Sentence]:
-        """Returns the sentences in the file of `split`, each with its words and their tags from the
-        two configured columns.
+        """Returns the sentences in the file of `split` as a list of `Sentence`, each with its words
+        and their tags from the two configured columns.
 
         Raises:
           UserError: as `Conllu.tagged`; a line with other columns than the first, or without a
@@ -136,8 +136,8 @@ class Columns(SplitFiles):
 
     @staticmethod
     def _cell(path: Path, line: Row, column: int) -> str:
-        """Returns the cell of a line in `column` (counted from 1, or from -1 as the last); raises
-        `UserError` if the line has no such column or the cell is empty.
+        """Returns the cell of a line (its number and cells) in `column`, counted from 1, or from -1
+        as the last; raises `UserError` if the line has no such column or the cell is empty.
         """
         number, cells = line
         if len(cells) < max(abs(column), 2):
@@ -151,8 +151,8 @@ class Columns(SplitFiles):
 
 
 def _group_sentences(path: Path, rows: list[Row]) -> list[list[Row]]:
-    """Groups the rows of a file into sentences at blank lines; raises `UserError` if there is no
-    sentence.
+    """Returns the sentences of a file, each as a list of the rows between two blank lines; raises
+    `UserError`, which names the file, if it has no sentence.
     """
     groups = itertools.groupby(rows, lambda row: bool(row.cells))
     sentences = [list(words) for is_sentence, words in groups if is_sentence]
@@ -177,8 +177,8 @@ def _conllu_rows(path: Path) -> list[Row]:
 
 
 def _check_tree(path: Path, lines: list[Row], heads: list[int]) -> None:
-    """Raises `UserError` if the heads of a sentence contain a cycle, so that a word does not lead
-    to a root.
+    """Raises `UserError`, which names a line of the file, if the heads of a sentence (for each word
+    the number of its head, or `ROOT`) contain a cycle.
     """
     try:
         graphlib.TopologicalSorter({word: (head,) for word, head in enumerate(heads)}).prepare()

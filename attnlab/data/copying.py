@@ -70,8 +70,8 @@ class Copying(Sized):
             )
 
     def pairs(self, split: str) -> list[Pair]:
-        """Draws the examples of `split`: a source of random letters, and as its target the same
-        letters in the configured order.
+        """Draws the examples of `split` as (source, target) texts: random letters (more of them in
+        "test" if `tested` is set), and the same letters in the configured order.
         """
         draw = random.Random(f"copying {self.seed} {split}")
         shortest, longest = self.shortest, self.longest
@@ -86,8 +86,9 @@ class Copying(Sized):
         return [(" ".join(words), " ".join(self._ordered(words))) for words in texts]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Returns the (source position, target position) of each word and its copy; raises
-        `ValueError` if the target is not the source's words in the configured order.
+        """Returns the set of (source position, target position) of each word and its copy in a pair
+        of texts; raises `ValueError` if the target is not the words of the source in the configured
+        order.
         """
         source, target = (text.split() for text in pair)
         if target != self._ordered(source):

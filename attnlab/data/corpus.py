@@ -27,8 +27,8 @@ class Corpus(Dataset[Pair]):
         return itertools.chain.from_iterable(train)
 
     def learn(self, by_split: Mapping[str, Sequence[Pair]]) -> Learned:
-        """Trains one shared vocabulary on both sides of the training pairs, or one on each side, as
-        the settings say. See `Dataset.learn`.
+        """Trains one vocabulary for both sides of the training pairs, or one for each side, as the
+        settings say, and returns a `Learned` with them. See `Dataset.learn`.
         """
         if self.settings.shared:
             return super().learn(by_split)
@@ -44,8 +44,9 @@ class Corpus(Dataset[Pair]):
         return Split(rows, encode(self.learned.vocabularies, rows), fingerprint_of_texts(rows))
 
     def counts(self, split: str) -> dict[str, int]:
-        """Returns the number of pairs of a split, and per side its tokens (EOS included), its
-        unknown tokens and the length of its longest text.
+        """Returns as a dict the number of pairs of a split and, for each side, the numbers of its
+        tokens (EOS included) and unknown tokens and the length of its longest text, such as
+        "source_longest".
         """
         counts = {"pairs": len(self.examples[split])}
         for side, vocabulary in zip(SIDES, self.learned.vocabularies, strict=True):

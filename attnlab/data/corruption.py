@@ -55,8 +55,8 @@ class Spans:
         return length - noise + spans + 1, noise + spans + 1
 
     def raw(self, source_length: int) -> int:
-        """Returns the largest number of tokens of a text whose corrupted source has at most
-        `source_length` tokens; raises `UserError` if there is none.
+        """Returns the number of tokens of the longest text whose corrupted source has at most
+        `source_length` tokens; raises `UserError` if that is too few for any text.
 
         Raises:
           UserError: there is none, since even that of two tokens is longer.
@@ -98,8 +98,8 @@ class Spans:
         return self._replaced(ids, noise), self._replaced(ids, ~noise)
 
     def _replaced(self, ids: np.ndarray, removed: np.ndarray) -> np.ndarray:
-        """Returns the ids with each run where `removed` is True replaced by one sentinel, numbered
-        from 0, and EOS at the end, int32.
+        """Returns the ids [n], as int32, with each run where `removed` [n] is True replaced by a
+        single sentinel id (the first run by sentinel 0), and with EOS at the end.
         """
         first = removed & ~np.concatenate([[False], removed[:-1]])
         number = np.cumsum(first) - 1
@@ -108,8 +108,9 @@ class Spans:
         return np.append(shortened[first | ~removed], self.special.eos).astype(np.int32)
 
     def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
-        """Corrupts each row of a stream [b,n] and returns the batch "source" and "target", each
-        padded to the width that a text of `raw` tokens takes.
+        """Corrupts each row of ids in `texts` [b,n], with noise drawn from the key of the row, and
+        returns "source" and "target", both int32 [b,width] and padded to the width that a text of
+        `raw` tokens takes.
 
         Ends of texts are left out, padding too; a row with fewer than 2 tokens is padding. `keys`:
         what the noise of each row depends on.
@@ -139,8 +140,8 @@ class Corrupted(Batches):
     """
 
     def __init__(self, blocks: Batches, spans: Spans, raw: int, seed: int, first: int) -> None:
-        """Stores the blocks and settings, and takes over the blocks' shapes, counts, note and epoch
-        length.
+        """Stores the batches of blocks, the corruption `spans` and the settings, and copies the
+        shapes, counts, note and epoch length of the batches.
         """
         self._blocks, self._spans, self._raw = blocks, spans, raw
         self._seed, self._first = seed, first

@@ -141,8 +141,8 @@ class Dataset(Generic[Row]):
 
     @classmethod
     def of_config(cls, data: Mapping[str, Any]) -> Any:
-        """Builds the data source that a config node names; raises `UserError` unless it has the
-        method `method` that this kind of data reads.
+        """Builds and returns the data source that the config node `data` names; raises `UserError`
+        unless it has the method, such as "pairs", that this kind of data reads.
         """
         source = build(SOURCES, data, "config.data")()
         if not callable(getattr(source, cls.method, None)):
@@ -164,8 +164,8 @@ class Dataset(Generic[Row]):
         initial_run: Path | None = None,
         **options: Any,
     ) -> Self:
-        """Reads the given splits of the configured source and encodes them, with the vocabulary
-        saved in `workdir`, an inherited one or one learned from the training split.
+        """Returns the given splits of the source in the config node `data`, encoded with what
+        `workdir` has saved, an inherited vocabulary, or what is learned from the training split.
 
         What is learned comes from `<workdir>/vocabulary/` if it is there. Else it is learned, on the
         training split and nothing else; `save` keeps it. Nothing is written here. A vocabulary may
@@ -211,7 +211,9 @@ class Dataset(Generic[Row]):
         return loaded.with_splits(parts)
 
     def with_splits(self, parts: Mapping[str, Split]) -> Self:
-        """Returns a copy of the data with these splits added, or replaced where they exist."""
+        """Returns a copy of the data with the splits `parts`, each a `Split` by its name, added, or
+        replaced where they exist.
+        """
         changed: dict[str, Any] = {
             name: {**getattr(self, name), **{split: part[index] for split, part in parts.items()}}
             for index, name in enumerate(("rows", "examples", "fingerprints", "extra"))

@@ -79,9 +79,9 @@ class Dates(Sized):
         ]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Returns the (source, target) character positions that belong to the same field (year,
-        month or day) of a written date and its ISO form; raises `ValueError` if they differ. "-"
-        has no link.
+        """Returns the set of (source, target) character positions that belong to the same field
+        (year, month or day) of a written date and its ISO form; raises `ValueError` if the source
+        is no way to write the date. "-" has no link.
         """
         source, target = pair
         date = datetime.date.fromisoformat(target)

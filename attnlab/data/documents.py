@@ -150,8 +150,9 @@ class Corpus:
 
 
 def find(patterns: Sequence[str]) -> tuple[Path, ...]:
-    """Returns the files that the paths and glob patterns in `patterns` match, in their order, those of
-    a pattern sorted; raises `UserError` if one matches nothing or a file is named twice.
+    """Returns the paths of the files that the paths and glob patterns in `patterns` match, in their
+    order (matches of a pattern sorted, a folder that `datasets` saved as its files); raises
+    `UserError` if a pattern matches nothing or a file is named twice.
 
     Raises:
       UserError: nothing is named so, a folder that is no prepared set, or a file named twice.
@@ -245,8 +246,9 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
-    """Yields a stream in blocks of about `CHUNK` bytes that end at line ends; splits a longer line,
-    but if lines are `records` reads on, and raises `BadSource` above 256 MiB.
+    """Yields the bytes of a stream in blocks of about `CHUNK` bytes that end at line ends; cuts a
+    longer line, or, if lines are `records`, reads on to its end and raises `BadSource` above 256
+    MiB.
     """
     pending = b""
     while block := stream.read(CHUNK):

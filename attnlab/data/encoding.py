@@ -76,8 +76,8 @@ class Encoder:
         return Encoded(flat, ends, ended, self._characters(texts, ended), skipped)
 
     def _check(self, ids: np.ndarray, chunk: Chunk) -> None:
-        """Raises `BadSource`, which names the file of the chunk, if the ids of its ordinary text
-        contain the EOS id, as readers separate texts by it.
+        """Raises `BadSource`, which names the file of the chunk, if the ids that the tokenizer made
+        of ordinary text contain the EOS id.
         """
         if (ids == self._vocabulary.special.eos).any():
             raise BadSource(
@@ -97,7 +97,9 @@ class Encoder:
 def encode_chunks(
     corpus: Corpus, vocabulary: Path, chunks: Iterator[Chunk], processes: int
 ) -> Generator[tuple[Chunk, Encoded]]:
-    """Encodes chunks of a corpus and yields each with its ids, in their order.
+    """Encodes chunks of a corpus with the vocabulary saved at a path and yields each chunk with its
+    ids (`Encoded`), in the order of the chunks; with `processes` above 1, in as many child
+    processes.
 
     Args:
       corpus: from which the chunks are.
@@ -153,8 +155,8 @@ class _Worker:
             raise self._killed_error() from error
 
     def receive(self) -> Encoded:
-        """Receives and returns the ids of the oldest chunk sent and not yet returned; raises the
-        error that it caused in the child process, or `UserError` if the process was killed.
+        """Receives and returns the `Encoded` of the oldest chunk sent and not yet returned; raises
+        the error that it caused in the child process, or `UserError` if the process was killed.
         """
         try:
             result: Encoded | str | Exception = self._pipe.recv()

@@ -68,8 +68,8 @@ class Entailment(Sized):
     limits = {"clauses": (2, len(ACTIONS) - 1)}
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Draws the examples of `split`: a premise of several clauses and a hypothesis, with the
-        label "entailment", "neutral" or "contradiction".
+        """Draws the examples of `split` as ((premise, hypothesis), label): a text of several
+        clauses, a clause, and "entailment", "neutral" or "contradiction".
         """
         draw = random.Random(f"entailment {self.seed} {split}")
         examples: list[tuple[tuple[str, ...], str]] = []

@@ -144,7 +144,7 @@ class TabFiles(SplitFiles):
         )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Reads the table of `split` and returns each line's one or two texts with its label,
+        """Reads the table of `split` and returns for each line ((text,) or (text, text), label),
         without blank lines; raises `UserError` if only some of these columns are blank.
 
         Raises:
@@ -172,7 +172,7 @@ class TabFiles(SplitFiles):
 
     def _rows(self, split: str, *columns: int) -> tuple[Path, list[tuple[str, ...]]]:
         """Returns the path of the table of `split` and the given columns of each line below the
-        header, blanks for a blank line; raises `UserError` for a line with too few.
+        header, "" for a blank line; raises `UserError` for a line with too few columns.
         """
         path, needed = self.path(split), max(columns)
         if self.header < 0:
@@ -328,9 +328,9 @@ def contents(path: Path) -> bytes:
 def unpacked(
     path: Path, error_class: type[UserError] = UserError
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """Opens a file, decompressed if its name ends in .gz, .xz or .zst, and yields its stream of bytes and
-    a function that returns how many bytes of the file itself are read; raises `error_class` if it is
-    damaged.
+    """Opens a file for a `with` statement, decompressed if its name ends in .gz, .xz or .zst, and
+    yields its stream of bytes and a function that returns how many bytes of the file are read;
+    raises `error_class` if it is damaged.
 
     Raises:
       UserError: unreadable; if it is no whole packed file, of the class `error_class`.

@@ -65,9 +65,9 @@ class Sized:
         identity: Callable[[Example], Hashable] | None = None,
         refusal: str = "",
     ) -> Iterator[Example]:
-        """Draws examples and yields those that belong to `split` by the hash of their text and
-        repeat none under `identity`, up to `count(split)`; raises `UserError` if too few are
-        found.
+        """Calls `draw_example` and yields the examples that belong to `split` by the hash of their
+        text, no two with the same `identity`, up to `count(split)`; raises `UserError` (with the
+        message `refusal` if given) if too few are drawn.
 
         Args:
           split: whose examples.
@@ -99,8 +99,8 @@ class Sized:
 
 
 def source_within(part: Part, method: str, purpose: str) -> Any:
-    """Builds the source that the field `part` of another source names; raises `UserError` unless it
-    has the method `method`.
+    """Builds and returns the data source that the field `part` of another source names; raises
+    `UserError`, which ends with `purpose`, unless it has the method called `method`.
     """
     source = made(SOURCES, part)()
     if not callable(getattr(source, method, None)):

@@ -107,7 +107,7 @@ class Grammar(Sized):
         return [(_source(sentence), _text(target_words(sentence))) for sentence in sentences]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Returns the (source position, target position) of each pair of words with the same
+        """Returns the set of (source position, target position) of each pair of words with the same
         origin; raises `ValueError` unless the target translates the source. "the" has no partner,
         "tomorrow" has two.
         """
@@ -174,8 +174,8 @@ def target_words(sentence: Sentence) -> _Words:
 
 
 def _sentence_words(sentence: Sentence, target: bool) -> _Words:
-    """Returns the words of a sentence in one of the languages, each with its origin; the adverb
-    leads in the target.
+    """Returns the words of a sentence in the source or the `target` language, each as (word,
+    origin), a path in the tree; the adverb is last in the source and first in the target.
     """
     adverb = "" if sentence.adverb is None else ADVERBS[sentence.adverb][target]
     adverbs = [(word, "adverb") for word in adverb.split()]
@@ -185,8 +185,9 @@ def _sentence_words(sentence: Sentence, target: bool) -> _Words:
 
 
 def _phrase_words(phrase: Phrase, origin: str, target: bool) -> _Words:
-    """Returns the words of a noun phrase and its relative clause in one of the languages, each with
-    its origin, a path in the tree that begins with `origin`; adjectives follow in the target.
+    """Returns the words of a noun phrase and its relative clause in the source or the `target`
+    language, each as (word, its path in the tree, which begins with `origin`); adjectives follow
+    the noun in the target.
     """
     form = 2 * target + phrase.plural
     determiner = (DETERMINERS[phrase.determiner][form], f"{origin}.determiner")
@@ -202,9 +203,9 @@ def _phrase_words(phrase: Phrase, origin: str, target: bool) -> _Words:
 
 
 def _clause_words(clause: Clause, plural: bool, origin: str, target: bool) -> _Words:
-    """Returns the words of a clause in one of the languages, each with its origin, a path that begins
-    with `origin`: "will", verb, object, and in the target the other way round; the verb has the
-    number of its subject, `plural` or not.
+    """Returns the words of a clause, each as (word, its path in the tree, which begins with
+    `origin`): "will", verb, object, and in the `target` language the other way round; the verb is
+    plural if its subject is (`plural`).
     """
     # the plural form of the source is the bare verb
     form = 2 + plural if target else plural or clause.future
@@ -289,8 +290,8 @@ class _Reader:
     def _accept(
         self, table: tuple[tuple[str, str, str, str], ...], plural: bool | None = None
     ) -> tuple[int, bool] | None:
-        """Returns (row, is plural) of the next word in `table` and moves behind it, if it is there
-        with the number `plural` (any for None); else returns None.
+        """Returns (row in `table`, whether plural) of the next word and moves behind it, if `table`
+        has it as a target word of the number `plural` (any for None); else returns None.
         """
         word = self._words[self._next] if self._next < len(self._words) else ""
         for row, forms in enumerate(table):

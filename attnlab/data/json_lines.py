@@ -77,8 +77,9 @@ def text_of(record: dict[str, Any], field: str, where: str) -> str:
 
 
 def field_of(record: Mapping[str, Any], field: str, where: str, kind: str = "field") -> Any:
-    """Returns the value of a field of a record, "a.b" for b within a, None if a is, the list of
-    those of a list; raises `UserError`, with near names, if there is none, which calls it a `kind`.
+    """Returns the value of a field of a record, where "a.b" is b within a (None if a is None, a
+    list of values if a is a list); raises `UserError`, with `where` and near names and the word
+    `kind` for a field, if it is missing.
     """
     value: Any = record
     for part in [field] if field in record else field.split("."):

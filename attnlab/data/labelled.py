@@ -39,9 +39,9 @@ class LabelledTexts(Dataset[Labelled]):
     answer: Callable[[str], Any] | None = None
 
     def learn(self, by_split: Mapping[str, Sequence[Labelled]]) -> Learned:
-        """Learns from the training split the vocabulary, the classes (unless labels are numbers)
-        and whether an example has 1 or 2 texts; raises `UserError` for mixed examples or one class.
-        See `Dataset.learn`.
+        """Returns a `Learned` of the training split with its vocabulary, its classes (none if
+        labels are numbers) and whether an example has 1 or 2 texts; raises `UserError` for mixed
+        examples or a single class. See `Dataset.learn`.
         """
         if not self.settings.shared:
             raise UserError(
@@ -114,8 +114,9 @@ def encode(learned: Learned, rows: Sequence[Labelled], split: str) -> Examples:
 def answered(
     learned: Learned, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]
 ) -> Examples:
-    """Encodes labelled texts as ids and "label" float32, the numbers or equally shaped arrays that
-    `answer` returns for the labels; raises `UserError` for any other answer.
+    """Encodes labelled texts as the columns "source" (and "target" for pairs), ids, and "label"
+    float32, the numbers or equally shaped arrays that `answer` returns for the labels; raises
+    `UserError` for any other answer.
 
     Raises:
       UserError: an example with more or fewer texts than those of training, a label that `answer`

@@ -48,8 +48,9 @@ class VocabularySettings(TwoVocabularies):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Returns the settings of the one vocabulary, or of the source's if there are two, as
-        arguments of `Vocabulary.train` (and `settings` of a trained vocabulary).
+        """Returns a dict of the settings of the shared vocabulary, or of the source vocabulary if
+        there are two, as keyword arguments of `Vocabulary.train`; a trained vocabulary has the same
+        dict as `settings`.
         """
         return {
             "kind": self.kind,
@@ -152,8 +153,8 @@ class Learned:
         self, labels: Sequence[str], things: str, error_parts: tuple[str, str], strict: bool = False
     ) -> np.ndarray:
         """Returns the class number of each label, [N] int32 from 1; labels unknown from training
-        share the number after the last, which is logged, or raise `UserError` if `strict` or all
-        are unknown.
+        share the number after the last, which is logged (as `things`), or raise `UserError` (with
+        `error_parts` around the label) if `strict` or all are unknown.
 
         Args:
           labels: of a split.
@@ -210,8 +211,9 @@ class Learned:
     def load(
         cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
     ) -> Learned:
-        """Loads these parts of what a run has learned from the files that `save` wrote into
-        `workdir`; raises `UserError` if a checksum or the vocabulary settings do not match.
+        """Returns a `Learned` with the `parts` ("vocabularies", "target", "labels", "images")
+        loaded from the files that `save` wrote into `workdir`; raises `UserError` if a checksum or
+        the vocabulary settings do not match.
 
         Args:
           workdir: of a run.
@@ -244,7 +246,9 @@ class Learned:
 
 
 def has_learned(workdir: Path, parts: Sequence[str]) -> bool:
-    """Returns whether a run's folder has the files of all these parts; see `Learned.load`."""
+    """Returns whether a run's folder has the saved files of all these parts, such as "vocabularies"
+    or "labels"; see `Learned.load`.
+    """
     return all(
         has_vocabularies(workdir)
         if part == "vocabularies"
@@ -265,7 +269,7 @@ def load_vocabularies(
     workdir: str | Path, settings: VocabularySettings | None = None
 ) -> tuple[Vocabulary, Vocabulary]:
     """Loads and returns the (source, target) vocabularies saved in `workdir`, the same object twice
-    if they are shared.
+    if they are shared; raises `UserError` if their settings are not the given ones.
 
     Raises:
       UserError: missing, damaged, or of other settings than `settings`, if those are given.
@@ -284,9 +288,9 @@ def load_vocabularies(
 
 
 def inherited_vocabulary(run: Path | None, settings: VocabularySettings) -> Vocabulary | None:
-    """Returns a vocabulary that needs no training text: that of the run `run` if it has the same
-    settings, else the tokenizer in the configured file, else None. Of a run whose vocabulary has
-    other settings this is logged.
+    """Returns a vocabulary that needs no training text: that in the folder of the run `run` if it
+    has the same settings, else the tokenizer in the configured file, else None. Of a run whose
+    vocabulary has other settings this is logged.
 
     Raises:
       UserError: a tokenizer that cannot be read.
@@ -327,8 +331,8 @@ def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, fold
 
 
 def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns the mean and the standard deviation (1 where it is 0) of each channel of images
-    [N,H,W,C], with 255 scaled to 1, exact but for the last rounding.
+    """Returns the mean and the standard deviation (1 where it is 0) of each channel of uint8 images
+    [N,H,W,C], two tuples of floats, with 255 scaled to 1.
     """
     channels, values = images.shape[-1], np.arange(256) / 255
     counts = np.zeros((channels, 256))

@@ -64,8 +64,9 @@ class Lookup(Sized):
             )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Draws the texts of `split`, pairs of a letter and a digit and then one of the letters,
-        each with the label that is this letter's digit.
+        """Draws the examples of `split` as ((text,), label): a text of pairs of a letter and a
+        digit and then one of the letters (outside of "train" that of the pair that `tested` names),
+        and as the label the digit of this letter.
         """
         draw = random.Random(f"lookup {self.seed} {split}")
 

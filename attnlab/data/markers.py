@@ -56,8 +56,8 @@ class Markers(Sized):
         return list(self.apart(split, lambda: self._draw_text(draw), lambda example: example[0][0]))
 
     def _draw_text(self, draw: random.Random) -> tuple[tuple[str, ...], str]:
-        """Draws a text of random syllables with two numbers at random positions, and its label,
-        their sum modulo `numbers`.
+        """Draws an example ((text,), label): a text of random syllables with two numbers at random
+        positions, and their sum modulo `numbers`, as a str.
         """
         length = self.shortest + below(draw, self.longest - self.shortest + 1)
         words = [SYLLABLES[below(draw, self.words)] for _ in range(length)]

@@ -65,9 +65,9 @@ class Masking:
         return self.special.reserved[0]
 
     def __call__(self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray) -> Batch:
-        """Masks random tokens of rows [b,T] and returns "source" [b,T], the corrupted rows,
-        "places" [b,P], the ascending positions to predict, and "target" [b,P], the original tokens
-        there, padded, all int32.
+        """Masks random tokens of rows [b,T], drawn from the key and the numbers `rows` [b], and
+        returns, all int32, "source" [b,T] (corrupted), "places" [b,P] (positions to predict,
+        ascending) and "target" [b,P] (the original tokens there, padded).
 
         Args:
           tokens: [b,T].
@@ -118,8 +118,8 @@ class Masked(Batches):
     """
 
     def __init__(self, batches: Batches, masking: Masking, seed: int, first: int) -> None:
-        """Stores the batches and the masking, and takes over the batches' note, counts and shapes,
-        one column wider.
+        """Stores the batches and the masking, and copies the note, counts and shapes of the
+        batches, the shapes one column wider for BOS.
         """
         self._batches, self._masking, self._seed, self._first = batches, masking, seed, first
         fields: dict[str, Any] = vars(batches)

@@ -115,8 +115,9 @@ class SentencePairs(ProcessBatches):
         return {"target": target, "types": types, "relation": relation}
 
     def _chunks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Divides the sentences into chunks that end when they fill a row or at the end of a
-        document, and returns the first sentence of each and the one after its last.
+        """Divides the sentences into C chunks that end when they fill a row or at the end of a
+        document, and returns the number of the first sentence of each, [C], and the number after
+        its last, [C].
         """
         begins: list[int] = []
         ends: list[int] = []
@@ -132,10 +133,9 @@ class SentencePairs(ProcessBatches):
         return np.array(begins, np.int64), np.array(ends, np.int64)
 
     def _pair(self, chunk: int, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns the first sentences of a chunk and what stands behind them, both cut to fit a
-        row, and 0 if that is the rest of the chunk, or 1 if it is from another document (from
-        outside the chunk if there is none), as always in chunks of one sentence; `numbers`: five
-        numbers in [0, 1) that decide.
+        """Returns two runs of ids, cut to fit a row, and their relation: the first sentences of a
+        chunk, and either the rest of it (0) or text from elsewhere (1), chosen by five random
+        `numbers` in [0, 1); a chunk of one sentence gives 1.
         """
         begin, end = int(self._begin[chunk]), int(self._end[chunk])
         cut = begin + 1 + int(numbers[0] * (end - begin - 1))

@@ -123,8 +123,8 @@ class Joined:
 
     def pairs(self, split: str) -> list[Pair]:
         """Returns the pairs of `split` of the other source; for "train", shuffles them and joins
-        runs of random length 1 to `most`, `copies` times. Raises `UserError` as `of` does, and for
-        `most` or `copies` below 1, or too many copies.
+        runs of random length 1 to `most` into single pairs, and that `copies` times. Raises
+        `UserError` as `of` does, and for `most` or `copies` below 1, or too many copies.
         """
         if min(self.most, self.copies) < 1:
             raise UserError(

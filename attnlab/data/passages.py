@@ -81,8 +81,9 @@ def cut(text: str) -> list[tuple[int, int]]:
 
 
 def read(vocabulary: Vocabulary, questions: Sequence[Question], units: Units) -> list[Read]:
-    """Encodes questions and their passages as ids, and returns with each passage the unit of every
-    id and the characters of every unit; `units` are "words" or "pieces".
+    """Encodes questions and their passages and returns a `Read` for each question: its ids, those
+    of the passage, the number of the unit (word or piece, by `units`) of each passage id, and the
+    character range [U,2] of every unit.
     """
     passages = [question.passage for question in questions]
     if units == "pieces":
@@ -151,8 +152,9 @@ def to_examples(
     questions: Sequence[Question],
     windows: Windows | None,
 ) -> Examples:
-    """Builds the columns of `encode` from encoded questions and passages, one row per question, or
-    one per window of its passage if there are `windows`.
+    """Builds the columns "source" (ids of question and passage), "types" (0 and 1), "words" (unit
+    numbers), "span" (positions of the answer, 0 for none) and "question" (its number), with one row
+    per question, or per window if there are `windows`.
     """
     special = vocabulary.special
     source, types, words, spans, owners = [], [], [], [], []

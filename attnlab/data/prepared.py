@@ -252,8 +252,8 @@ def features_of(builder: Any) -> dict[str, Any]:
 
 
 def _undecoded(builder: Any) -> dict[str, Any] | None:
-    """Returns decoder settings, by feature, with which the library leaves images as encoded bytes;
-    None if the dataset has no image feature.
+    """Returns a dict of decoder settings, by the name of each image feature, with which the library
+    leaves images as encoded bytes, or None if the dataset has no image feature.
     """
     import tensorflow_datasets as tfds
 

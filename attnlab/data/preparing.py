@@ -118,9 +118,9 @@ def prepare(
     on_chunk: Callable[[Preparation], None],
     log: Callable[[str], None],
 ) -> Index:
-    """Encodes a corpus into shards and an index in `folder` and returns the index; continues an
-    unfinished folder, only checks a finished one, and raises `UserError` for another job's folder
-    or one in use.
+    """Encodes the corpus of a job into shards and an index in `folder`, calls `on_chunk` after each
+    chunk and returns the index; continues an unfinished folder, only checks a finished one, and
+    raises `UserError` for a folder of another job or in use.
 
     Args:
       folder: where; new, empty, or one that an earlier call has left.
@@ -192,8 +192,8 @@ def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
 
 
 def _compare(folder: Path, saved: dict[str, Any], plan: dict[str, Any]) -> None:
-    """Raises `UserError`, which names what differs, if a folder's plan or index has another format,
-    source, shard length or vocabulary than `plan`.
+    """Raises `UserError`, which names what differs, if the plan or index `saved` in a folder has
+    another format, source, shard length or vocabulary than `plan`.
     """
     new, old = dict(plan["vocabulary"]), dict(saved.get("vocabulary", {}))
     same_vocabulary = all(
@@ -220,7 +220,9 @@ def _vocabulary(
     learned: Vocabulary | None,
     log: Callable[[str], None],
 ) -> Vocabulary:
-    """Returns the folder's saved vocabulary; in a new folder saves it and the plan first."""
+    """Returns the vocabulary saved in the folder; in a new folder first saves the plan and the
+    vocabulary of the job, or the `learned` one if the job has none.
+    """
     chosen, path = job.vocabulary, folder / VOCABULARY
     if not (folder / PLAN).is_file():
         vocabulary = chosen if isinstance(chosen, Vocabulary) else learned
@@ -283,8 +285,8 @@ class _Writing:
         return self._write_index()
 
     def _resume(self, log: Callable[[str], None]) -> None:
-        """Finds the shards that an earlier run finished and whose hashes match, up to the first
-        other one, and sets the place in the text to continue from.
+        """Appends to `shards` those that an earlier run finished and whose hashes match, up to the
+        first other shard, and sets `place` to where in the text the next shard begins.
         """
         while True:
             number = len(self.shards)
@@ -301,8 +303,8 @@ class _Writing:
             log(f"{len(self.shards)} shards are there, each is as its hash says")
 
     def _add(self, number: int, encoded: Encoded) -> None:
-        """Appends the ids and document ends of a chunk to the current shard, without those that
-        earlier shards contain, and writes each shard that becomes full.
+        """Appends the ids and document ends of the chunk `number` to the current shard, without
+        those that earlier shards contain, and writes each shard that becomes full.
         """
         index = self.place.ids if number == self.place.chunk else 0
         start = self.place
@@ -379,8 +381,8 @@ class _Writing:
 
 
 def advice(folder: Path) -> str:
-    """Returns the command-line arguments that read a prepared folder, as the split that its name
-    says or else "train", in a sentence.
+    """Returns a sentence with the command-line arguments that train on a prepared folder, read as
+    the split that its name says or else as "train".
     """
     split = folder.name if folder.name in SPLITS else "train"
     where = {"": "shards", ".directory": folder.parent}

@@ -66,8 +66,8 @@ class Squad(SplitFiles):
 
 
 def check_answers(question: Question, where: str) -> None:
-    """Raises `UserError`, which begins with `where`, unless each answer stands in the passage where it
-    is said to, and is not blank.
+    """Raises `UserError`, which begins with `where`, unless each answer (text, first character) of
+    a question stands at that character of its passage and is not blank.
     """
     for text, begin in question.answers:
         stands = begin >= 0 and question.passage[begin : begin + len(text)] == text
@@ -174,9 +174,9 @@ class Questions(Dataset[Question]):
         return (text for row in train for text in (row.question, row.passage))
 
     def encoded(self, rows: Sequence[Question], split: str) -> Split:
-        """Encodes the questions and passages of a split; raises `UserError` if, except in the test
-        split, a larger share than `bound` has no answer that can be given. See
-        `Dataset.encoded`.
+        """Encodes the questions and passages of a split as a `Split`; raises `UserError` if, except
+        in the test split, for a larger share than `bound` no span of tokens gives a correct answer.
+        See `Dataset.encoded`.
         """
         units = self.units
         passages = read(self.vocabulary, rows, units)

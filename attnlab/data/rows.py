@@ -89,8 +89,9 @@ class Rows:
     columns: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(NAMES))
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a separator of several signs, or of one that has another meaning,
-        and for `files` with a share or values, which would be those of every split.
+        """Raises `UserError` for a separator of several characters or that is a line end or a
+        quote, and for `files` with a share or values in brackets, which only a single split may
+        have.
         """
         if self.files.endswith("]") and not re.fullmatch(r".*\[[^\[\]=:]+\]", self.files):
             raise UserError(
@@ -105,9 +106,9 @@ class Rows:
         return self.columns.get(column, NAMES[column])
 
     def part(self, split: str) -> tuple[Sequence[str], str, Sequence[str], int, int]:
-        """Returns which rows are a split: the names of their files, of which the first that is there
-        counts, a column ("" for none) and the values that they have there, and between which
-        percents they are drawn; raises `UserError` for an impossible share.
+        """Returns which rows are a split: possible names of its files (the first that exists
+        counts), a column ("" for none) and the values in it that select rows, and the first and
+        last percent of the rows; raises `UserError` for an impossible share.
         """
         of_all = self.files + ("" if self.files[-1:] in ("", "]") else SHARES[split])
         names, setting = NAMED[split], getattr(self, split) or of_all
@@ -122,9 +123,9 @@ class Rows:
         return find_tables(self.directory, self.part(split)[0], f"config.data.{split}")
 
     def rows(self, split: str, method: str) -> list[Record]:
-        """Returns the rows of a split with what stands in the columns of a task, by our names for
-        them; leaves out and counts those with nothing in any, but for `answers` none may be blank.
-        A list of no boxes, or of their categories, is not blank.
+        """Returns the rows of a split as (location, values by our names of the columns that
+        `method` needs); leaves out blank rows, and raises `UserError` for a row blank in part
+        (except `answers`) or no row. A list of no boxes, or of their categories, is not blank.
 
         Args:
           split: which.
@@ -174,8 +175,9 @@ class Rows:
         return rows
 
     def _warn(self, split: str, counts: Mapping[str, int]) -> None:
-        """Warns of values of a split that its column never has, and, with training, of rows whose
-        value is of no split.
+        """Logs a warning about values selected for a split that no row has in its column, and, for
+        "train", about rows whose value belongs to no split; `counts` has the number of rows by
+        value.
 
         Args:
           split: which.
@@ -224,7 +226,9 @@ class Rows:
         return [(tuple(texts), in_line(label)) for *texts, label in rows]
 
     def tagged(self, split: str) -> list[Sentence]:
-        """Returns the words of each row with their tags."""
+        """Returns the words and tags of each row of a split as a `Sentence`; raises `UserError`
+        unless a row has as many tags as words and each is a single word.
+        """
         sentences = []
         for where, row in self.rows(split, "tagged"):
             words, tags = (
@@ -239,9 +243,9 @@ class Rows:
         return sentences
 
     def questions(self, split: str) -> list[Question]:
-        """Returns the questions of a split with their passages and answers: as `datasets` has those
-        of SQuAD, {"text": [...], "answer_start": [...]}, or a text, which is
-        meant where the passage first has it; nothing for a question without an answer.
+        """Returns the questions of a split with passages and (text, position) answers, from cells
+        in SQuAD's form or of a text, searched in the passage; a blank cell is no answer; raises
+        `UserError` for other cells or if an answer is not at its position.
         """
         questions = []
         for where, row in self.rows(split, "questions"):
@@ -265,7 +269,9 @@ class NoTable(UserError):
 
 
 def find_tables(directory: str, names: Sequence[str], where: str) -> list[Path]:
-    """Returns the files that the one of several names leads to that is there: see `Rows`.
+    """Returns the sorted paths of the table files that belong to the one of `names` (of a file,
+    with or without ending, of numbered parts, a folder or a pattern) that exists in `directory`;
+    raises `NoTable` if none exists, `UserError` if several do.
 
     Args:
       directory: of the names.
@@ -311,8 +317,9 @@ def _unpacked(file: Path) -> Path:
 
 
 def as_text(value: Any, name: str, where: str) -> str:
-    """Returns a value of a cell as a text: a number, true or false as JSON has it, 1.0 as 1, "" for
-    nothing and for NaN; raises `UserError` for any other kind.
+    """Returns the value of a cell as a str: a number, true or false as JSON writes it (1.0 as "1"),
+    "" for None and NaN; raises `UserError`, which names the column `name`, for a value of another
+    type.
     """
     if isinstance(value, str):
         return value

@@ -60,8 +60,8 @@ class Ids:
         return self._size
 
     def __getitem__(self, index: Any) -> Any:
-        """Reads the ids at a position, a slice of step 1, or an array of positions of any shape, as
-        NumPy indexing does; raises `IndexError` out of range.
+        """Returns the ids, int32, at a position, a slice of step 1, or an array of positions of any
+        shape, as NumPy indexing does; raises `IndexError` out of range.
         """
         if isinstance(index, slice):
             begin, end, step = index.indices(self._size)
@@ -122,8 +122,8 @@ class Stored(Packed):
     """
 
     def __init__(self, folder: Path, index: Index, first: int, last: int) -> None:
-        """Maps the document ends of all shards and finds the ids from document `first` up to
-        `last`.
+        """Maps the document ends of all shards of a folder into memory and computes which ids
+        belong to the documents from number `first` up to, not including, `last`.
         """
         self._ends = [
             mapped(folder / names(number)[1], ENDS).reshape(-1, 2)
@@ -145,8 +145,8 @@ class Stored(Packed):
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:  # type: ignore[override]
-        """Reads where each document begins among these ids, and the end of the last, [D+1] int64.
-        See `Packed`; 8 bytes a document.
+        """Returns the position among these ids where each of the D documents begins, and the end of
+        the last, [D+1] int64. See `Packed`; 8 bytes a document.
         """
         ends = np.concatenate(
             [[self.begin], *(part + start for start, part in self._of_documents(0, np.int64))]
@@ -241,10 +241,10 @@ class Shards(SplitFiles):
     def loaded(
         self, settings: VocabularySettings, vocabulary: Vocabulary | None, splits: Sequence[str]
     ) -> Texts:
-        """Opens the folders of the splits as data that is read from disk; raises an error if a
-        folder has another vocabulary or a file a changed hash. The test split is checked in any
-        case, the others where they may have changed, see `check_content`; see
-        `attnlab.data.text.Texts.loaded_by`.
+        """Returns the given splits as `Texts` whose ids are read from the shard folders when
+        needed; raises `UserError` if a folder has another vocabulary, or `Changed` if a file has
+        another hash. The test split is checked in any case, the others where they may have changed,
+        see `check_content`; see `attnlab.data.text.Texts.loaded_by`.
 
         Args:
           settings: of the config; the folders have a vocabulary of their own.
@@ -312,8 +312,8 @@ def in_parts(ids: Any) -> Iterator[np.ndarray]:
 
 
 def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
-    """Returns the numbers of texts, tokens, unknown tokens and characters of the stored documents,
-    from the index for a whole folder, else by reading them.
+    """Returns as a dict the numbers of texts, tokens, unknown tokens and characters of the stored
+    documents, from the index for a whole folder, else by reading them.
     """
     if len(stored) == index.total("documents"):
         unknown, characters = index.total("unknown"), index.total("characters")

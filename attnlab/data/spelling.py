@@ -109,9 +109,9 @@ class Spelling(Sized):
         return list(pairs.items())
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Returns the (letter, phoneme) positions of each phoneme and the letters that a rule
-        writes it with; raises `ValueError` if the numbers of phonemes differ. Silent letters have
-        no link.
+        """Returns the set of (letter position, phoneme position) of each phoneme and the letters
+        that a rule writes it with; raises `ValueError` if the numbers of phonemes differ. Silent
+        letters have no link.
         """
         links: set[tuple[int, int]] = set()
         start = sound = 0

@@ -48,7 +48,8 @@ class _Pieces(ProcessBatches):
 
     def __call__(self, step: int) -> Batch:
         """Returns this process's rows of the batch of `step` (from 0), the next `length` ids of
-        each lane: "source" and "target" [b,T], "fresh" [b] (see `_pieces`), all int32.
+        each lane, all int32: "source" and "target" [b,T] and "fresh" [b], 1 in rows that do not
+        continue the step before.
         """
         begin, end, first, fresh = self._pieces(int(step) % self.batches_per_epoch)
         positions = begin[:, None] + np.arange(self._length)
@@ -122,10 +123,9 @@ class Turns(_Pieces):
     """
 
     def __init__(self, ids: Packed, *, size: int, length: int, **shared: Any) -> None:
-        """Assigns each text to the lane that is free first, and tabulates for each row of this
-        process and step which ids to read and whether a text begins; sets the steps of an epoch and
-        `note`, which says how it is read; raises `UserError` if `size` cannot be divided or nothing
-        is to read.
+        """Assigns each text to the lane that is free first, and computes for each row of this
+        process and each step which ids to read and whether a text begins, the steps of an epoch and
+        the `note`; raises `UserError` if `size` cannot be divided or there are no ids.
         """
         super().__init__(ids, size=size, length=length, **shared)
         self._ids = ids.ids
@@ -162,8 +162,8 @@ class Turns(_Pieces):
 
 def _assign_lanes(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Assigns each text, given the number of steps that it takes, to the one of `size` lanes that
-    is free first, and returns the lane and the first step of each, and the steps of the longest
-    lane.
+    is free first, and returns two arrays, the lane and the first step of each text, and the number
+    of steps of the longest lane.
     """
     free = [(0, lane) for lane in range(size)]
     placed = []

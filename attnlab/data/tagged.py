@@ -52,8 +52,8 @@ class TaggedTexts(Dataset[Sentence]):
             )
 
     def learn(self, by_split: Mapping[str, Sequence[Sentence]]) -> Learned:
-        """Learns the vocabulary and the sorted tags of the training sentences; raises `UserError`
-        for fewer than two tags. See `Dataset.learn`.
+        """Returns a `Learned` with the vocabulary and, as classes, the sorted tags of the training
+        sentences; raises `UserError` for fewer than two tags. See `Dataset.learn`.
         """
         tags = sorted({tag for sentence in by_split["train"] for tag in sentence.tags})
         if len(tags) < 2:
@@ -110,8 +110,9 @@ class TaggedTexts(Dataset[Sentence]):
 
 
 def encode(learned: Learned, sentences: Sequence[Sentence]) -> Examples:
-    """Encodes sentences as the columns "source" (piece ids), "target" (each word's tag number at
-    its first piece, else 0) and, if there are trees, "heads" (position of the head).
+    """Encodes sentences as the columns "source" (piece ids), "target" (the tag number of each word
+    at its first piece, unknown tags sharing the number after the last, else 0) and, if there are
+    trees, "heads" (position of the head).
     """
     numbers = {name: number for number, name in enumerate(learned.classes, 1)}
     cut = pieces(learned.vocabulary, [sentence.words for sentence in sentences])

@@ -50,8 +50,9 @@ class Texts(Dataset[str]):
         workdir: str | Path | None,
         splits: Sequence[str],
     ) -> Self | None:
-        """Returns the splits of a source that stores ids already, with the vocabulary of the run or
-        the config's tokenizer; None for any other source. See `Dataset.loaded_by`.
+        """Returns the splits of a source that stores ids already (it has a method `loaded`), with
+        the vocabulary saved in `workdir` or the tokenizer of the settings, or None for any other
+        source. See `Dataset.loaded_by`.
         """
         if not callable(getattr(source, "loaded", None)):
             return None
@@ -78,8 +79,9 @@ class Texts(Dataset[str]):
         return Split(rows, Examples(**columns), fingerprint)
 
     def _recalled(self, texts: Sequence[str], ids: Packed) -> Packed:
-        """Returns `source.recalled` of each text, with a 0 for its EOS, as a column beside the ids;
-        raises `UserError` unless each word is one id.
+        """Returns a `Packed` beside the ids of the texts, with 1 at each word that earlier words
+        determine by `source.recalled`, else 0 (also at EOS); raises `UserError` unless each word is
+        one id.
         """
         marks = Packed(np.asarray([*self.source.recalled(text), False], np.int32) for text in texts)
         if not np.array_equal(marks.lengths, ids.lengths):
@@ -96,7 +98,9 @@ class Texts(Dataset[str]):
 
     @property
     def recalled(self) -> dict[str, Packed]:
-        """Returns the column "recalled" of each split that has it."""
+        """Returns as a dict the column "recalled" of each split that has it, by the name of the
+        split.
+        """
         return {
             split: examples.packed("recalled")
             for split, examples in self.examples.items()
@@ -104,8 +108,8 @@ class Texts(Dataset[str]):
         }
 
     def counts(self, split: str) -> dict[str, int]:
-        """Returns the numbers of texts, tokens (EOS included), unknown tokens and characters
-        (normalized, one more for each end of a text) of a split.
+        """Returns as a dict the numbers of texts, tokens (EOS included), unknown tokens and
+        characters (normalized, one more for each end of a text) of a split.
         """
         ids = self.ids[split].ids
         if split not in self._spelt:

@@ -77,8 +77,8 @@ class Tfds(Prepared):
         return (text for (text,) in self._read(split, "source"))
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
-        """Reads the records of `split` and returns the one or two texts of each with its label;
-        skips records without a text or label, and never downloads.
+        """Reads the records of `split` and returns a list of ((text,) or (text, second text),
+        label); skips records without a text or label, and never downloads.
 
         Raises:
           UserError: as for `pairs`; also a feature that is no label.

@@ -84,7 +84,7 @@ class Adopted(Vocabulary):
         chat: Mapping[str, Any],
         guarded: bool = True,
     ) -> None:
-        """Builds the tokenizer; raises `UserError` if it has more ids than `size`."""
+        """Builds the tokenizer in `content`; raises `UserError` if it has more ids than `size`."""
         self.content, self.chat, self.guarded = dict(content), dict(chat), guarded
         tokenizer = _build_tokenizer(json.dumps(self.content))
         super().__init__(tokenizer, settings)
@@ -176,8 +176,8 @@ class Adopted(Vocabulary):
                 yield np.array([*ids, *end], np.int32)
 
     def named(self, text: str, around: bool = False) -> list[int]:
-        """Returns the ids of a text in which "</s>" and such are special tokens, with those that
-        the tokenizer puts `around` it if that is true.
+        """Returns the ids of a text in which names such as "</s>" are special tokens, and, if
+        `around`, with the ids that the tokenizer puts before and behind a text.
         """
         self._tokenizer.encode_special_tokens = False
         try:
@@ -308,8 +308,8 @@ def _read_beside(path: Path, name: str) -> dict[str, Any]:
 
 
 def _chat(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the chat template and the named special tokens beside a tokenizer, {} for no
-    template; raises `UserError` for two different templates or one that is no text.
+    """Returns {"template": text, "tokens": special tokens by name} of the files beside a tokenizer,
+    {} for no template; raises `UserError` for two different templates or one that is no text.
     """
     template, file = names.get("chat_template"), path.parent / TEMPLATE
     if isinstance(template, list):  # one for each purpose

@@ -124,7 +124,7 @@ class Vocabulary:
     special = OURS
 
     def __init__(self, tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
-        """Stores the tokenizer and its pieces, and adds the reserved ids after them."""
+        """Stores the tokenizer, settings and pieces, and adds the reserved ids after the pieces."""
         tokenizer.encode_special_tokens = True  # not part of the library's own file, hence set here
         self._tokenizer = tokenizer
         self.settings = settings

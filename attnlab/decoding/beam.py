@@ -125,8 +125,8 @@ def beam_search(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Hypotheses:
-    """Searches with `beam` hypotheses per sentence and returns the `n_best` best, by score = log P
-    / lp + cp (see `scoring`).
+    """Runs beam search with `beam` hypotheses for each of `rows` sentences and returns the `n_best`
+    of each with the highest score log P / lp + cp (see `scoring`), best first.
 
     PAD and BOS are never emitted. A hypothesis cut at the length limit counts only if its sentence
     has no finished one. If fewer than `n_best` have finished, the other places stay free (score
@@ -175,8 +175,9 @@ def beam_search(
 def _begin(
     state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
-    """Returns the search before its first step, with `shape` (rows, beam, max_length) and `n_best`
-    places in an empty pool; only slot 0 is alive (otherwise all slots would hold the same hypothesis).
+    """Returns the state of a beam search before its first step, for `shape` (rows, beam,
+    max_length): only slot 0 of each sentence is alive, nothing is written, and the pool has
+    `n_best` empty slots for finished hypotheses.
     """
     rows, beam, max_length = shape
 
@@ -205,8 +206,9 @@ def _begin(
 def _run(
     step: StepFn, memory: Any, terms: _Terms, search: _Search
 ) -> tuple[_Pool, jax.Array | None]:
-    """Runs the search until all sentences are done and returns the pool, with the attention weights
-    its tokens were predicted with (None if not collected).
+    """Runs a beam search until all sentences are done and returns the pool of the best finished
+    hypotheses, and the attention weights [B,P,L,S] with which their tokens were predicted (None if
+    not collected).
 
     A few sentences always take much longer than the rest. As soon as they fit in a quarter of the
     batch, they go on in one of that size, so that the done ones cost nothing more. Each size is a
@@ -240,8 +242,9 @@ def _run(
 
 
 def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
-    """Performs one step of the search: extends all live hypotheses by a token, moves those that
-    ended to the pool, and marks the sentences that are done.
+    """Performs one step of a beam search and returns its new state: live hypotheses are extended by
+    a token, those that ended move to the pool of finished ones, and sentences that cannot improve
+    or are at their limit are marked done.
     """
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
@@ -277,8 +280,9 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
 
 
 def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
-    """Returns the 2K best of the K*V continuations of each sentence, or (1 + E) K with E ids that
-    end texts; these are among the best of each hypothesis, so V is ranked only once per row.
+    """Returns for each sentence the (1 + E) K most probable continuations of its K hypotheses by a
+    token, from next-token `logits` [B*K,V] under the rules of decoding; the number of ids that end
+    texts, E, is usually 1.
     """
     rows, beam = search.log_probs.shape
     normalizer = jax.nn.logsumexp(logits.astype(jnp.float32), axis=1, keepdims=True)
@@ -300,8 +304,8 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
 
 
 def _with_coverage(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array | None:
-    """Adds the attention weights [N,S] of this step to coverage [B,K,S]; None without coverage,
-    `UserError` if the system gives no weights.
+    """Returns `coverage` [B,K,S] plus the attention weights [B*K,S] of this step, or None if
+    coverage is None; raises `UserError` if coverage is given but no weights.
     """
     if coverage is None:
         return None
@@ -320,8 +324,9 @@ def _finish(
     coverage: jax.Array | None,
     terms: _Terms,
 ) -> _Pool:
-    """Scores the candidates that are `ending` [B,2K] and returns the pool with the best of them and
-    of its own; where equal, those of the pool come first.
+    """Returns the new pool of the best finished hypotheses of each sentence, from those already in
+    the pool and the candidates that `ending` [B,2K] marks as finished, which are scored here; at
+    equal scores those of the pool come first.
     """
     length = search.t + 1
     scores = candidates.log_probs / terms.penalty(length)
@@ -341,8 +346,9 @@ def _finish(
 
 
 def _alignment(search: _Search) -> jax.Array | None:
-    """Gathers the attention weights [B,P,L,S] with which the tokens of the pool were predicted, by
-    the slots they came from; 0 after the end, None if not collected.
+    """Returns the attention weights [B,P,L,S] with which the L tokens of the P hypotheses in the
+    pool were predicted, over S source positions; 0 after the end of a hypothesis, None if weights
+    are not collected.
     """
     slots, lengths = search.pool.history.slots, search.pool.lengths
     if search.weights is None or slots is None:

@@ -89,8 +89,9 @@ class Decoder:
         continues: bool = False,
         ended: Ended | None = None,
     ) -> None:
-        """Stores the settings and prepares the compiled programs of the search, its beginning, its
-        continuation and its end.
+        """Prepares the compiled programs that decode by the settings with the model `bind(params)`;
+        `alignment` also returns attention weights, `real` marks real source positions, `continues`:
+        outputs continue the source, `ended` stops a text early.
         """
         self.settings, self.special, self._ended = settings, special, ended
         self._real = real or (lambda source: source != special.pad)
@@ -103,8 +104,9 @@ class Decoder:
     def __call__(
         self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
     ) -> list[list[Decoded]]:
-        """Decodes all batches and returns the hypotheses of every sentence, best first, in the
-        order of the sentences.
+        """Decodes batches, pairs (sentence numbers [B], -1 for padding; dict with 'source'), and
+        returns for each sentence, in the order of the numbers, the list of its hypotheses, best
+        first; raises `ValueError` unless the numbers are 0 ... n-1.
 
         Args:
           params: what `bind` takes.
@@ -137,8 +139,9 @@ class Decoder:
         return [hypotheses[index] for index in range(count)]
 
     def stream(self, params: Any, source: np.ndarray, index: int = 0) -> Iterator[np.ndarray]:
-        """Yields the tokens of one text so far, after every token; for greedy search and sampling
-        with one sample (`UserError` otherwise).
+        """Yields after every token the ids written so far for one `source` [S], by greedy search or
+        sampling with one sample, whose random key `index` sets; raises `UserError` for beam search
+        or several samples.
 
         The last value is the first hypothesis of `__call__` for a text with this index.
 
@@ -178,8 +181,9 @@ class Decoder:
     def _by_token(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Iterator[Run]:
-        """Yields the run of greedy search or sampling after every token, until all rows are done; a
-        row is done too as soon as `ended` says so.
+        """Yields the state (`Run`) of greedy search or sampling on a batch after every token until
+        all rows are done: by an end token, their limit [B], or because `ended` says so; `indices`
+        [B] set the random keys.
         """
         run, memory = self._begin(params, source)
         done = np.zeros(len(run.done), bool)
@@ -208,8 +212,9 @@ class _Programs(NamedTuple):
     def search(
         self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
     ) -> Hypotheses:
-        """Encodes a batch [B,...] and decodes it by the method of the settings (beam, greedy or
-        sample), with capacity for the longest target that S allows.
+        """Encodes the sources of a batch and returns the hypotheses that the method of the settings
+        (beam, greedy or sample) gives; `limits` [B] are the most tokens of each text, `indices` [B]
+        set the random keys of samples.
         """
         if self.settings.method != "beam":
             run, memory = self.begin(params, source)
@@ -235,8 +240,8 @@ class _Programs(NamedTuple):
         )
 
     def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
-        """Encodes a batch and returns the run of greedy search or sampling before its first token,
-        and the memory.
+        """Encodes the sources of a batch and returns the state (`Run`) of greedy search or sampling
+        before its first token, and the encoded memory, both with a row for each sample.
         """
         model, room = self.bind(params), self.settings.limit(self.real(source).shape[1])
         memory = model.encode(source)
@@ -256,8 +261,9 @@ class _Programs(NamedTuple):
         indices: jax.Array,
         until: jax.Array | None = None,
     ) -> Run:
-        """Continues a run of greedy search or sampling until `until` tokens are written, or to its
-        end (None), and returns it.
+        """Continues a run of greedy search or sampling until `until` tokens are written in all
+        (None: to its end) and returns it; `limits` [B] are the most tokens of each text, `indices`
+        [B] set the random keys of samples.
         """
         limits = jnp.repeat(length_limits(limits, len(source), run.tokens.shape[1]), self.each)
         return unroll(
@@ -281,8 +287,8 @@ class _Programs(NamedTuple):
         return self.settings.n_best if self.settings.method == "sample" else 1
 
     def rules(self, source: jax.Array) -> Rules:
-        """Returns the rules on next tokens that the settings say; the source counts as written text
-        if the output continues it.
+        """Returns the rules on next tokens of the settings (minimum length, repetition penalty, no
+        repeated n-grams); the source counts as already written text if the output continues it.
         """
         settings = self.settings
         return Rules(
@@ -294,9 +300,10 @@ class _Programs(NamedTuple):
         )
 
     def choose(self, indices: jax.Array) -> Choose:
-        """Returns the function that chooses the next tokens: the most probable one (greedy), or a
-        draw with one key per text. The key depends on the index of the text alone, so samples do
-        not depend on the batch.
+        """Returns the function of logits and step that chooses the next tokens: the most probable
+        (greedy), or a random draw with a key for each text, from its index in `indices` [B] and the
+        seed of the settings. The key depends on the index of the text alone, so samples do not
+        depend on the batch.
         """
         settings = self.settings
         if settings.method == "greedy":
@@ -313,8 +320,8 @@ class _Programs(NamedTuple):
 
 
 def _unpack(result: Hypotheses, row: int, source_length: int) -> list[Decoded]:
-    """Returns the hypotheses of one row of a batch as arrays without padding; empty slots are
-    dropped, but the first is always returned.
+    """Returns the hypotheses of row `row` of decoded results as `Decoded`, arrays without padding
+    (alignments cut to `source_length` positions); empty hypotheses are left out, except the first.
     """
     lengths = np.asarray(result.lengths[row])
     maps = result.alignment

@@ -51,8 +51,9 @@ def start_run(
     alignment: bool = False,
     special: Special = OURS,
 ) -> Run:
-    """Returns a run of N hypotheses before the first step: BOS as last token, nothing written, no
-    row done.
+    """Returns the state of greedy search or sampling for `rows` hypotheses before the first step,
+    with BOS as last token, `max_length` PAD as tokens, no row done, and a buffer for attention
+    weights if `alignment`.
 
     Args:
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
@@ -83,8 +84,9 @@ def unroll(
     until: jax.Array | int | None = None,
     special: Special = OURS,
 ) -> Run:
-    """Continues a run by the tokens that `choose` gives, until every row is done, or until `until`
-    tokens are written in all; `limits` [N], from 1 to L, are the most tokens of each row.
+    """Continues a run with the tokens that `choose` takes from logits under `rules` and returns it
+    when every row is done or `until` tokens are written in all; `limits` [N], from 1 to L, are the
+    most tokens of each row.
     """
     until = run.tokens.shape[1] if until is None else until
 

@@ -15,8 +15,9 @@ from attnlab.records.items import CHARACTERS
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """Computes BLEU, chrF and exact match of a corpus of detokenised sentences, with one reference
-    each, and the signatures of sacrebleu.
+    """Returns by name BLEU and chrF (0 to 100) and the share of exact matches (0 to 1) of a corpus
+    of detokenised sentences with one reference each, and the signatures of sacrebleu; raises
+    `UserError` for no sentence or unequal numbers.
 
     BLEU is corpus BLEU-4 with the tokenizer "13a", exponential smoothing and without effective order
     (Post 2018). Numbers with different signatures do not belong in one column.
@@ -65,8 +66,9 @@ def _hits(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool)
 def sentence_counts(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, tuple[str, Any]]:
-    """Counts for every sentence what "bleu", "chrf" and "exact" of `corpus_scores` are computed
-    from: by score, the rule of `attnlab.records.items` and a row per sentence.
+    """Returns for "bleu", "chrf" and "exact" the pair of a rule of `attnlab.records.items`, which
+    computes the score from summed counts, and the list of the counts of each sentence, from its
+    hypothesis and its reference.
 
     Args:
       hypotheses, references: one string for each sentence.
@@ -95,8 +97,9 @@ def sentence_counts(
 
 
 def _character_counts(hypothesis: str, reference: str) -> list[int]:
-    """Counts for every order of chrF: character n-grams of the hypothesis (0 if the reference has
-    none), n-grams of the reference, matches. Blanks do not count.
+    """Returns a flat list of three counts for each n of chrF, from 1 on: character n-grams of the
+    hypothesis (0 if the reference has none), n-grams of the reference, and n-grams in common.
+    Blanks do not count.
     """
     counts, texts = [], ["".join(text.split()) for text in (hypothesis, reference)]
     for order in range(1, CHARACTERS + 1):
@@ -110,8 +113,9 @@ def _character_counts(hypothesis: str, reference: str) -> list[int]:
 def error_rates(
     hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[float, float]:
-    """Returns edits per token over all hypotheses, each against the reference with the fewest edits
-    per token, and the share of hypotheses that need any edit.
+    """Returns the edits per reference token over all hypotheses, each compared with the one of its
+    references that has the fewest edits per token, and the share of hypotheses that need any edit;
+    raises `UserError` if there is nothing to count.
 
     Args:
       hypotheses: the tokens of each answer.

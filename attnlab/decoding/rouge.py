@@ -46,8 +46,8 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _ngram_score(hypothesis: Sequence[str], reference: Sequence[str], n: int) -> float:
-    """Computes ROUGE-n, from 0 to 100, of a hypothesis and its reference, lists of words: F of the
-    n-grams in common, each counted as often as it occurs in both.
+    """Returns ROUGE-n, from 0 to 100, of a hypothesis and its reference, lists of words, which is
+    the F score of their common n-grams, each counted as often as it occurs in both.
     """
     counts = [
         Counter(zip(*(text[first:] for first in range(n)), strict=False))

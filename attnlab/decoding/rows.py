@@ -48,8 +48,9 @@ class OnRows:
         return result if mesh is None else jax.block_until_ready(result)
 
     def _compiled(self, mesh: Mesh | None) -> Callable[..., Any]:
-        """Compiles the function for parameters over a mesh: they are gathered, and the rows of a
-        batch divided over the devices where they divide evenly; without a mesh, as `jax.jit` does.
+        """Returns the jitted function; with a mesh it gathers the parameters (first argument) on
+        every device and divides the rows of the other arrays over the devices if their number
+        divides evenly; without a mesh it is plain `jax.jit`.
         """
         if mesh is None:
             return jax.jit(self._function, **self._options)
@@ -91,8 +92,9 @@ def sums_of_rows(
     params: Any,
     batches: Iterable[tuple[np.ndarray, Batch]],
 ) -> dict[str, np.ndarray]:
-    """Computes the sums of a task (`Task.sums`) for every example alone, arrays [N] by name in the
-    order of the N examples; `batches` as `Task.in_order` gives them.
+    """Returns the sums that `sums(params, batch)` (`Task.sums`) gives of every example alone,
+    arrays [N] by name in the order of the N examples; `batches` are pairs (example numbers, batch)
+    as `Task.in_order` gives them.
     """
 
     def sums_of_row(params: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,9 +108,9 @@ def sums_of_rows(
 def by_example(
     program: Callable[..., Any], params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
 ) -> Any:
-    """Runs a program on each of some batches and returns its results for each row, arrays [N,...]
-    on the host in the order of the N examples; rows of padding are dropped; `batches` as
-    `Task.in_order` gives them, at least one.
+    """Returns the results of `program(params, batch)` for all N examples, host arrays [N,...] in
+    the order of their numbers without rows of padding; `batches` are pairs (example numbers, batch)
+    as `Task.in_order` gives them, at least one.
     """
     parts = [
         (rows, jax.device_get(program(params, batch)))

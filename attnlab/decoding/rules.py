@@ -49,9 +49,9 @@ class Rules:
     special: Special = OURS
 
     def __call__(self, logits: jax.Array, tokens: jax.Array, t: jax.Array) -> jax.Array:
-        """Applies the rules to logits [N,V] for the token of step `t` (from 0), given tokens [N,L]
-        of which the first `t` are written: forbidden ids get -inf, but an end stays possible where
-        nothing else is.
+        """Returns the logits [N,V] of step `t` (from 0) after the rules on length, repetition and
+        the first token, given tokens [N,L] of which the first `t` are written; forbidden ids get
+        -inf, but an end stays possible where nothing else is.
         """
         ids = jnp.arange(logits.shape[1])
         unruled, end = logits, among(ids, self.special.ending)
@@ -83,8 +83,9 @@ class Rules:
         return dataclasses.replace(self, prompt=self.prompt[places])
 
     def _history(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Joins prompt and tokens to [N,P+L] without padding between them (it moves to the front),
-        and tells which entries are real tokens, bool [N,P+L].
+        """Returns prompt and tokens joined to ids [N,P+L] without padding between them (it moves to
+        the front), and a mask [N,P+L] of the real tokens, those of the prompt and the first `t`
+        written.
         """
         written = jnp.broadcast_to(jnp.arange(tokens.shape[1]) < t, tokens.shape)
         if self.prompt is None:
@@ -118,8 +119,9 @@ def penalise(logits: jax.Array, history: jax.Array, real: jax.Array, penalty: fl
 def forbid_repeats(
     logits: jax.Array, history: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
 ) -> jax.Array:
-    """Sets to -inf those logits [N,V] whose token would complete an n-gram (n >= 1) that `history`
-    [N,M] already has where `real` [N,M].
+    """Sets to -inf the logits [N,V] of tokens that would complete an n-gram that `history` [N,M]
+    already has where `real` [N,M]; the last `room` columns are for new tokens, of which `t` are
+    written.
 
     The real tokens are consecutive and end `room - t` columns before the end: at step `t` of at most
     `room`.

@@ -25,9 +25,9 @@ def sampler(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """Returns a function that draws tokens for `n` samples of each of B sentences from the softmax
-    of the logits that `filter_logits` leaves, with a key per step and row; greedy choice at temperature
-    0.
+    """Returns a function of logits and step that draws a token for each of `n` samples of B
+    sentences (`keys` [B]) from the softmax of the logits that `filter_logits` leaves by
+    temperature, top_k, top_p and min_p; at temperature 0 it takes the most probable.
 
     Args:
       keys: [B], one for each sentence, so that its samples do not depend on the rest of the batch.

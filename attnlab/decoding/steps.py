@@ -36,8 +36,8 @@ def among(ids: jax.Array, chosen: Sequence[int]) -> jax.Array:
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:
-    """Repeats every leaf [B,...] to [B*times,...], the copies of a row next to each other; rank 0
-    stays as it is.
+    """Repeats each row of every array [B,...] of a tree `times` times, to [B*times,...] with the
+    copies next to each other; scalars stay as they are; raises `ValueError` if B is not `rows`.
 
     Raises:
       ValueError: a leaf whose leading axis is not `rows`.

@@ -67,9 +67,9 @@ class Residual(nn.Module):
     def __call__(
         self, x: jax.Array, function: Function, valid: jax.Array | None = None
     ) -> jax.Array:
-        """Computes x [B,T,d] -> [B,T,d]: `function` with norm, dropout and residual connection in
-        the order that `placement` says (no connection for "none"). `valid` [B,T]: which tokens are
-        real, for norms that need it.
+        """Computes [B,T,d] from x [B,T,d] by `function` (x to y of the same shape) with norm,
+        dropout and residual connection in the order that `placement` says (no connection for
+        "none"); `valid` [B,T]: which tokens are real, for norms that need it.
         """
         match self.placement:
             case "post":
@@ -143,9 +143,10 @@ class Block(nn.Module):
         ]
 
     def __call__(self, x: jax.Array, *calls: Function, valid: jax.Array | None = None) -> jax.Array:
-        """Computes x [B,T,d] -> [B,T,d] by one function of x for every mixer, in `calls`, and the
-        feed-forward, each with its residual connection: in turn, or side by side for "parallel".
-        `valid` [B,T]: which tokens are real, for norms that need it.
+        """Computes one block on x [B,T,d], to [B,T,d]: the functions `calls`, one for each mixer (x
+        to y of the same shape), and the feed-forward layer, each with its residual connection, in
+        turn or side by side for "parallel"; `valid` [B,T]: which tokens are real, for norms that
+        need it.
         """
         present = self.present_residuals()
         applied: Iterable[Function] = (*calls, self.feed_forward)

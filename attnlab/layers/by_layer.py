@@ -48,8 +48,9 @@ def varies(part: Any) -> bool:
 
 
 def chosen(part: Any, layer: int) -> tuple[Any, str]:
-    """Returns the part (factory) that a pattern chooses for a layer, and its dotted path below
-    `part` (".one"; "" without a pattern); raises `UserError` for an invalid pattern.
+    """Returns the factory that `part`, a factory or a `by_layer` pattern of two factories, gives to
+    layer number `layer`, and its dotted path below `part` (".one"; "" without a pattern); raises
+    `UserError` for an invalid pattern.
 
     Raises:
       UserError: a pattern that is empty, or names something else.

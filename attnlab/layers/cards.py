@@ -59,8 +59,9 @@ _FORM = re.compile(
 
 
 def card_of(component: object) -> Card | None:
-    """Returns the card of a component, from its attribute `card` or its docstring; None if it has
-    none, even if its base class has one. Raises `UserError` if the paragraph cannot be read.
+    """Returns the `Card` of a component (a class), from its attribute `card` or the paragraph
+    "Card" of its docstring, or None if it has neither, even if its base class has one; raises
+    `UserError` if the paragraph cannot be read.
     """
     card = vars(component).get("card")
     if card is not None:

@@ -42,8 +42,9 @@ def places(read: jax.Array, length: int, valid: jax.Array | None) -> tuple[jax.A
 def slots(
     read: jax.Array | None, valid: jax.Array, size: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Assigns the tokens of a piece to slots in blocks of `size`, cut where the whole text would
-    be; returns the token of each slot, the slot of each token and the position of each slot.
+    """Assigns the real tokens (`valid` [B,T]) of a piece of a text, before which `read` [B] tokens
+    came, to N slots in blocks of `size` that begin at multiples of `size` in the text; returns the
+    token of each slot [B,N], the slot of each token [B,T] and the text position of each slot [B,N].
 
     Args:
       read: how many tokens of each row were read before, [B] int32; None for none.

@@ -56,8 +56,8 @@ class Patches(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Computes a vector of each patch of P x P pixels, x [B,H,W,C] -> [B,H/P,W/P,features];
-        raises `UserError` unless P divides H and W.
+        """Projects each patch of P x P pixels of images x [B,H,W,C] to a vector by one linear
+        layer, to [B,H/P,W/P,features]; raises `UserError` unless P divides H and W.
 
         Raises:
           UserError: a size below 1, or one that does not divide H and W.

@@ -69,8 +69,9 @@ class Initializer:
         return jax.random.normal(key, shape, dtype)
 
     def begun(self, params: Any, key: jax.Array, places: dict[tuple[str, ...], Where]) -> Any:
-        """Returns `params` with the matrices at `places` drawn anew with the deviation of this
-        initializer; where that is None, and everywhere else, they stay as the layers drew them.
+        """Returns the nested parameters `params` with the matrix at each path in `places` (path to
+        the `Where` that describes it) drawn anew from `key` with the deviation of this initializer;
+        where that is None, and everywhere else, they stay as the layers drew them.
         """
         flat = flax.traverse_util.flatten_dict(params)
         for path, where in places.items():
@@ -128,8 +129,9 @@ class T5(Initializer):
             raise UserError(f"initial.factor={self.factor}: expected a number above 0")
 
     def deviation(self, matrix: Where) -> float:
-        """Returns the standard deviation of a matrix: factor / sqrt(number of inputs), for
-        embeddings, tables of biases and queries as T5 has it. See `Initializer.deviation`.
+        """Returns the standard deviation of a matrix, described by a `Where`: factor for
+        embeddings, factor / sqrt(width) for tables of biases, factor / sqrt(inputs * head width)
+        for queries, else factor / sqrt(inputs). See `Initializer.deviation`.
         """
         if matrix.path[-1] == "embedding":
             return self.factor

@@ -85,9 +85,9 @@ def recurrence(
     dealt: bool = False,
 ) -> tuple[jax.Array, LSTMState]:
     """Runs all steps of an LSTM with recurrent matrix `past` [H,4H] on contributions [T,B,4H] of
-    the inputs, from state `start`; returns the outputs h [T,B,H] and the last state. Where `valid`
-    [T,B] is false the state stays. `dealt`: the rows B are divided over devices, see
-    `gathering.rows_are_dealt`.
+    the inputs from state `start`, from the last if `reverse`, keeping the state where `valid` [T,B]
+    is false; returns the outputs h [T,B,H] and the last state; `dealt`: the rows B are divided over
+    devices. See `gathering.rows_are_dealt`.
 
     Automatic differentiation of a loop would add to the gradient of U at every step: a product with
     B rows, and a pass over the 4 H^2 numbers of U. Here the backward loop only computes the
@@ -114,8 +114,9 @@ def _recurrence_forward(
     reverse: bool,
     dealt: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
-    """Computes the results of `recurrence` and the residuals of its backward pass: gates and states
-    of all steps.
+    """Computes the results of `recurrence` (outputs h [T,B,H] and last state) from its arguments,
+    and, second, the residuals of its backward pass: recurrent matrix, `valid`, first state, and
+    gates and states of all steps.
     """
 
     def step(
@@ -133,8 +134,9 @@ def _recurrence_forward(
 def _recurrence_backward(
     reverse: bool, dealt: bool, residuals: Any, slopes: tuple[jax.Array, LSTMState]
 ) -> tuple[jax.Array, jax.Array, None, LSTMState]:
-    """Computes the gradients of U, of all contributions and of the first state (the backward pass
-    of `recurrence`), from those of the outputs and of the last state.
+    """Computes the gradients of `recurrence` by its recurrent matrix, contributions, `valid` (None)
+    and first state, in a tuple, from the `residuals` of the forward pass and from `slopes`, the
+    gradients of the outputs and of the last state.
     """
     past, valid, start, states, gates = residuals
     previous = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
@@ -261,8 +263,9 @@ class LSTMLayer(Recurrent):
         start: LSTMState | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, LSTMState]:
-        """Runs the LSTM over x [B,T,E] from state `start` (None: zeros), skipping tokens that are
-        not `valid` [B,T] (None: all are); returns the outputs h [B,T,H] and the last state.
+        """Runs the LSTM over x [B,T,E] from state `start` (None: zeros), from right to left if
+        `reverse`, skipping tokens that are not `valid` [B,T] (None: all are); returns the outputs h
+        [B,T,H] and the last state.
 
         `reverse` reads from right to left; outputs keep the positions of their inputs.
         """

@@ -189,7 +189,8 @@ class BatchNorm(Norm):
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Normalises x [..., d] by mean and variance of the batch's real tokens (`valid` [...]
-        bool) in training, else by running averages; raises `UserError` without `valid`.
+        bool) in training, else by running averages; raises `UserError` without `valid`, for a
+        momentum outside [0, 1), or in the training of a task whose loss does not store averages.
 
         Raises:
           UserError: it is not told which are, or is trained by a loss that does not keep statistics.
@@ -222,8 +223,9 @@ class BatchNorm(Norm):
         return ((widened(x) - mean) * factor * scale + bias).astype(result)
 
     def _of_batch(self, x: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Computes the mean and the variance [d] of x [..., d] over the real tokens of the batch,
-        and sows them for the update of the running averages.
+        """Computes the mean and the variance [d] of x [..., d] over the real tokens (`valid` [...,
+        1] bool) of the batch, and sows them, the variance unbiased, for the update of the running
+        averages.
         """
 
         def total(numbers: jax.Array) -> jax.Array:

@@ -77,8 +77,9 @@ class ContextGRUCell(nn.Module):
     def __call__(
         self, state: jax.Array, contribution: jax.Array, context: jax.Array | float = 0.0
     ) -> jax.Array:
-        """Computes the next state [B,H] of the GRU from the state [B,H] and the contributions
-        [B,3H] of the input and of the context; the reset gate scales the context too.
+        """Computes the next state [B,H] of the GRU from the `state` [B,H], the input's
+        `contribution` [B,3H] and `context`, the contribution [B,3H] of a context (0 for none),
+        which the reset gate scales too.
         """
         of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
         past_gates, past_candidate = jnp.split(

@@ -19,8 +19,9 @@ AT_ONCE = 32  # channels of an output whose backward passes run side by side
 
 
 def sensitivity(function: Callable[[Any], jax.Array], inputs: Any) -> Any:
-    """Returns S of every array of the inputs, [B,n,S,...], by n k backward passes, `AT_ONCE` of them
-    at a time: the memory is that of these, and of S.
+    """Returns, for every array [B,S,...,channels] of the tree `inputs`, how much each row of y =
+    `function`(inputs) [B,n,k] depends on it: [B,n,S,...], the norm of the derivative over both
+    channel axes, by n k backward passes, `AT_ONCE` of them at a time, which bounds the memory.
 
     Args:
       function: inputs to y [B,n,k]; the rows of the batch do not depend on each other.

@@ -67,8 +67,9 @@ class SentenceReader(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
-        """Embeds texts, each ids [B,S], and runs the recurrent layer over all of them in one batch;
-        returns a `Read` (states, valid, last state) of each.
+        """Embeds `texts`, a sequence of ids [B,S], S different for each, and runs the recurrent
+        layer over all of them in one batch; returns a list with a `Read` (states [B,S,2H], valid
+        [B,S], last state [B,2H]) of each.
         """
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
         paddings = [((0, 0), (0, longest - text.shape[1])) for text in texts]

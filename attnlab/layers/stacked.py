@@ -107,9 +107,9 @@ class LSTMStack(nn.Module):
         start: States | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, States]:
-        """Runs all layers over x [B,T,E] from states `start` (None: zeros), skipping tokens not
-        `valid` [B,T] (None: all are); returns the outputs [B,T,H] and each layer's last state. With
-        two directions `start` and `reverse` are ignored.
+        """Runs all layers over x [B,T,E] from their states `start` (None: zeros), from right to
+        left if `reverse`, skipping tokens not `valid` [B,T] (None: all are); returns the outputs
+        [B,T,H] and a tuple of each layer's last state; two directions ignore `start` and `reverse`.
         """
         last = []
         for number, layer in enumerate(self.layer):
@@ -130,8 +130,9 @@ class LSTMStack(nn.Module):
         return self.layer[0].of_input(self.drop(x))
 
     def advance(self, states: States, contribution: jax.Array) -> tuple[jax.Array, States]:
-        """Computes one step of all layers: from their states and the summed contributions [B,4H] to
-        the gates of the lowest layer, the output [B,H] and the next states.
+        """Computes one step of all layers from their `states` and the summed contributions [B,4H]
+        to the gates of the lowest layer; returns the output [B,H] of the highest layer and the next
+        states.
         """
         updated = [self.layer[0].cell(states[0], contribution)]
         x = updated[0].h

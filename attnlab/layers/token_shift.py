@@ -17,8 +17,9 @@ from attnlab.layers.history import after
 def token_before(
     x: jax.Array, last: jax.Array, valid: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns for each token the real token before it, [B,T,n] (`last` where the piece has none),
-    and the last real token, [B,1,n], for the next piece.
+    """Returns for each token of x [B,T,n] the vector of the real token before it, [B,T,n] (`last`
+    [B,1,n] where the piece has none), and the vector of the last real token, [B,1,n], for the next
+    piece; `valid` [B,T]: which tokens are real.
 
     Args:
       x: the piece, [B,T,n].

@@ -63,9 +63,9 @@ class Average(Mixer):
         return Sums(jnp.zeros((rows, self.width), kind), jnp.zeros(rows, kind))
 
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Sums]:
-        """Mixes each token of x [B,T,d] by learned gates with the running mean of the real tokens
-        up to it (through an FFN if `hidden`), and returns y and the new sum and count. See
-        `Mixer.mix`.
+        """Mixes each token of x [B,T,d] by learned gates with the running mean (through an FFN if
+        `hidden`) of the real tokens up to it, continued from `state`; returns y [B,T,d] and the new
+        `Sums` (sum and count); raises UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
         state = self.begin(len(x), 0, x.dtype) if state is None else state

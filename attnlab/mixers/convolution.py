@@ -50,9 +50,9 @@ class ConvolutionMixer(Mixer):
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Convolves x [B,T,d] causally over its real tokens, as if padding were not there (y is 0
-        at it), and returns y and the last `kernel` - 1 real tokens as the new state; raises
-        UserError for segments. See `Mixer.mix`.
+        """Convolves x [B,T,d] causally over its real tokens (`view.valid`), after the tokens in
+        `state` [B,k-1,d]; returns y [B,T,d], 0 at padding, and the last k - 1 = `kernel` - 1 real
+        tokens as the new state; raises UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
         self.record_sensitivity(x, view, state)

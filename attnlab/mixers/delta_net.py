@@ -97,8 +97,8 @@ class DeltaNet(Stateful):
 
     @nn.nowrap
     def _shape(self, micro: int) -> Shape:
-        """Returns the sizes of a state that is updated in `micro` steps for each token; raises
-        UserError if heads do not divide the widths.
+        """Returns the sizes (`Shape`) of a state that is updated in `micro` steps for each token;
+        raises UserError if heads do not divide the widths of keys and values.
         """
         keys, values = self.keys(), self.values()
         return Shape(
@@ -118,9 +118,11 @@ class DeltaNet(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the delta rule from x [B,T,d]: scaled unit queries, unit keys,
-        values and the rate beta that scales them, beta k to erase with, and the gates of a subclass if it has any.
-        See `Stateful.steps`; with m steps for each token the gate is before the first.
+        """Returns the `Steps` of the delta rule for x [B,T,d]: scaled unit queries, unit keys,
+        values and their rate beta, beta k to erase with, the gates of a subclass, and the next
+        `recent`, the last inputs of the short convolution; `valid` [B,T]: real tokens; `positions`
+        are not used. See `Stateful.steps`; with m steps for each token the gate is before the
+        first.
         """
         keys, micro = self.keys(), self.shape().micro
         mixed, recent = self.convolution(

@@ -40,8 +40,9 @@ class Fourier(WholeText):
     def mix(
         self, x: jax.Array, view: View = EVERYTHING, state: object = None
     ) -> tuple[jax.Array, None]:
-        """Computes the real part of the Fourier transform of x [B,T,d] over channels and tokens;
-        with padding, over the real tokens alone (by `mix_text`). See `WholeText.mix`.
+        """Computes the real part [B,T,d] of the Fourier transform of x [B,T,d] over channels and
+        tokens, with padding in `view` over the real tokens alone; returns it and None, since there
+        is no state; raises UserError for a view with a rule. See `WholeText.mix`.
         """
         real = jnp.ones(x.shape[:2], bool) if view.valid is None else view.valid
         if self.is_collecting():
@@ -53,8 +54,9 @@ class Fourier(WholeText):
         return jnp.fft.fft(channels, axis=1).real.astype(x.dtype), None
 
     def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """Computes the real part of the Fourier transform over channels and over the real tokens of
-        each row; raises UserError for more than `LONGEST` tokens. See `WholeText.mix_text`.
+        """Computes the real part [B,T,d] of the Fourier transform of x [B,T,d] over channels and
+        over the tokens of each row that are no padding (`real` [B,T] bool); raises UserError for
+        more than `LONGEST` tokens. See `WholeText.mix_text`.
         """
         if x.shape[1] > LONGEST:
             raise UserError(f"fourier: {x.shape[1]} tokens; at most {LONGEST} can be transformed")

@@ -75,9 +75,9 @@ class GatedLinear(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: scaled queries, keys, values, and
-        the log forget gate of each key channel, log sigmoid(x W_1 W_2 + b) / temperature. See
-        `Stateful.steps`.
+        """Returns the `Steps` of the recurrence for x [B,T,d]: scaled queries, keys, values, and
+        the log forget gate of each key channel, log sigmoid(x W_1 W_2 + b) / temperature; the other
+        arguments are not used. See `Stateful.steps`.
         """
         q, k, v, f = (
             split(projected, self.heads)

@@ -63,9 +63,9 @@ class Hgrn(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: queries silu(x W_q), the forget
-        gate f (at least l = `least`) as log f, 1 - f in place of keys, and values. See
-        `Stateful.steps`; 1 - f = (1 - l) sigmoid(-x W_f).
+        """Returns the `Steps` of the recurrence for x [B,T,d]: queries silu(x W_q), the log of the
+        forget gate f (f at least l = `least`), 1 - f in place of keys, and values; the other
+        arguments are not used. See `Stateful.steps`; 1 - f = (1 - l) sigmoid(-x W_f).
         """
         q, f, v = (split(w(x), self.heads) for w in (self.w_query, self.w_forget, self.w_value))
         f = widened(f)

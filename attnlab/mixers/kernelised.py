@@ -102,8 +102,9 @@ class Kernelised(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> FeatureMemory:
-        """Computes the features of the keys of a source, and stores sum_j phi(k_j) [v_j ; 1] over
-        its real tokens in a `FeatureMemory`. See `Attention.remember`.
+        """Computes the features phi of the keys of `source` [B,S,d], and stores sum_j phi(k_j) [v_j
+        ; 1] over its real tokens (`valid` [B,S]) in a `FeatureMemory` of `capacity` slots (S by
+        default), of which the first has position `positions`. See `Attention.remember`.
         """
         filled, length = written(source, valid, capacity)
         real = jnp.asarray(filled[:, : source.shape[1]])[:, None, :, None]
@@ -126,8 +127,9 @@ class Kernelised(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Computes the context phi(q)^T S / phi(q)^T z of queries from the sums of a memory;
-        weights are computed for maps alone, and a view with a rule raises UserError. See
+        """Returns a `Reading` with the context phi(q)^T S / phi(q)^T z of `query` [B,Tq,d] from the
+        sums S and z of a memory, and attention weights while maps are collected; raises UserError
+        if the view has a rule or segments; `weights` and `history` are not used. See
         `Attention.read`.
 
         Raises:

@@ -66,9 +66,9 @@ class Longformer(WholeText):
         self.out = Dense(self.width, use_bias=False)
 
     def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """Computes attention over whole texts x [B,T,d]: every token sees its window and the global
-        tokens, global tokens see all real tokens with projections of their own. See
-        `WholeText.mix_text`.
+        """Computes attention over whole texts x [B,T,d], real at `real` [B,T], to [B,T,d]: every
+        token sees its window and the global tokens, global tokens see all real tokens with
+        projections of their own. See `WholeText.mix_text`.
         """
         length = x.shape[1]
         scale = (self.width // self.heads) ** -0.5

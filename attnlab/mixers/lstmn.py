@@ -107,7 +107,7 @@ class Reader:
 
 def sight(span: int | None, origin: Origin) -> Rule:
     """Builds the rule for which slots a step may see: the last `span` ones (None: all), and slot 0
-    if it holds zeros; raises UserError for a span below 1.
+    if it holds zeros (`origin` "zeros"); raises UserError for a span below 1.
     """
     if span is None:
         return Causal()
@@ -152,8 +152,10 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> tuple[Slots, Reader]:
-        """Reads texts x [B,T,E] with valid [B,T], step by step, and returns the slots (h, c) of its
-        steps and the state of the layer after them.
+        """Reads texts x [B,T,E], real at `valid` [B,T], step by step, after the slots `past` and
+        the context `summary` of earlier parts if any; returns the `Slots` (h, c) of the steps and
+        the `Reader`, the layer's state after them; `first` fills slot 0, `other` is a memory of a
+        second sequence.
 
         Args:
           past: slots of earlier parts of the same text; default none.
@@ -174,8 +176,9 @@ class LSTMNLayer(nn.Module):
         return Slots(states.h, states.c, valid), reader
 
     def _scan(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps in a loop that collects the maps and losses of all looks, and returns the
-        reader after them, and h and c of each step [B,T,H].
+        """Runs all steps of `inputs` (words [B,T,E], their contributions, which are real) from the
+        state `reader` in a loop that collects attention maps and losses; returns the reader after
+        them, and h and c of each step [B,T,H]; `other`: memory of a second sequence or None.
 
         Args:
           reader: the state before the first step.
@@ -194,8 +197,8 @@ class LSTMNLayer(nn.Module):
         return over_time(step)(self, reader, inputs, other)
 
     def _tape(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """Runs all steps as `_scan` does, with the same arguments and result, with cheaper
-        gradients (see `tape`), without maps and losses.
+        """Runs all steps as `_scan` does, with the same arguments and result, but without
+        collecting maps and losses, and with gradients that take less memory and time (see `tape`).
         """
         layer = self.clone(parent=None)
 
@@ -236,9 +239,9 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> Reader:
-        """Creates the reader before the first of `room` steps: its memory has the slots of an
-        earlier text (`past`) if there is one, slot 0 if there is such a slot, and capacity for
-        the steps. See `__call__`.
+        """Creates the `Reader` before the first of `room` steps in `rows` texts: its memory has the
+        slots `past` of an earlier text if any, slot 0 (with content `first`, else zeros) if there
+        is such a slot, and capacity for the steps; `other` is for subclasses. See `__call__`.
         """
         last = LSTMState.zeros(rows, self.width, dtype)
         slots = Slots.empty(rows, 0, self.width) if past is None else past
@@ -268,8 +271,9 @@ class LSTMNLayer(nn.Module):
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """Reads one word: attends to earlier slots, updates h and c by the LSTM's gates, appends
-        them to the memory, and returns the new reader.
+        """Reads one `word` [B,E], with `contributions` `terms`, in the state `reader`: attends to
+        earlier slots, updates h and c by the LSTM's gates where `real` [B], and appends them to the
+        memory; returns the new `Reader`; `other`: memory of a second sequence or None.
 
         Args:
           reader: the state after the word before.
@@ -368,9 +372,9 @@ class FusedLSTMNLayer(LSTMNLayer):
     def fuse(
         self, reader: Reader, word: jax.Array, terms: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None, Any]:
-        """Attends to the second sequence (`other`, of `remember`) from the word and the last
-        context, and returns the gated cell to add to c, the context, and the state for the next
-        look. See `LSTMNLayer.fuse`.
+        """Attends to the second sequence (its memory `other`) from `word` [B,E] and the last
+        context in the state `reader`; returns the cell [B,H] to add to c, gated by `terms`, the
+        context [B,H], and the attention's history for the next step. See `LSTMNLayer.fuse`.
         """
         assert reader.aligned is not None
         query = jnp.concatenate([word, reader.aligned], axis=-1)[:, None]

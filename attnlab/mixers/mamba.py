@@ -67,9 +67,9 @@ class Mamba(Stateful):
 
     @nn.nowrap
     def shape(self) -> Shape:
-        """Returns the sizes of the state: heads of `head_width`, `state` rows; raises UserError if
-        the head width does not divide expansion * width, or `state` or `kernel` is below 1. See
-        `Stateful.shape`.
+        """Returns the sizes of the state, a `Shape`: heads of `head_width`, `state` rows; raises
+        UserError if the head width does not divide expansion * width, or `state` or `kernel` is
+        below 1. See `Stateful.shape`.
         """
         wide = self.expansion * self.width
         if self.head_width < 1 or wide % self.head_width or min(self.state, self.kernel) < 1:
@@ -84,9 +84,10 @@ class Mamba(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: C as queries, B as keys, v as
-        values, scaled by dt, and the log decay -dt e^A; z is passed on to the output. See
-        `Stateful.steps`; the step dt goes with v, since heads share B.
+        """Returns the `Steps` of the recurrence for x [B,T,d] with C as queries, B as keys, values
+        v and their scale dt, the log decay -dt e^A, z for the output, and the next `recent`, the
+        last inputs of the short convolution; `valid` [B,T]: real tokens; `positions` are not used.
+        See `Stateful.steps`; the step dt goes with v, since heads share B.
         """
         shape, wide = self.shape(), self.expansion * self.width
         z, c, dt = jnp.split(self.w_in(x), (wide, wide + shape.channels), axis=-1)

@@ -90,9 +90,10 @@ class Mlstm(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d] and the stabiliser m so far
-        (`recent`): scaled queries, keys times the exponential input gate (stabilised by m), values,
-        and the log forget gate. See `Stateful.steps`.
+        """Returns the `Steps` of the recurrence for x [B,T,d], given the stabiliser m [B,H] so far
+        (`recent`): scaled queries, keys times the exponential input gate over e^m, values, the log
+        forget gate, m as the next `recent`; gates are shut where not `valid` [B,T]; `positions` are
+        not used. See `Stateful.steps`.
         """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         gates = widened(self.w_gates(x)).reshape(*x.shape[:2], 2, self.heads)

@@ -74,9 +74,9 @@ class Nystrom(WholeText):
             self.near = self.param("near", normal, (self.heads, self.taps))
 
     def mix_text(self, x: jax.Array, real: jax.Array) -> jax.Array:
-        """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d] through the
-        means of segments of queries and keys (landmarks), plus a learned sum of neighbouring
-        values. See `WholeText.mix_text`.
+        """Computes Nystroem-approximated softmax attention of whole texts x [B,T,d], real at `real`
+        [B,T], to [B,T,d], through the means of segments of queries and keys (landmarks), plus a
+        learned sum of neighbouring values. See `WholeText.mix_text`.
         """
         size = self.width // self.heads
         q, k, v = (

@@ -149,8 +149,9 @@ class Reformer(Mixer):
         return jnp.argmax(jax.lax.stop_gradient(signed), axis=-1).astype(jnp.int32)
 
     def in_chunks(self, q: jax.Array, v: jax.Array, buckets: jax.Array, causal: bool) -> jax.Array:
-        """Computes attention of a whole text within chunks of tokens sorted by bucket, united over
-        all rounds: [B,H,T,D].
+        """Computes attention of a whole text, [B,H,T,D], with shared queries and keys q and values
+        v, within chunks of tokens sorted by their `buckets` [B,H,T,r], united over all r rounds;
+        `causal`: a token sees none after it.
 
         Args:
           q, v: [B,H,T,D]; keys are queries of length 1.
@@ -181,8 +182,9 @@ class Reformer(Mixer):
         place: jax.Array,
         causal: bool,
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes attention within chunks for one hash round: the context [B,H,T,D], and the
-        logarithm of the sum of its weights [B,H,T].
+        """Computes attention within chunks for hash round `number`, on queries q and values v
+        [B,H,T,D], which `order` sorts by bucket; returns the context [B,H,T,D], and the logarithm
+        of the sum of its weights [B,H,T].
 
         Args:
           number: of the round, from 0.
@@ -225,8 +227,8 @@ class Reformer(Mixer):
         self, queries: tuple[jax.Array, jax.Array], keys: tuple[jax.Array, ...], causal: bool
     ) -> jax.Array:
         """Returns whether a hash round lets a query see a key, bool [...,q,k]: they share a bucket,
-        and the key is in the same or the previous chunk (if `causal`, up to `chunk` places before).
-        Arguments are buckets and places in sorted order, [...,q] of queries and [...,k] of keys.
+        and the key is in the same or the previous chunk (if `causal`, up to `chunk` places before);
+        `queries` and `keys` are (bucket, place in the sorted order), [...,q] and [...,k].
         """
         bucket, place = (numbers[..., :, None] for numbers in queries)
         key_bucket, key_place = (numbers[..., None, :] for numbers in keys)
@@ -239,8 +241,9 @@ class Reformer(Mixer):
     def attend_to_slots(
         self, q: jax.Array, buckets: jax.Array, memory: Hashed, first: jax.Array
     ) -> jax.Array:
-        """Computes the context [B,H,t,D] of the last t tokens, by causal attention to the slots of
-        the memory that any hash round lets them see.
+        """Computes the context [B,H,t,D] of the last t tokens, with queries q and `buckets`, by
+        causal attention to those slots of the memory that any hash round lets them see, else a
+        token's own value; `first`: the slot of the first of them.
 
         Args:
           q: [B,H,t,D], the queries of these tokens.
@@ -284,9 +287,9 @@ def cosines(q: jax.Array, keys: jax.Array) -> jax.Array:
 
 
 def attend(scores: jax.Array, mask: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes the softmax mean [...,q,D] of the values over the keys where `mask` is True, 0 where
-    there are none, and the logarithm of the sum of exp(scores) [...,q], there `NEVER`; returns the
-    logarithm first.
+    """Returns the logarithm [...,q] of the sum of exp(scores) over the keys where `mask` [...,q,k]
+    is True (`NEVER` without any), and the mean [...,q,D] of the values [...,k,D] weighted by
+    softmax(scores) over them (0 without any).
     """
     scores = jnp.where(mask, scores, NEVER)
     top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -298,9 +301,9 @@ def attend(scores: jax.Array, mask: jax.Array, values: jax.Array) -> tuple[jax.A
 
 
 def merge_rounds(rounds: list[tuple[jax.Array, jax.Array]], default: jax.Array) -> jax.Array:
-    """Averages the contexts [...,D] of several rounds, weighted by their sums of exp(scores), whose
-    logarithms are [...]; returns `default`, the token's own value, where no round finds another
-    token.
+    """Averages the contexts [...,D] of several `rounds`, pairs (context, logarithm of its sum of
+    exp(scores) [...]), weighted by these sums; returns `default` [...,D], the token's own value,
+    where no round finds another token.
     """
     contexts, totals = (jnp.stack(of_rounds) for of_rounds in zip(*rounds, strict=True))
     matched = totals > NEVER / 2

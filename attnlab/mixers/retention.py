@@ -71,8 +71,9 @@ class Retention(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d]: rotated queries and scaled keys,
-        values, and the constant log decay of each head. See `Stateful.steps`.
+        """Returns the `Steps` of the recurrence for x [B,T,d]: queries and scaled keys rotated by
+        `positions` [T] or [B,T], values, and the constant log decay of each head; `valid` and
+        `recent` are not used. See `Stateful.steps`.
         """
         q, k, v = (split(w(x), self.heads) for w in (self.w_query, self.w_key, self.w_value))
         k = k * k.shape[-1] ** -0.5

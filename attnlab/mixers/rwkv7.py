@@ -88,9 +88,10 @@ class Rwkv7(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Computes the arrays of the recurrence from x [B,T,d], each from a mix of a token with the
-        one before: r as queries, keys, values, log decay, the vectors to erase with, and what the
-        output adds. See `Stateful.steps`.
+        """Returns the `Steps` of the recurrence for x [B,T,d], made of mixes of each token with the
+        real one before (`recent` [B,1,d] before the first; `valid` [B,T]: real tokens): r as
+        queries, keys, values, log decay, vectors to erase with, bonus and gate for the output;
+        `positions` are not used. See `Stateful.steps`.
         """
         previous, recent = token_before(x, recent, valid)
         r, w, k, v, a, gate = (x + (previous - x) * mu for mu in self.shift)

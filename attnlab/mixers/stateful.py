@@ -137,8 +137,9 @@ class Stateful(Mixer):
         )
 
     def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, State]:
-        """Mixes a piece x [B,T,d]: computes the steps, runs the recurrence from the state (None:
-        zeros), and returns y and the new state. See `Mixer.mix`.
+        """Mixes a piece x [B,T,d] (its real tokens: `view.valid`): computes its `Steps` and runs
+        the recurrence from `state` (None: zeros); returns y [B,T,d] and the new `State`; raises
+        UserError for segments. See `Mixer.mix`.
         """
         one_text(self, view)
         self.record_sensitivity(x, view, state)
@@ -160,9 +161,10 @@ class Stateful(Mixer):
     def recurrence(
         self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """Runs the recurrence over a piece, and returns o [B,H,T,E] and the last S; o is what the
-        norm of the output gets, linear in `steps.v`: a subclass with a skip or a normaliser adds
-        them here.
+        """Runs the recurrence over the arrays `steps` of a piece from `state` (zeros if
+        `at_start`), which tokens that are not `valid` [B,T] leave alone; returns o [B,H,T,E],
+        linear in `steps.v`, and the last S. The norm of the output gets o: a subclass with a skip
+        or a normaliser adds them here.
 
         Args:
           steps: the arrays of the piece, of `steps`.

@@ -16,7 +16,8 @@ from attnlab.attention.protocol import LOSSES, MAPS
 
 def over_time(step: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
     """Converts step(module, state, inputs [B,...], constant) to a loop over time (`nn.scan`), a
-    function of (module, first state, inputs [B,T,...], constant).
+    function of (module, first state, inputs [B,T,...], constant) that returns the last state and
+    the outputs [B,T,...].
 
     It returns the last state and the outputs [B,T,...]. Parameters are shared, every step has its
     own random draws, and what its looks sow is stacked along the query axis: maps [B,H,1,N] to

@@ -50,8 +50,9 @@ def taped(
 def _forward(
     step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
 ) -> tuple[Any, tuple[Any, Memory]]:
-    """Runs all steps as a plain scan with the arguments of `taped`, and returns the states of all
-    of them, and the last state and tape.
+    """Runs `step` over `inputs` [T,...] from `state` and `tape` in a plain scan, with `params` and
+    `constant` the same in every step; returns the states of all steps [T,...], and a pair of the
+    last state and the last tape.
     """
 
     def body(carry: tuple[Any, Memory], step_inputs: Any) -> tuple[tuple[Any, Memory], Any]:
@@ -72,9 +73,9 @@ def _forward_with_residuals(
 
 
 def _backward(step: Step, residuals: Any, slopes: tuple[Any, Any, Memory]) -> tuple[Any, ...]:
-    """Computes the gradients of parameters, first state, first tape, inputs and constant from those
-    of the outputs (`slopes`), running every step again with the last tape. Lists hold the gradients
-    of numbers that have one.
+    """Computes the gradients of `taped` by params, first state, first tape, inputs and constant, a
+    tuple, from the `residuals` of its forward pass and from `slopes`, the gradients of its outputs;
+    every `step` runs again with the last tape. Lists hold those of numbers that have one.
     """
     params, start, first_length, written, states, inputs, constant = residuals
     lengths = first_length + jnp.arange(len(jax.tree.leaves(inputs)[0]))

@@ -86,8 +86,9 @@ class TttLinear(Stateful):
     capabilities = dataclasses.replace(PASSING, positions=frozenset({"query_key"}))
 
     def setup(self) -> None:
-        """Checks the fields, and creates the projections, the short convolutions, the position
-        scheme, and the inner model's first weights, norm and learning rates.
+        """Checks the fields (raises UserError if they do not fit), and creates the projections, the
+        short convolutions, the position scheme, and the inner model's first weights, norm and
+        learning rates.
         """
         self._check()
         self.w_query, self.w_value, self.w_gate, self.out = (
@@ -149,8 +150,10 @@ class TttLinear(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> LearningSteps:
-        """Computes the training examples of the inner model from x [B,T,d]: rotated queries and
-        keys, values, and the learning rate eta of each token and head. See `Stateful.steps`.
+        """Returns the `LearningSteps` for x [B,T,d], the training examples of the inner model:
+        queries and keys rotated by their place in the mini-batch (of `positions`), values, the
+        learning rate eta of each token and head, and the next `recent`, last inputs of the
+        convolutions. See `Stateful.steps`.
         """
         projected_x, place = self.w_query(x), positions % self.mini_batch
         q, _ = self.convolution_query(projected_x, recent, valid)
@@ -163,9 +166,10 @@ class TttLinear(Stateful):
     def recurrence(
         self, steps: Steps, state: State, valid: jax.Array | None, at_start: bool
     ) -> tuple[jax.Array, Any]:
-        """Trains the inner model by gradient descent on the examples `steps`, mini-batch by mini-batch
-        from the weights in `state`, and returns its outputs for the queries and the new weights.
-        See `Stateful.recurrence`.
+        """Trains the inner model by gradient descent on the examples `steps`, mini-batch by
+        mini-batch from the weights in `state` (`at_start`: these are the first), at tokens that are
+        `valid` [B,T]; returns its outputs [B,H,T,D] for the queries and the new weights. See
+        `Stateful.recurrence`.
         """
         assert isinstance(steps, LearningSteps)
         norm = LayerNorm(EPSILON, use_scale=False, use_bias=False, parent=None)

@@ -82,7 +82,8 @@ class AtlasMap:
     grid: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Checks that the parts fit each other.
+        """Raises `ValueError` if weights [H,Tq,Tk], tokens, kind, grid and statistics of the map do
+        not fit each other, and `UserError` if a weight is not finite.
 
         Raises:
           UserError: a weight is not finite.
@@ -125,8 +126,9 @@ def write_atlas(
     examples: Sequence[AtlasExample],
     meanings: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes an interactive page of attention maps to `path`, and the exact arrays to `maps.npz`
-    in the same folder.
+    """Writes the attention maps of `examples` as an interactive HTML page to `path`, and as exact
+    arrays to `maps.npz` in the same folder; `meanings` explains each statistic by name; raises
+    `UserError` if the weights are too many for a page.
 
     The arrays of map "m" of example 0 are "0/m" [H,Tq,Tk], "0/m/queries" and "0/m/keys".
 
@@ -151,7 +153,9 @@ def write_atlas(
 
 
 def _check(examples: Sequence[AtlasExample]) -> None:
-    """Raises the errors of `write_atlas`."""
+    """Raises `ValueError` if there is no example, or one without maps or with two maps of one name,
+    and `UserError` if all weights together take more than `LARGEST` bytes of a page.
+    """
     for example in examples:
         names = [part.name for part in example.maps]
         if not names or len({*names}) < len(names):
@@ -168,7 +172,8 @@ def _check(examples: Sequence[AtlasExample]) -> None:
 
 
 def encode_weights(weights: np.ndarray) -> tuple[float, bytes]:
-    """Encodes the weights of one head in 16 bits each, with a relative error of at most `ERROR`.
+    """Returns the largest absolute weight of one head and its weights [Tq,Tk] as 16-bit codes on a
+    logarithmic scale, little-endian bytes, with a relative error of at most `ERROR`.
 
     Args:
       weights: [Tq,Tk], finite.
@@ -187,7 +192,9 @@ def encode_weights(weights: np.ndarray) -> tuple[float, bytes]:
 
 
 def _arrays(examples: Sequence[AtlasExample]) -> dict[str, Any]:
-    """Returns the arrays of `maps.npz` by name, see `write_atlas`."""
+    """Returns the arrays of `maps.npz` by name: for map "m" of example 0 "0/m", its weights
+    [H,Tq,Tk] as float32, and "0/m/queries" and "0/m/keys", its tokens.
+    """
     arrays: dict[str, Any] = {}
     for place, example in enumerate(examples):
         for part in example.maps:
@@ -199,7 +206,9 @@ def _arrays(examples: Sequence[AtlasExample]) -> dict[str, Any]:
 
 
 def _page(title: str, examples: Sequence[AtlasExample], meanings: Mapping[str, str]) -> str:
-    """Returns the text of the HTML file."""
+    """Returns the whole page as HTML text: heading, table of statistics with their `meanings`,
+    script, and the coded weights, tokens and images of all examples as embedded data.
+    """
     texts: dict[tuple[str, ...], int] = {}  # every list of tokens once
     described, embedded, row = [], [], 0
     for place, example in enumerate(examples):
@@ -243,8 +252,9 @@ def _page(title: str, examples: Sequence[AtlasExample], meanings: Mapping[str, s
 def _described(
     part: AtlasMap, largest: list[float], texts: dict[tuple[str, ...], int], row: int
 ) -> dict[str, Any]:
-    """Returns a map for the script without its weights: the largest of each head, places in
-    `texts` (which grows) for its tokens, and the row of its first head in the table.
+    """Returns a map without its weights as a dict for JSON: names and statistics, the `largest`
+    weight of each head, `row` of its first head in the table, and the numbers of its two lists of
+    tokens in `texts`, where new lists are added.
     """
     queries, keys = (
         texts.setdefault(tuple(side), len(texts)) for side in (part.queries, part.keys)
@@ -283,7 +293,7 @@ def _shown(token: str) -> str:
 
 
 def _data_address(image: np.ndarray) -> str:
-    """Returns an image [H,W,C] uint8 as a PNG in a data: address."""
+    """Returns an image [H,W,C] uint8 as a "data:" URL, the text of a PNG in base64."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -292,7 +302,9 @@ def _data_address(image: np.ndarray) -> str:
 
 
 def _head(title: str, examples: Sequence[AtlasExample]) -> str:
-    """Returns the heading of the page as HTML: what its maps are, the caution, and the error."""
+    """Returns the `<header>` of the page as HTML: its title, a definition of each kind of map in
+    the examples, a caution, and the rounding error of the weights on the page.
+    """
     used = {part.kind for example in examples for part in example.maps}
     kinds = "".join(
         f"<dt>{kind}</dt><dd>{html.literal(sentence)}</dd>"
@@ -315,7 +327,9 @@ def _head(title: str, examples: Sequence[AtlasExample]) -> str:
 
 
 def _table(examples: Sequence[AtlasExample], meanings: Mapping[str, str]) -> str:
-    """Returns the statistics of all heads as a sortable table of HTML, "" without statistics."""
+    """Returns the statistics of all heads as a sortable HTML table, a row for each head of each
+    map, with the `meanings` of statistics as notes; "" if no map has statistics.
+    """
     maps = [(example, part) for example in examples for part in example.maps]
     names = list(dict.fromkeys(name for _, part in maps for name in part.statistics))
     if not names:

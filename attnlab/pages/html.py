@@ -90,7 +90,8 @@ def whole(title: str, parts: Iterable[str], *, style: str = "", script: str = ""
 
 
 def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
-    """Returns a section of HTML with a table, its title and its notes.
+    """Returns the table `of` as an HTML section with its title and notes; `linked` numbers the rows
+    so that figures can refer to them, `folded` hides them until the reader opens them.
 
     Args:
       of: the table.
@@ -114,8 +115,8 @@ def table_element(kind: str, heads: str, rows: str) -> str:
 
 
 def _row(of: Table, place: int, linked: bool) -> str:
-    """Returns row `place` of a table as HTML with its cells, the class "strong" or "weak" if it is
-    one, and its number if `linked`.
+    """Returns row `place` of the table `of` as an HTML `<tr>` with its cells, the class "strong" or
+    "weak" if the table marks the row so, and its number as `data-row` if `linked`.
     """
     kind = "strong" if place in of.strong else "weak" if place in of.weak else ""
     cells = "".join(

@@ -33,8 +33,9 @@ class Scale:
     def over(
         cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
     ) -> Scale:
-        """Returns an axis from `begin` to `end` that shows all values with some space beside them;
-        if `log` is None, their ratio decides whether it is logarithmic.
+        """Returns an axis from position `begin` to `end` of the picture that shows all `values`
+        with some space beside them; it is logarithmic if `log` (None: if largest / smallest is at
+        least `WIDE`) and all values are above 0.
 
         Args:
           values: finite; without any the axis goes from 0 to 1.
@@ -65,8 +66,8 @@ class Scale:
         return self(min(max(value, self.low), self.high))
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
-        """Returns round numbers along the axis, at most `most`, each with its text; at least two if
-        two fit.
+        """Returns the ticks of the axis, about `most` at most, as pairs of a round number and its
+        text.
         """
         if self.log and self.high / self.low >= 6:
             return [(value, label(value, value)) for value in self._powers(most)]
@@ -75,8 +76,8 @@ class Scale:
         return [(value, label(value, apart)) for value in values]
 
     def _steps(self, most: int) -> list[float]:
-        """Returns the multiples of 1, 2 or 5 times a power of ten between the ends of a linear
-        axis, about `most` at most.
+        """Returns all multiples of a step between the ends of a linear axis; the step is the
+        smallest 1, 2 or 5 times a power of ten that gives about `most` multiples or fewer.
         """
         least = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(least))
@@ -104,8 +105,9 @@ class Scale:
 
 
 def label(value: float, step: float) -> str:
-    """Returns the text of a number at a tick, with a decimal prefix from 10,000 on, and enough
-    digits to distinguish it from one that is `step` away.
+    """Returns the text of the number `value` at a tick with enough digits to distinguish it from a
+    number `step` away, a decimal prefix (such as k or M) from 10,000 on, and an exponent below
+    0.001.
     """
     size = max(abs(value), abs(step))
     limit, prefix = prefix_of(size) if size >= 1e4 else (1.0, "")

@@ -65,8 +65,9 @@ class Chart:
         y_log: bool | None = None,
         names: bool = False,
     ) -> None:
-        """Computes the axes so that they show the values `x` and `y`, and draws the grid and the
-        labels.
+        """Computes both axes so that they show all values `x` and `y` (`x_log`, `y_log`: on a
+        logarithmic scale), and draws the grid and the axis labels; `names` leaves space for names
+        on the right.
 
         Args:
           title: above the picture, and what a screen reader calls it.
@@ -82,8 +83,8 @@ class Chart:
         self._parts = [*self._grid(), *self._labels(x_label, y_label)]
 
     def group(self, look: Look, about: str, marks: Iterable[str]) -> None:
-        """Adds the SVG elements `marks` as one group that belongs to a row; `about` is shown under
-        the pointer.
+        """Adds the SVG elements `marks` to the drawing as one group with the class and the table
+        row of `look` and the tooltip `about`; without marks nothing is added.
         """
         inside = "".join(marks)
         if inside:
@@ -125,8 +126,9 @@ class Chart:
         return f'<path class="thin" d="M{x} {begin}V{end}"/>'
 
     def name(self, point: Point, text: str, longest: int = 16) -> str:
-        """Returns the SVG text of a name beside a point, at the first of four positions that is
-        free, and reserves that; "" if none is free.
+        """Returns the SVG of a name `text`, cut to `longest` characters, beside a data point (x,
+        y), at the first of four positions that is free, and reserves that position; "" if none is
+        free.
         """
         x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
         places = ((6, 4, "start"), (-6, 4, "end"), (0, -7, "middle"), (0, 15, "middle"))
@@ -145,7 +147,8 @@ class Chart:
         self._taken.append((x - radius, x + radius, y - radius, y + radius))
 
     def end_names(self, ends: Sequence[tuple[Look, Point]], longest: int = 13) -> None:
-        """Adds the names of lines to the right of their ends, moved up and down so that none covers
+        """Adds the name of each line, cut to `longest` characters, to the right of its end (`ends`:
+        pairs of a line's look and its last data point), moved up or down so that no name covers
         another if there is space.
         """
         ranked = sorted(ends, key=lambda end: self.y.clipped(end[1][1]))

@@ -36,8 +36,8 @@ class Table:
         return self.at([self.columns.index(column) for column in columns])
 
     def at(self, places: Sequence[int]) -> Table:
-        """Returns the table with only the columns at these indices, in this order; their heads need
-        not differ.
+        """Returns a copy of the table with only the columns at the indices `places`, in this order;
+        two columns may have the same heading.
         """
         columns, *rows = (
             tuple(row[place] for place in places) for row in (self.columns, *self.rows)
@@ -58,8 +58,8 @@ def _moved(marked: frozenset[int], places: Sequence[int]) -> frozenset[int]:
 
 
 def number(value: float | None) -> str:
-    """Returns a number as text with four significant digits, all digits before the point from
-    10,000 on, a power of 10 from `LONGEST` on; "-" for None.
+    """Returns a number as text with four significant digits; from 10,000 on as an integer with
+    commas, from `LONGEST` on with an exponent; "-" for None.
     """
     if value is None:
         return NONE
@@ -74,8 +74,8 @@ def signed(value: float) -> str:
 
 
 def interval(value: tuple[float, float] | None) -> str:
-    """Returns "[low, high]" with as many decimals as show three digits of its width, but at most
-    five digits of an end, one more than a mean has; "-" for None.
+    """Returns an interval (low, high) as "[low, high]" with as many decimals as show three digits
+    of its width, but at most five digits of its larger end; "-" for None.
     """
     if value is None:
         return NONE

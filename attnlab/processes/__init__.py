@@ -61,9 +61,9 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connects this process to JAX's coordinator at `address`, with the devices that are its own;
-    raises `UserError` if that fails. A process that is alone on its host takes all devices; if a
-    launcher counts several, each takes one.
+    """Connects this process to JAX's coordinator at `address`, with all devices of its host or, if
+    several processes of the group run there (`neighbours`) and a launcher counts them, with one;
+    raises `UserError` if that fails.
     """
     import jax
 
@@ -87,8 +87,9 @@ def _join(member: Member, address: str, neighbours: int) -> None:
 
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
-    """Returns [number] of this host's one device that this process takes, by the launcher's
-    assignment or its index here; None for all if it is alone here, or its index is unknown.
+    """Returns [number] of this host's one device that this process takes, 0 if the launcher
+    assigned it one, else its index on this host; returns None, for all devices, if it is alone
+    there (`neighbours` is 1) or its index is unknown.
     """
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None

@@ -80,8 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
-    """Detects from flags, environment and JAX whether this process is one of several, and returns
-    which one; None if it works alone.
+    """Detects from flags (`argv`), environment and JAX whether this process is one of several, and
+    returns its `Member`, or None if it works alone; raises `UserError` if the flags are wrong or
+    incomplete.
 
     Args:
       argv: a command line; other flags are ignored.
@@ -124,8 +125,8 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """Returns the launcher (srun, mpirun, kubernetes, tpu) that the environment shows and what it
-    says of this process; None if there is none.
+    """Returns a `Hint` with the launcher (srun, mpirun, kubernetes, tpu) that the environment shows
+    and the count and index that it gives this process, or None if there is none.
     """
     # set by srun, not in a job's own shell
     if tasks := _numbers(environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"):
@@ -146,7 +147,8 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 def _fill_in(group: Group, hint: Hint, flagged: bool) -> Group:
     """Returns `group` (address, count, index) with missing values from the launcher's hint or JAX's
-    detection; what neither knows stays None; `flagged`: flags ask for several processes.
+    detection, None where neither has one; if JAX fails, raises `UserError`, except that without
+    flags (`flagged` False) mpirun and TPUs go on.
     """
     if not hint.launcher or None not in group:
         return group

@@ -30,8 +30,8 @@ _LONGEST = 2**24  # bytes of a message
 
 
 def open_link(connection: socket.socket) -> Connection:
-    """Turns a socket into a `Connection` for JSON messages, with TCP keep-alive, so that the loss
-    of the other host is noticed.
+    """Turns a socket into a `Connection` for JSON messages, with a limit on the time to receive and
+    TCP keep-alive, so that the loss of the other host is noticed.
     """
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _HELLO, 0))
@@ -49,8 +49,8 @@ def send(link: Connection, message: object) -> None:
 
 
 def receive(link: Connection, timeout: float | None = None) -> Any:
-    """Waits up to `timeout` seconds (None: as long as it takes) for the next message and returns
-    it; None if none comes, the other end is gone, or it is no JSON.
+    """Waits up to `timeout` seconds, or without limit for None, for the next message and returns it
+    as decoded JSON, or None if none comes, the other end is gone, or it is no JSON.
     """
     try:
         return json.loads(link.recv_bytes(_LONGEST)) if link.poll(timeout) else None
@@ -108,9 +108,9 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """In process 0: accepts the connections of all others for `patience` seconds, checks each one's
-    hello against its own, `hello`, sends each the coordinator's address and the hosts, and returns
-    the connected group.
+    """In process 0: accepts connections of all others for `patience` seconds, compares each one's
+    hello with its own, `hello`, sends each the coordinator's address and the hosts, and returns the
+    `Meeting`; raises `UserError` if one is missing or differs.
     """
     links: dict[int, Connection] = {}
     hellos = {0: hello}
@@ -149,9 +149,9 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
 
 
 def _connect_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """In every other process: tries to connect to process 0 until it answers this process's `hello`,
-    and returns the group that it announces; raises `UserError` after `patience` seconds, exits with
-    2 if refused.
+    """In every other process: tries to connect to process 0 until it answers this process's
+    `hello`, and returns the `Meeting` that it announces; raises `UserError` after `patience`
+    seconds, exits with 2 if refused.
     """
     address = member.host, member.port
     deadline, reason = time.monotonic() + patience, "no answer"

@@ -44,7 +44,8 @@ class Group:
 
     def run(self, work: Callable[[], int]) -> int:
         """Runs `work` in a forked process, waits until all processes of the group have ended, and
-        returns the exit code, which is the same for all.
+        returns the exit code, which is the same for all; process 0 raises a `UserError` of any
+        process, and its own exceptions.
 
         Raises:
           UserError: a `UserError` of any process; raised in process 0.
@@ -61,7 +62,7 @@ class Group:
 
     def _next_end(self, worker: Worker, deadline: float = math.inf) -> tuple[int, End] | None:
         """Waits for the next end of a process that this one is connected to, or of its own worker;
-        returns (index, end), None once the deadline has passed.
+        returns (index, `End`), or None once the `deadline` (of `time.monotonic`) has passed.
         """
         indices = {link: index for index, link in self.meeting.links.items() if not link.closed}
         while True:

@@ -75,8 +75,8 @@ class Worker:
     """
 
     def __init__(self, work: Callable[[], int], speaks: bool) -> None:
-        """Forks the process that does `work`, with pipes for its end and for its output below
-        Python, and blocks `SIGNALS` in this process.
+        """Forks a process that calls `work` and prints only if it `speaks`, with pipes for its end
+        and for the output of libraries below Python; blocks `SIGNALS` in this process.
         """
         fork = multiprocessing.get_context("fork")
         self._messages, sink = fork.Pipe(duplex=False)
@@ -119,8 +119,8 @@ class Worker:
         self._process.join(patience)
 
     def hear(self) -> End | None:
-        """Reads what the worker has sent without waiting; returns the `End` that it reports of its
-        work, or later that of its process; None for neither.
+        """Reads without waiting what the worker process has sent; returns the `End` of its work
+        that it reports, or later that of the process itself, or None if there is neither.
         """
         if not self.sources:
             return None
@@ -153,8 +153,9 @@ class Worker:
 
 
 def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
-    """In the forked process: does the work and sends its end to the parent; then exits if it
-    `speaks` and succeeded, else waits until the parent kills it.
+    """In the forked process: calls `work`; if it succeeds and `speaks`, sends its `End` through
+    `sink` and exits; if it fails, sends the error's `End`; otherwise waits until the parent kills
+    it. Its output below Python goes to the pipe `noise`.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -188,8 +189,8 @@ def _end_with_parent() -> None:
 
 
 def _redirect(speaks: bool, noise: Connection) -> None:
-    """Redirects file descriptors 1 and 2 (output of libraries below Python) to the pipe `noise`;
-    Python's own stdout and stderr stay as they are if `speaks`, else go nowhere.
+    """Redirects file descriptors 1 and 2 (output of libraries below Python) to the pipe `noise`,
+    while the stdout and stderr of Python itself stay as they are if `speaks`, else go nowhere.
     """
     streams = [
         _copy_stream(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
@@ -202,7 +203,7 @@ def _redirect(speaks: bool, noise: Connection) -> None:
 
 
 def _copy_stream(stream: TextIO | None) -> TextIO | None:
-    """Returns a copy of a text stream with a file descriptor of its own; None for None."""
+    """Returns a copy of a text stream with a file descriptor of its own, or None for None."""
     if stream is None:
         return None
     options = {

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    """Returns the arrays of a .npz file, given as bytes, by name; raises Damaged if it cannot be
-    read without running code.
+    """Returns the arrays of the .npz file with these bytes, by name; raises Damaged for any other
+    content, and for arrays of Python objects, since unpickling them could run code.
 
     Raises:
       Damaged: no .npz file, one of objects (which could run code), or one that cannot be read.

@@ -80,7 +80,9 @@ class Attempt:
     """
 
     def __init__(self, workdir: Path, use: Mapping[str, Any] | None = None) -> None:
-        """Stores the folder of the run and what the process may use; writes nothing before `begin`."""
+        """Stores the folder of the run and `use`, further fields of the record "start"; writes
+        nothing before `begin`.
+        """
         self.workdir, self._use = workdir, dict(use or {})
         self.began: float | None = None
         self.step = 0
@@ -94,8 +96,9 @@ class Attempt:
         return attempt
 
     def begin(self) -> None:
-        """Writes the record "start" of this process with its id, host and the newest saved step;
-        does nothing if it is written already.
+        """Appends the record "start", with this process's id, its host and the newest saved step (0
+        without any), to the run's `events.jsonl` and starts the clock; does nothing if that is done
+        already.
         """
         if self.began is not None:
             return
@@ -106,8 +109,9 @@ class Attempt:
         _append(self.workdir, "start", {**who, **self._use, "step": step}, self.began)
 
     def at(self, step: int) -> None:
-        """Notes that `step` updates are done, and writes a record "step" if the last one is old
-        enough; may be called at every step. Begins where that is still to do.
+        """Sets the number of updates done to `step` and appends a record "step" with it to the
+        run's `events.jsonl` if the last record is old enough; calls `begin` first. May be called at
+        every step.
 
         Raises:
           UserError: the disk is full.
@@ -123,8 +127,8 @@ class Attempt:
     def end(
         self, state: State, step: int, message: str = "", first_step_seconds: float | None = None
     ) -> None:
-        """Writes the record "end" with state, step, message, seconds (by a monotonic clock) and
-        peak memory; does nothing if no "start" was written.
+        """Appends the record "end", with these arguments, the seconds since `begin` and the peak
+        memory, to the run's `events.jsonl`; does nothing if no "start" was written.
         """
         if self.began is None:
             return
@@ -134,8 +138,9 @@ class Attempt:
 
 
 def give_up(workdir: Path, message: str) -> None:
-    """Writes the record "end" with the state "failed", for a launcher whose processes died without
-    one. It must be called while none of them lives.
+    """Appends the record "end" with the state "failed" and this message to a run's `events.jsonl`,
+    for a launcher whose processes died without writing it. It must be called while none of them
+    lives.
     """
     _append(workdir, "end", _end("failed", _last_step(workdir), message))
 
@@ -163,8 +168,9 @@ def read(workdir: Path) -> list[dict[str, Any]]:
 
 
 def spent(records: Sequence[Mapping[str, Any]]) -> float:
-    """Returns the seconds that processes have worked on a run since its last retry, from its
-    records; a process that died counts up to its last record.
+    """Returns the seconds that processes have worked on a run since its last record "retry", summed
+    over its attempts from its event records; an attempt without an end counts up to its last
+    record.
 
     Where several runs were one program, each has an equal share of its time.
     """
@@ -180,8 +186,9 @@ def spent(records: Sequence[Mapping[str, Any]]) -> float:
 
 
 def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
-    """Returns the state, step and message of a run on which no process works, from its records:
-    "pending" without any, "interrupted" if the last attempt has no end.
+    """Returns state, last step and message of a run on which no process works, from its event
+    records: "pending" without any, "interrupted" if its last attempt has no "end", with the message
+    of a "stop" if it had one.
 
     A last attempt without an end has died, at whatever moment: "interrupted", at the last step that
     it told of.

@@ -19,7 +19,9 @@ def as_csv(rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
 
 
 def _inert(cell: Any) -> Any:
-    """Returns the cell, with an apostrophe before a text that a spreadsheet would run as a formula."""
+    """Returns a table cell; a text that a spreadsheet would run as a formula, since it begins with
+    =, +, - or @ and is no number, gets an apostrophe before it.
+    """
     if not isinstance(cell, str) or not cell.lstrip().startswith(("=", "+", "-", "@")):
         return cell
     try:

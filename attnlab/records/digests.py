@@ -21,8 +21,9 @@ _KEPT = (ITEMS, "metrics.jsonl", "valid.json")
 
 
 def write_results(workdir: Path, results: str, texts: Mapping[str, str] | None = None) -> None:
-    """Writes further files, the digests of all records to `<workdir>/digests.json`, and last
-    `results.json`.
+    """Writes into a run's folder the files `texts` (text by file name), then `digests.json` with
+    the SHA-256 of each of the run's records by file name, and last `results.json` with the text
+    `results`.
 
     Args:
       workdir: of the run; its other records are there.
@@ -40,8 +41,8 @@ def write_results(workdir: Path, results: str, texts: Mapping[str, str] | None =
 
 
 def altered_records(workdir: Path) -> list[str] | None:
-    """Returns the names of the records whose SHA-256 is no longer the one in `digests.json`; None
-    if that file does not exist (not scored, or an older version).
+    """Returns the file names of a run's records whose SHA-256 differs from that in its
+    `digests.json`, or None if that file does not exist (a run not scored, or of an older version).
 
     Raises:
       UserError: `digests.json` is damaged.
@@ -54,7 +55,7 @@ def altered_records(workdir: Path) -> list[str] | None:
 
 
 def _digest(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes; "" if there is no such file."""
+    """Returns the SHA-256 of a file's bytes in hex, "" if there is no such file."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except (FileNotFoundError, IsADirectoryError):

@@ -17,8 +17,8 @@ from attnlab.errors import UserError
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Replaces the file `path` by one with `content` (text as UTF-8) atomically, also in a power
-    cut; a device or pipe is written into; UserError if the disk is full.
+    """Replaces the file `path` by a file with `content` (text as UTF-8) atomically, also in a power
+    cut, but writes into a device or pipe; raises UserError if the disk is full.
 
     A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that
     is allowed, its owner. What is no regular file (a device, a pipe) is written into; to what is
@@ -105,8 +105,8 @@ def expanded(path: str | Path) -> Path:
 
 
 def cache_folder() -> Path | None:
-    """Returns this user's folder for what can be computed again: `$ATTNLAB_CACHE`, else
-    `~/.cache/attnlab`; None if the variable is empty or there is no home folder.
+    """Returns this user's folder for files that can be computed again, `$ATTNLAB_CACHE` or else
+    `~/.cache/attnlab`, or None if the variable is empty or no home folder exists; creates nothing.
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -126,8 +126,8 @@ def timestamp() -> str:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cuts off what follows the last line end of a file: an incomplete record that a full disk or a
-    power cut has left. An absent file is whole.
+    """Truncates a file in place behind its last line end, which removes an incomplete record that a
+    full disk or a power cut has left; does nothing to an absent file.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
@@ -159,8 +159,8 @@ class AppendOnly:
             _write_all(self._file, record)
 
     def sync(self) -> None:
-        """Forces what was written onto the disk; raises UserError if the file was removed
-        meanwhile.
+        """Forces all bytes written so far onto the disk (fsync), if the file is open; raises
+        UserError if the file was removed meanwhile.
 
         Raises:
           UserError: the file was removed since it was opened, so that nobody will ever read what is
@@ -184,8 +184,8 @@ class AppendOnly:
 
 @contextlib.contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """Turns "no space left" (or quota) inside the context into a `UserError` that names folder and
-    file; any other `OSError` gets `path` as its file and is raised again.
+    """A context that turns an `OSError` of a full disk or quota into a `UserError` with folder and
+    file name of `path`, and raises any other `OSError` again with `path` as its file.
     """
     try:
         yield

@@ -57,9 +57,9 @@ class Items:
 
     @classmethod
     def of(cls, measures: Mapping[str, tuple[str, Any]]) -> Items:
-        """Builds the items from `measures`, each name to (name of its rule, rows as an array [N,C] or
-        a list of them); raises `UserError` for an unknown rule, rows that are no table of numbers, or
-        measures that differ in their number of rows.
+        """Builds an `Items` from {measure: (name of its rule, numbers [N examples, C columns])};
+        raises `UserError` for an unknown rule, rows that are no table of numbers, or measures with
+        different numbers of rows.
 
         Raises:
           UserError: an unknown rule, rows that are no table of numbers, or several numbers of rows.
@@ -116,8 +116,9 @@ class Items:
         return [score_of(self.rules[measure], row) for row in sums.tolist()]
 
     def interval(self, measure: str, resamples: int = 1000) -> tuple[float, ...]:
-        """Returns the two ends of the 95 % bootstrap interval of a score over examples: percentiles
-        over test sets drawn from them, always the same ones; sets without a score are left out.
+        """Returns the lower and the upper end of the 95 % bootstrap interval of the score
+        `measure`, from `resamples` test sets drawn from the examples with a fixed seed; test sets
+        whose score is NaN are left out.
         """
         import numpy as np
 
@@ -127,7 +128,7 @@ class Items:
         return tuple(np.nanquantile(drawn, [0.025, 0.975]).tolist())
 
     def without(self, measures: Sequence[str]) -> Items:
-        """Returns the items of all measures but these."""
+        """Returns an `Items` of all measures but `measures`."""
         names = [name for name in self.rules if name not in measures]
         return Items(
             {name: self.rules[name] for name in names}, {name: self.rows[name] for name in names}
@@ -143,7 +144,8 @@ class Items:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Items | None:
-        """Reads `<workdir>/items.npz`; None if there is no such file, UserError if it is damaged.
+        """Reads `<workdir>/items.npz` and returns it as an `Items`, or None if the file does not
+        exist; raises UserError if it is damaged.
 
         Raises:
           UserError: the file is damaged.
@@ -188,8 +190,8 @@ def _macro_f1(sums: Sequence[float]) -> float:
 
 
 def bleu(sums: Sequence[float]) -> float:
-    """Returns corpus BLEU-4, 0 to 100, from the sums [length, length of the reference, 4 counts of
-    matching n-grams, 4 counts of n-grams].
+    """Returns corpus BLEU-4, 0 to 100, from the sums over examples [length of the output, length of
+    the reference, 4 counts of matching n-grams, 4 counts of the output's n-grams].
 
     Smoothed exponentially, without effective order: the k-th order without a match has the
     precision 1 / (2^k n-grams).
@@ -207,8 +209,9 @@ def bleu(sums: Sequence[float]) -> float:
 
 
 def chrf(sums: Sequence[float]) -> float:
-    """Returns corpus chrF2, 0 to 100, from the sums [n-grams, n-grams of the reference, matches] of
-    each order; an order that either side lacks is left out.
+    """Returns corpus chrF2, 0 to 100, from the sums over examples, for each n-gram order in turn,
+    [n-grams of the output, n-grams of the reference, matches]; an order that output or reference
+    lacks is left out.
     """
     precision = recall = 0.0
     orders = [row for row in zip(*[iter(sums)] * 3, strict=True) if row[0] > 0 and row[1] > 0]

@@ -69,8 +69,9 @@ _STRICT = json.JSONDecoder(
 
 
 def parsed(text: str | bytes, *, strict: bool = False) -> Any:
-    """Parses a JSON text (UTF-8 if bytes), with NaN and Infinity allowed unless `strict`; raises
-    Damaged for no JSON, deep nesting or huge integers.
+    """Parses a JSON text (UTF-8 if bytes) and returns its value; `strict` refuses NaN, Infinity and
+    repeated keys and skips a byte order mark; raises Damaged for no JSON, deep nesting or huge
+    integers.
 
     Args:
       text: one value.
@@ -109,8 +110,9 @@ def read(text: str | bytes, kind: type[T]) -> T:
 def read_file(
     path: Path, kind: type[T], remedy: str, error: type[UserError] = UserError
 ) -> T | None:
-    """Reads a JSON file as a value of type `kind`, see `read`; None if there is no such file, and
-    `error` is raised if it is damaged.
+    """Reads the JSON file `path` and returns its value converted to the type `kind` (see `read`),
+    or None if the file does not exist; if it is damaged, raises `error`, whose message ends with
+    `remedy`.
 
     Raises:
       UserError: the file is damaged; `remedy` is the end of the message, `error` its class.
@@ -124,8 +126,9 @@ def read_file(
 
 
 def fit(value: Any, kind: Any, where: str = "") -> Any:
-    """Converts a parsed JSON `value` to the type `kind`, see `read`; raises Damaged, with the
-    position `where` in the message, if it does not fit.
+    """Returns the parsed JSON `value` converted to the type `kind` (an object to a dataclass or
+    TypedDict, a list to a tuple); raises Damaged, with its position `where` in the message, if it
+    does not fit.
     """
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -164,9 +167,9 @@ def fit(value: Any, kind: Any, where: str = "") -> Any:
 def _fit_fields(
     value: Any, kind: Any, required: Mapping[str, bool], where: str, *, allow_unknown: bool
 ) -> dict[str, Any]:
-    """Converts the members of the JSON object `value`, at the position `where`, to the field types of
-    `kind`; raises Damaged if one that is True in `required` is missing, or if there is an unknown one
-    and not `allow_unknown`.
+    """Returns the members of the JSON object `value` by name, converted to the field types of the
+    class `kind`; raises Damaged, with the position `where`, if a field that is True in `required`
+    is missing or, unless `allow_unknown`, a member is no field.
     """
     if not isinstance(value, dict):
         _refuse(value, kind, where)
@@ -184,8 +187,9 @@ def _fit_fields(
 
 
 def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
-    """Converts a value to the first type of a union that it fits; raises Damaged with the message
-    of the last alternative (see `_is_called`) if it fits none.
+    """Returns the JSON `value`, at the position `where`, converted to the first member of the union
+    `kind` that it fits; raises Damaged with the message of the last candidate (see `_is_called`) if
+    it fits none.
     """
     if value is None and type(None) in typing.get_args(kind):
         return None
@@ -200,8 +204,9 @@ def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
 
 
 def _is_called(value: Any, kind: Any) -> bool:
-    """Returns whether an object may be the `TypedDict` `kind` by the words fixed with `Literal`:
-    {"event": "start"} is no {"event": Literal["end"]}.
+    """Returns False if `kind` is a `TypedDict` in which a field of type `Literal` does not allow
+    the text that the JSON object `value` has for it, as {"event": "start"} for Literal["end"], else
+    True.
     """
     if not typing.is_typeddict(kind) or not isinstance(value, dict):
         return True
@@ -215,8 +220,9 @@ def _is_called(value: Any, kind: Any) -> bool:
 
 
 def _narrow(value: Any, kind: Any, where: str) -> Any:
-    """Returns a value that fits the wider type if it is also a `Natural` (from 0), a `Finite`
-    number or a `FolderName`, whichever `kind` is; raises Damaged otherwise.
+    """Returns `value`, which fits the base type, if it also obeys the rule of `kind`: from 0 for
+    `Natural`, finite for `Finite`, else the name of a folder; raises Damaged, with the position
+    `where`, if not.
     """
     if kind == Natural:
         good = value >= 0
@@ -229,8 +235,8 @@ def _narrow(value: Any, kind: Any, where: str) -> Any:
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
-    """Returns whether a value is of the plain JSON type `kind`; an int counts as a float, a bool
-    not as a number.
+    """Returns whether a value is of the plain JSON type `kind` (int, float, str, bool or None, or
+    Any, to which everything belongs); an int counts as a float, a bool not as a number.
     """
     if kind is Any or kind is object:
         return True

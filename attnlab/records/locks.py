@@ -70,7 +70,9 @@ class Unlocked(UserError):
     """A lock does not hold: a live process of another machine has it too."""
 
     def __init__(self, workdir: str | Path) -> None:
-        """Builds the message from the folder and the other process that holds its lock."""
+        """Builds this error's message, that the lock of `workdir` does not exclude processes of
+        other machines, with the process that has it too and a remedy.
+        """
         super().__init__(
             f"the lock of {workdir} does not hold between machines: {holder(workdir)} has it too;"
             " use a file system whose locks all machines see (not NFS with nolock or Lustre with"
@@ -97,8 +99,9 @@ class RunLock:
     """
 
     def __init__(self, workdir: str | Path, later: bool = False, purpose: str = "") -> None:
-        """Takes the lock of `workdir` (made if absent) or raises Held, writes who this is into it,
-        and, unless `later`, proves that no process of another machine has it too.
+        """Takes the lock `<workdir>/.lock` (the folder is made if absent) or raises Held, writes
+        this process's record, with `purpose`, into it, and, unless `later`, proves that no process
+        of another machine has it too.
         """
         self._workdir, self._path = workdir, Path(workdir) / ".lock"
         try:
@@ -129,8 +132,9 @@ class RunLock:
             self.prove()
 
     def _lock(self) -> None:
-        """Locks the file by `flock`, trying again for an instant as `is_held` may be testing it;
-        raises BlockingIOError if another process has it.
+        """Locks the open lock file by `flock`, trying several times, 0.02 s apart, since `is_held`
+        may be testing it; raises BlockingIOError if another process has it, UserError if the file
+        system has no locks.
         """
         for tries_left in reversed(range(_LOOKS)):
             try:
@@ -157,8 +161,9 @@ class RunLock:
         return "" if (nonce := record.get("nonce", "")) == self._record["nonce"] else nonce
 
     def prove(self) -> None:
-        """Waits up to `ANSWER` seconds where a process of another machine may have the lock, and
-        raises `Unlocked` if it restores its record; then starts to answer others.
+        """Waits, up to `ANSWER` seconds if a process of another machine may have the lock, and
+        raises `Unlocked` if that process writes its record into it again; else adds the lock to
+        those that a thread watches from then on.
         """
         while not self._other():
             if time.monotonic() >= self._until:
@@ -169,9 +174,9 @@ class RunLock:
         raise Unlocked(self._workdir)
 
     def answer(self) -> None:
-        """Writes this process's record into the lock again where another process has overwritten
-        it; ends this process if the same one overwrites it twice. That one has found no answer for
-        a while, and goes on.
+        """Writes this process's record into the lock file again if another process has overwritten
+        it; if the same process overwrites it a second time, prints an error and ends this process
+        with exit code 2. The other process got no answer for a while, and goes on.
         """
         with _writing:
             if self._file.closed or not (other := self._other()):
@@ -184,7 +189,9 @@ class RunLock:
                 self._write()
 
     def release(self) -> None:
-        """Releases the lock, after writing the time of its end into it. Safe to call twice."""
+        """Releases the lock, after writing the time of its end into it unless another process has
+        overwritten its record; does nothing a second time.
+        """
         with _writing:
             if not self._file.closed:
                 if not self._other():  # else its record stays
@@ -257,8 +264,8 @@ def is_elsewhere(workdir: str | Path) -> bool:
 
 
 def holder(workdir: str | Path) -> str:
-    """Returns in words who holds the lock of `workdir`, or has held it last: its pid, host and
-    start.
+    """Returns a text on the process that holds the lock of `workdir`, or held it last: its pid,
+    host and start.
     """
     record = _record(Path(workdir) / ".lock")
     if record is None:
@@ -287,8 +294,8 @@ def machine() -> str:
 
 
 def _is_open_elsewhere(record: Holder) -> bool:
-    """Returns whether a lock's record is of another machine and has no end; False for those of
-    earlier versions, without a nonce, which never write an end nor answer.
+    """Returns whether a lock's record is of another machine and has no end; a record of an earlier
+    version, without a nonce, counts as ended, since its process never writes an end nor answers.
     """
     this_machine = (socket.gethostname(), machine())
     if "end" in record or "nonce" not in record:
@@ -297,7 +304,7 @@ def _is_open_elsewhere(record: Holder) -> bool:
 
 
 def _record(path: Path) -> Holder | None:
-    """Reads the record of a lock; None if there is none, or it is being written."""
+    """Returns the record in the lock file `path`, or None if it is absent or being written."""
     try:
         return read(path.read_bytes(), Holder)
     except (OSError, Damaged):

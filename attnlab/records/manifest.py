@@ -137,8 +137,8 @@ class Manifest:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Manifest | None:
-        """Reads `manifest.json` of a workdir and checks its version, form and config hash; None if
-        there is none, UserError if a check fails.
+        """Reads `manifest.json` of a workdir, checks its version, form and config hash, and returns
+        it, or None if the file does not exist; raises UserError if a check fails.
 
         Raises:
           UserError: the file cannot be read as a manifest, or is of a newer version, or its config
@@ -166,7 +166,8 @@ class Manifest:
         ignore: Sequence[str] = ("parallel",),
     ) -> None:
         """Raises `UserError` with up to five differing fields if this manifest's config differs
-        from `config`, apart from the nodes `ignore`.
+        from `config`, apart from nodes with the dotted names `ignore`; `workdir` is for the
+        message.
         """
         lines = changed(self.config, config, ignore)
         if lines:
@@ -177,8 +178,8 @@ class Manifest:
             )
 
     def check_states(self, workdir: str | Path, enough: str = "") -> None:
-        """Raises `UserError` if this manifest's run was pruned, to something else than `enough`, so
-        that nothing can go on from it.
+        """Raises `UserError`, since training cannot go on from it, if this manifest's run was
+        pruned, unless the `--keep` value of that pruning is `enough`; `workdir` is for the message.
         """
         if self.pruned not in (None, enough):
             lost = "optimizer's state" if self.pruned != "best" else "newest state"
@@ -207,8 +208,9 @@ class Manifest:
             )
 
     def read_data(self, workdir: str | Path) -> dict[str, str]:
-        """Returns, by split, the fingerprint of all data that `workdir` (this manifest's) has read:
-        for training, and in a sweep's last look; raises Changed if that cannot be read.
+        """Returns, by split, the fingerprint of all data that the run in `workdir` (this
+        manifest's) has read, for training and, in a sweep, for the final test; raises Changed if
+        the record of that test cannot be read.
 
         Raises:
           Changed: what was kept of the last look cannot be read, so that nobody can tell whether
@@ -219,8 +221,8 @@ class Manifest:
         return self.data | (look["data"] if look is not None else {})
 
     def check_data(self, prints: Mapping[str, str], workdir: str | Path) -> None:
-        """Raises `Changed` if a split that `workdir` (this manifest's) has read has another
-        fingerprint now, in `prints`.
+        """Raises `Changed` if a split's fingerprint now, in `prints`, differs from that recorded
+        when the run in `workdir` (this manifest's) read it; splits without a record pass.
 
         Args:
           prints: the fingerprint now by split; those that the run has not read are left alone.
@@ -238,14 +240,17 @@ class Manifest:
     def check_same_data(
         self, config: Mapping[str, Any] | Node, prints: Mapping[str, str], workdir: str | Path
     ) -> None:
-        """Checks data as `check_data` does, if a config names that of this manifest, else nothing."""
+        """Raises `Changed`, as `check_data`, if data has changed, but checks nothing if `config`
+        names other data than this manifest.
+        """
         if not any(line.startswith("data.") for line in changed(self.config, config)):
             self.check_data(prints, workdir)
 
     def environment_changes(self, current: Manifest) -> list[str]:
-        """Returns what the manifest `current` has otherwise and may break bit-for-bit equality on resume
-        (packages, Python, devices, data, code), as "a.b: saved 3, wanted 4". Cores that were not
-        recorded, as in older runs, are no change; nor is another commit with the same package.
+        """Returns a text "a.b: saved 3, wanted 4" for each difference between this manifest and
+        `current` in packages, Python, devices, data or code, which may break bit-for-bit equality
+        on resume. Cores that were not recorded, as in older runs, are no change; nor is another
+        commit with the same package.
         """
         parts = ("packages", "python", "devices", "data", "code")
         trees = [(manifest.code or {}).get("tree") for manifest in (self, current)]
@@ -265,8 +270,8 @@ class _Look(TypedDict):
 
 
 def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
-    """Returns the fingerprint of each file in `<workdir>/vocabulary/` by file name; {} without such
-    a folder.
+    """Returns a fingerprint of each file in `<workdir>/vocabulary/` by file name, which is its
+    field "sha256" for a JSON file, else the SHA-256 of its bytes; {} without such a folder.
 
     It is the checksum that stands in them, which their readers verify; of a file without one, the
     SHA-256 of its bytes. JSON that cannot be read is left out: it is damaged, which its reader
@@ -301,8 +306,9 @@ def differences(
     current: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
-    """Returns the fields in which two configs differ, as "a.b: saved 3, wanted 4", apart from those
-    in `ignore`, in the order of `current`, then of `saved`.
+    """Returns a text "a.b: saved 3, wanted 4" for each value that differs between the nested
+    configs `saved` and `current`, apart from those in `ignore`, in the order of `current`, then of
+    `saved`.
 
     Args:
       saved: nested mapping.
@@ -322,8 +328,8 @@ def changed(
     current: Mapping[str, Any] | Node,
     ignore: Sequence[str] = ("parallel",),
 ) -> list[str]:
-    """Returns the fields in which two configs differ, as `differences`, but a setting that `saved`
-    lacks counts as its default if the saved config can be completed.
+    """Returns `differences(saved, current, ignore)`, texts such as "a.b: saved 3, wanted 4", but a
+    setting that `saved` lacks counts as its default if the saved config can be completed.
     """
     lines = differences(saved, current, ignore)
     if not any(": saved nothing, " in line for line in lines):
@@ -351,11 +357,11 @@ def package_versions() -> dict[str, str]:
 
 
 def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
-    """Returns git's commit, its hash of the package `folder` in it, and whether the folder has
-    changed files or new modules ("dirty"); None without git or a commit of it. Nothing else in the
-    clone counts: no run imports it from there, and what a run reads of the user's (config,
-    experiment, modules) is kept by `provenance`. So two versions of the code are told apart by
-    "tree", not by the commit.
+    """Returns {"revision": git's commit, "tree": git's hash of `folder` in it, "dirty": whether the
+    folder has changed files or new modules}, or None without git or a commit that has the folder.
+    None without git or a commit of it. Nothing else in the clone counts: no run imports it from
+    there, and what a run reads of the user's (config, experiment, modules) is kept by `provenance`.
+    So two versions of the code are told apart by "tree", not by the commit.
 
     None without git, outside a repository, or where no commit holds the folder (before the first
     one, or installed in a venv inside a repository).
@@ -370,8 +376,8 @@ def code_revision(folder: Path = PACKAGE) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Returns the output of a git command in `folder` without outer blanks; None if it fails or
-    takes over 10 s.
+    """Returns the output of `git` with these arguments, run in `folder`, without outer blanks, or
+    None if it fails or takes over 10 s.
     """
     try:
         process = subprocess.run(

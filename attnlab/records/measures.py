@@ -97,8 +97,8 @@ def units(task: Any) -> dict[str, str]:
 
 
 def declared(task: Any) -> dict[str, Measure]:
-    """Returns the measures that a task, or its class, declares, by name; those declared by "min" or
-    "max" alone have no bounds; UserError for an invalid one.
+    """Returns the measures that a task, or its class, declares, by name, where those declared by
+    "min" or "max" alone have no bounds; raises UserError for an invalid declaration.
 
     Raises:
       UserError: one that is declared in no such way.
@@ -107,9 +107,9 @@ def declared(task: Any) -> dict[str, Measure]:
 
 
 def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
-    """Returns by name those of the measures `names` (all if None) that a task declares, with units
-    and, for a share, the `count` of the items it is of in the split; raises `UserError` for an
-    invalid declaration or items that the task does not count. Undeclared names are left out.
+    """Returns the measures that a task declares, by name, or those of `names` among them, each with
+    its unit and, for a share of items, their number in the split as `count`; raises `UserError` for
+    an invalid declaration or items that the task does not count. Undeclared names are left out.
 
     Raises:
       UserError: one that is declared in no such way, or a share of items that the task does not

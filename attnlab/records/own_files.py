@@ -82,8 +82,9 @@ def _quoted_module(text: str) -> Iterator[str]:
 
 
 def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
-    """Returns the files of the user's own modules among `names`, their packages and all that these
-    import, sorted by name, and every name that was looked up; nothing is imported.
+    """Returns a dictionary from module name to `Source` of the user's own modules among `names`,
+    their packages and all own modules that these import, and the set of all names looked up;
+    imports nothing.
     """
     sources: dict[str, Source] = {}
     foreign: set[str] = set()
@@ -109,8 +110,8 @@ def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
 
 
 def locate(name: str) -> tuple[Path | None, Sequence[str] | None]:
-    """Returns the file of a module (None without one) and, if it is a package, its folders; (None,
-    None) where there is no such module. Nothing is imported.
+    """Returns the path of a module's file and, for a package, its folders, each None where it has
+    none, and both None where no such module exists; imports nothing.
     """
     loaded = sys.modules.get(name)
     if loaded is not None:
@@ -134,8 +135,9 @@ def locate(name: str) -> tuple[Path | None, Sequence[str] | None]:
 
 
 def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
-    """Yields the names of what a module's source `content` imports: by statements anywhere in it,
-    by calls with a quoted name, and by quoted dotted paths.
+    """Yields the dotted names that the source `content` of the module `name` (a `package` or not)
+    imports: by statements anywhere in it, by `import_module` calls with a quoted name, and by
+    quoted dotted paths; nothing if it is not valid Python.
     """
     try:
         tree = ast.parse(content)
@@ -179,8 +181,9 @@ def _foreign_folders() -> tuple[Path, ...]:
 
 
 def read(file: Path, name: str, package: bool = False) -> Source | None:
-    """Reads a file of the user's and returns its path, hash, bytes and the name for its copy; None
-    if it cannot be read. `name` is that of its module, "" for a file that is none.
+    """Reads a file of the user's and returns it as a `Source` (absolute path, SHA-256, path for its
+    copy, bytes), or None if it cannot be read. The `name` is that of its module, "" for a file that
+    is none.
     """
     try:
         content = file.read_bytes()

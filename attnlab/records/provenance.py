@@ -64,8 +64,8 @@ class Code:
         return {name: source.sha256 for name, source in self.modules.items()}
 
     def record(self) -> dict[str, Any]:
-        """Returns the modules and files with their paths and hashes as a `Record`, with nothing
-        accepted yet.
+        """Returns a `Record` of this code for a manifest: "modules" and "files", each by name with
+        path and hash, and an empty list "accepted" of accepted changes.
         """
         modules = {
             name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
@@ -74,8 +74,8 @@ class Code:
         return {"modules": modules, "files": files, "accepted": []}
 
     def keep(self, folder: Path) -> list[str]:
-        """Writes copies of all files below `folder`/code, and returns a line for each file that is
-        a link, of which the target is copied.
+        """Writes a copy of each of the user's modules and files into `folder`/code, and returns a
+        line of text for each that is a symbolic link, whose target is copied.
         """
         sources = [*self.modules.values(), *self.files.values()]
         for source in sources:
@@ -89,8 +89,8 @@ class Code:
 
 
 def code(*configs: Mapping[str, Any] | Node, accept: bool = False, **files: Path | None) -> Code:
-    """Finds and reads the user's own modules that `configs` name, with all that they import, and
-    the files from which settings were read, and returns them.
+    """Returns a `Code` with the content of the user's own modules that `configs` name, of all own
+    modules that these import, and of the files from which the settings were read.
 
     Args:
       configs: resolved, as nested mappings.
@@ -145,8 +145,8 @@ class Change:
 
 
 def check_record(record: Any) -> None:
-    """Raises `ValueError` unless `record` is None or has the form of a `Record`: all fields there,
-    names and hashes texts, steps ints or None.
+    """Raises `ValueError` unless `record` is None or has the form of a `Record`: all fields are
+    present, names and hashes are texts, steps are ints or None.
     """
     if record is None:
         return
@@ -177,8 +177,8 @@ def digests(record: Record | None) -> dict[str, str]:
 
 
 def changes(record: Record | None, code: Code) -> list[Change]:
-    """Returns the modules whose hashes differ between a record and the code now, also new and lost
-    ones; [] if the record is None.
+    """Returns a `Change` for each module whose hash differs between the record of a run and the
+    code now, or that only one of the two has; [] if the record is None.
     """
     if record is None:
         return []
@@ -192,8 +192,8 @@ def changes(record: Record | None, code: Code) -> list[Change]:
 
 
 def without_unread(record: Record | None, code: Code) -> Record | None:
-    """Returns a record without the modules that `code`, read for a part of its config, has not looked
-    up; None for None. What was accepted is kept.
+    """Returns a copy of a record without the modules that `code`, read for a part of its config,
+    has not looked up, or None for None. What was accepted is kept.
     """
     if record is None:
         return None
@@ -202,8 +202,8 @@ def without_unread(record: Record | None, code: Code) -> Record | None:
 
 
 def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
-    """Returns changes in words, with the paths of the copies: "hopfield.py has changed (as it was:
-    runs/a/code/hopfield.py)".
+    """Returns changes in words, joined by commas, each with the path of the module's earlier copy
+    in `folder` if that exists: "hopfield.py has changed (as it was: runs/a/code/hopfield.py)".
     """
     parts = []
     for change in changed:
@@ -215,8 +215,8 @@ def describe(changed: Iterable[Change], record: Record, folder: Path) -> str:
 
 
 def check(record: Record | None, code: Code, folder: Path) -> None:
-    """Raises `Changed` if the user's code differs from the record of what is in `folder` and the
-    user has not accepted that (`code.accept`).
+    """Raises `Changed` if the user's code differs from the record of the run or sweep in `folder`
+    and the user has not accepted that (`code.accept`); a record of None passes.
     """
     changed = changes(record, code)
     if changed and record is not None and not code.accept:
@@ -229,8 +229,8 @@ def check(record: Record | None, code: Code, folder: Path) -> None:
 
 
 def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
-    """Returns lines to print before a run is used with this code: changes that were or are
-    accepted, edited settings files, or that the run has no record of its code.
+    """Returns lines of text to print before a run is used with this code, on changes that were or
+    are accepted, on edited settings files, or that the run has no record of its code; [] for none.
     """
     if record is None:
         named = ", ".join(code.modules)
@@ -318,7 +318,7 @@ def edit(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None
 
 
 def saved_step(workdir: Path) -> int | None:
-    """Returns the newest step of which a run has a checkpoint; None if there is none, so that no
+    """Returns the newest step of which a run has a checkpoint, or None if there is none, so that no
     code has left a trace in it.
     """
     return max(saved_steps(workdir / "checkpoints"), default=None)

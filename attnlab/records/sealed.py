@@ -45,7 +45,9 @@ def trial_behind(workdir: str | Path) -> str | None:
 
 
 def sweep_of(workdir: str | Path) -> Path | None:
-    """Returns the folder of the sweep of which `workdir` is a trial; None if it is no trial."""
+    """Returns the folder of the sweep (`plan.json` is in it) of which `workdir` is a trial, or None
+    if it is no trial.
+    """
     for path in _paths(workdir):
         if (
             len(path.parents) > 2
@@ -62,8 +64,9 @@ def _paths(workdir: str | Path) -> tuple[Path, Path]:
 
 
 def check_test_split(workdir: str | Path) -> None:
-    """Raises `UserError` if `workdir` is a sweep's trial, or a run that goes on from one, and that was
-    not chosen, or the sweep's choice is not frozen yet: its test split must not be read.
+    """Raises `UserError`, since its test split must not be read yet, if `workdir` is a trial of a
+    sweep, or a run that goes on from a trial, and the sweep has not frozen its choice or has not
+    chosen that trial.
     """
     if (trial := trial_behind(workdir)) is not None:
         check_test_split(trial)

@@ -60,7 +60,9 @@ class Metrics:
     """
 
     def __init__(self, workdir: str | Path, *, tensorboard: bool = True) -> None:
-        """Sets up the files of the stream in `workdir`; each is opened by its first record."""
+        """Prepares the files `metrics.jsonl`, `timing.jsonl` and, if `tensorboard`, those of
+        TensorBoard in `workdir`; each is opened, or made, by its first record.
+        """
         self.path = Path(workdir) / "metrics.jsonl"
         self._metrics = AppendOnly(self.path)
         self._timing = AppendOnly(self.path.with_name("timing.jsonl"))
@@ -75,9 +77,9 @@ class Metrics:
         return {"bytes": self._size, "sha256": self._digest.hexdigest()}
 
     def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
-        """Drops, before a resumed run writes, all records of `metrics.jsonl` after `step` and an
-        incomplete last line; raises UserError if the rest is not what `extent` says. It is one
-        atomic replacement.
+        """Removes from `metrics.jsonl`, before a resumed run writes, all records after `step` (all
+        records if None) and an incomplete last line; raises UserError unless the remainder has the
+        size and SHA-256 in `extent`. It is one atomic replacement.
 
         `None` (nothing was restored) drops everything. TensorBoard is told to forget the same
         steps.
@@ -150,8 +152,9 @@ class Metrics:
     def _append(
         self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]
     ) -> bytes:
-        """Appends a record to `file` as one JSON line, writes its numbers as TensorBoard events
-        too, and returns the line.
+        """Appends a record of the fields `head` (with "step") and `values` to `file` as one JSON
+        line, writes the numbers of `values` as TensorBoard scalars `group/name` too, and returns
+        the line.
         """
         # `item` makes a Python number of a numpy or jax scalar without changing its value.
         plain = {
@@ -197,8 +200,8 @@ def rank_key(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float
 
 
 def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[str, Any]:
-    """Returns the validation record with the best score `by` (`way`: "min" or "max"), of equal ones
-    that with the least loss; the last one where no score is a number.
+    """Returns the validation record with the best score `by` (`way`: "min" or "max"), at equal
+    scores that with the least loss, and the last validation record if no score is a number.
     """
     validations = [record for record in records if record["split"] == "valid"]
     best, least = validations[-1], (math.inf, math.inf)
@@ -211,8 +214,9 @@ def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[st
 def _records(
     path: Path, content: bytes, kind: Any = Record
 ) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yields each complete line of `content` with its record; an incomplete last line is left out,
-    and a line that is no record raises UserError.
+    """Yields each complete line of the bytes `content` with its record, a dictionary of the form
+    `kind`; leaves out an incomplete last line, and raises UserError, with `path` and line number,
+    for a line that is no record.
     """
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
@@ -227,8 +231,8 @@ def _records(
 
 
 def _not_as_written(path: Path, step: int, size: int | None, written: int) -> str:
-    """Returns the message for a stream that has `size` bytes up to `step` (None: it is absent) but
-    other contents than the `written` bytes of the checkpoint.
+    """Returns the message of an error: the file `path` has `size` bytes up to `step` (None if it is
+    absent), not the same `written` bytes with which the checkpoint of that step was saved.
     """
     if size is None:
         problem = "is gone"

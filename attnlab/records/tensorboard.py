@@ -57,8 +57,9 @@ class Events:
             self._file = None
 
     def _append(self, **fields: Any) -> None:
-        """Appends one event with these fields, first creating the event file (with its version and
-        what to hide of older files) if it is not open.
+        """Appends an event with these fields (say `step` and `summary`), and the time now, to the
+        event file; creates the file first, with its version and the step from which older files are
+        hidden, if it is not open.
         """
         from tensorboardX.proto.event_pb2 import SessionLog
 

@@ -57,7 +57,9 @@ class Tracking:
 
     @classmethod
     def choose(cls, directory: Path, flag: str | None) -> Tracking:
-        """Returns the trackers of `--track`, or without it those that the folder names.
+        """Returns the `Tracking` of the trackers that `flag`, the text of `--track`, names, or, if
+        it is None, those stored in the folder; raises UserError for a tracker that does not exist
+        or is not installed, or an address with a password.
 
         Raises:
           UserError: no such tracker or address, one that is not installed, or an address with a
@@ -78,8 +80,9 @@ class Tracking:
 
     @contextlib.contextmanager
     def beside(self, directory: Path) -> Iterator[None]:
-        """Stores the choice, and tells the trackers while the block is at work; then they get the
-        rest.
+        """A context that stores the choice of trackers in `directory` and, until its block ends,
+        runs a process for each chosen tracker that sends it the records written to the folder. At
+        the end of the block they get the remaining records.
         """
         if self.to or (directory / FILE).exists():
             write_atomic(directory / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
@@ -105,7 +108,10 @@ def check_installed(name: str, flag: str) -> None:
 
 
 def _addresses(flag: str) -> dict[str, str]:
-    """Returns where each tracker of "wandb,mlflow:http://host:5000" keeps runs; raises UserError."""
+    """Returns {tracker: address where it stores runs} for the text of `--track`, such as
+    "wandb,mlflow:http://host:5000", with default addresses where it has none, {} for "none"; raises
+    UserError for anything else.
+    """
     folder, to = Path.cwd(), dict[str, str]()
     usual = {
         "wandb": str(folder / os.environ.get("WANDB_DIR", "")),
@@ -125,8 +131,9 @@ def _addresses(flag: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _reader(directory: Path, name: str, where: str) -> Iterator[None]:
-    """Starts a process that tells one tracker, until the block ends, however it does, or this process
-    does; prints what it has to say. Ctrl-C ends it at once.
+    """A context that runs a process which sends the records of `directory` to the tracker `name` at
+    the address `where`, prints its messages on stderr, and at the end waits until all are sent, but
+    kills it after Ctrl-C or a time limit.
     """
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(

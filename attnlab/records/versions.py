@@ -24,8 +24,8 @@ class _Versioned(TypedDict):
 
 
 def versioned(text: str | bytes, newest: int, where: object) -> dict[str, Any]:
-    """Returns the fields of a JSON object with its "version" (1 if absent); raises UserError, with
-    `where` in the message, if the version is above `newest`.
+    """Parses the JSON object `text` and returns its fields, with "version" 1 if that is absent;
+    raises UserError, with `where` in the message, unless the version is from 1 to `newest`.
 
     Raises:
       Damaged: it is no object.

@@ -52,8 +52,9 @@ class Ensemble(Seq2Seq):
     def step(
         self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Any, ...]]:
-        """Feeds tokens [B] to every member; returns the logits [B,V] of their mean probabilities
-        and the members' next states. See `Seq2Seq.step`.
+        """Feeds tokens [B] to every member, with its entry of the tuples `state` and `memory`;
+        returns the logits [B,V] of the members' mean probabilities and a tuple of their next
+        states. See `Seq2Seq.step`.
         """
         steps = [
             member.step(member_state, member_memory, tokens)
@@ -76,8 +77,8 @@ class Ensemble(Seq2Seq):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """Returns the mean over the members of their alignments [B,Tq,S], each from its own maps.
-        See `Seq2Seq.alignment`.
+        """Returns the mean over the members of their alignments [B,Tq,S] with the source, each from
+        its maps among `maps`, whose keys are "<member>/<path>". See `Seq2Seq.alignment`.
         """
         split: dict[str, dict[str, AttentionMap]] = {name: {} for name in cls.kinds}
         for full_name, heads in maps.items():
@@ -96,8 +97,9 @@ def averaged(logits: Sequence[jax.Array]) -> jax.Array:
 
 
 def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
-    """Returns one system that averages the probabilities of `members`, of a class that stores
-    theirs; its needs are theirs if all of them attend, else none.
+    """Returns one `Ensemble` that averages the probabilities of the systems `members`, of a new
+    subclass that stores their classes; its attention needs are those of the members if all of them
+    attend, else none.
     """
     kinds = {f"members_{number}": type(member) for number, member in enumerate(members)}
     needs = {name: need for name, kind in kinds.items() for need in kind.needs.values()}

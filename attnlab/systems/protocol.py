@@ -213,8 +213,9 @@ class Writer(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """Returns the attention weights [B,Tq,S] to the S positions of the source, of the last
-        layer that attends to it, averaged over heads.
+        """Returns the attention weights [B,Tq,S] to the S positions of the source, averaged over
+        heads, of the last layer that attends to it, from `maps`, the attention maps of a pass by
+        path.
         """
         # layer 10 after layer 9
         in_order = [maps[name] for name in sorted(maps, key=lambda name: (len(name), name))]

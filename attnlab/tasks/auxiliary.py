@@ -91,8 +91,8 @@ class Auxiliary:
         length: int,
     ) -> None:
         """Stores the weights of penalties, the settings of sampled choices, and the collections
-        that a pass must make mutable; raises `UserError` for a weight without its loss, or hops
-        without a penalty.
+        that a pass must make mutable; `handed_out` is what attention of the `system` collects;
+        raises `UserError` for a weight without its loss, or hops without a penalty.
         """
         weights, offered = config.loss_weights, offered_losses(handed_out)
         offered += [COVERAGE] if system.needs and issubclass(system, Writer) else []
@@ -121,8 +121,8 @@ class Auxiliary:
     def follow(
         self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]
     ) -> dict[str, jax.Array]:
-        """Returns the baseline moved towards the mean rewards of a batch, given in `tracked` as
-        their sums and the number of rows.
+        """Returns the "baseline" of rewards in `carried`, moved towards the mean reward at each
+        step of a batch, which `tracked` gives as sums of "rewards" and numbers of "rows".
         """
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)
@@ -142,8 +142,9 @@ class Auxiliary:
         second: jax.Array | None = None,
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """Returns the weighted penalties plus the loss of sampled choices, to be added to the
-        summed loss, and the single sums to report by name.
+        """Returns the weighted penalties plus the loss of sampled choices of a pass, to be added to
+        the summed loss, and by name the single sums to report, from what the pass `collected`;
+        `source` and `target` are masks of real tokens.
 
         Args:
           collected: what the pass put into `collections`.
@@ -189,9 +190,9 @@ class Auxiliary:
     def _penalties(
         self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]
     ) -> dict[str, jax.Array]:
-        """Sums each penalty that looks have left in the collection `collected` over all looks and
-        real queries, by name; `real` says by side which positions count. A scan over time gives
-        [B,T,1] for [B,T].
+        """Sums by name each penalty that attention modules left in the collection `collected`, over
+        all modules and real queries; `real` has by side ("source", ...) a mask [B,T] of the
+        positions that count. A scan over time gives [B,T,1] for [B,T].
         """
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
@@ -206,8 +207,9 @@ class Auxiliary:
     def _choices(
         self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Returns log p and entropy [B,T] of what attention sampled at each step, summed over
-        looks; choices in a text that is read all count at the first step.
+        """Returns log p and entropy [B,T] of what attention sampled at each target step, summed
+        over all modules in the collection `samples`; choices in the source all count at the first
+        step; `real` has a mask by side.
 
         Args:
           samples: the collection that looks have left.
@@ -231,9 +233,9 @@ class Auxiliary:
     def _reward(
         self, node: Reinforce, episode: reinforce.Episode, baseline: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the summed loss term that trains the choices of an episode by the settings
-        `node`, and per step the sums of rewards and the numbers of rows by which `baseline` is
-        moved.
+        """Returns the loss term, summed over rows, that trains the sampled choices of an episode by
+        the settings `node`, and by step the sums of "rewards" and the numbers of "rows", by which
+        `baseline` can be moved.
         """
         rewards = (reinforce.to_go if node.reward == "to_go" else reinforce.total)(episode)
         choices = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
@@ -269,8 +271,8 @@ def offered_losses(collected: Mapping[str, Any]) -> list[str]:
 
 
 def check_offered(weights: Mapping[str, float | None], offered: Sequence[str]) -> None:
-    """Raises `UserError` where the `weights` of a config by name, None or 0 for none, have one of a
-    loss that is not among those `offered`.
+    """Raises `UserError` if a config gives a weight in `weights`, by name of the loss (None or 0
+    for no weight), to a loss that is not among the names `offered` by the system.
     """
     for name, weight in weights.items():
         if weight and name not in offered:
@@ -298,8 +300,8 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Raises `UserError` if attention has several `hops` and their penalty the `weight` 0, without
-    which all may look at the same; a weight of None says that this is wanted.
+    """Raises `UserError` if attention has more than one of `hops` and the `weight` of their penalty
+    is 0, since all hops may then attend to the same; a weight of None is allowed.
     """
     if hops > 1 and weight is not None and not weight:
         raise UserError(

@@ -172,7 +172,8 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @classmethod
     def load(cls, config: Config, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """Reads the data of `splits`, treats long examples by `batch.longer`, returns the task.
+        """Reads the data of `splits` and returns the task, with long examples treated as
+        `batch.longer` says; `workdir` is the run whose saved files are used (None for a new run).
 
         Raises:
           UserError: a bad config, unreadable data, examples longer than the system can score, a
@@ -209,7 +210,7 @@ class Task(Shown, Generic[Config, Data, Model]):
 
     @functools.cached_property
     def beginning(self) -> InitialWeights | None:
-        """Returns what can check and read pretrained weights; None if the config names none."""
+        """Returns the `InitialWeights` that read pretrained weights, or None if there are none."""
         if self.config.pretrained.path is None:
             return None
         from attnlab.tasks.pretrained import InitialWeights
@@ -262,9 +263,9 @@ class Task(Shown, Generic[Config, Data, Model]):
         carried: Tree = None,
         numbers: Numbers | None = None,
     ) -> tuple[jax.Array, Sums]:
-        """Computes the summed training loss of a batch, with label smoothing, dropout and the terms
-        of `auxiliary`, and the other sums. The terms are among these, with "cross_entropy", by
-        their names. `numbers` replace those of the config.
+        """Returns the summed training loss of a batch, with label smoothing, dropout and the terms
+        of `auxiliary`, and the other sums by name. The terms are among these, with "cross_entropy",
+        by their names. `numbers` replace those of the config.
         """
         smoothing = self.smoothing(numbers)
         collections = [] if self.auxiliary is None else self.auxiliary.collections
@@ -348,7 +349,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return self.averaged(self.totals(self.batch_sums(params, split, rows), split, rows))
 
     def evaluate_stacked(self, params: Params, split: str, rows: int = 0) -> list[dict[str, float]]:
-        """Computes `evaluate` of each of several models, stacked along a leading axis."""
+        """Returns the scores of `evaluate` for each model of `params`, stacked on a first axis."""
         sums = self.batch_sums(params, split, rows, stacked=True)
         return [
             self.averaged(self.totals(jax.tree.map(lambda x, i=i: x[i], sums), split, rows))

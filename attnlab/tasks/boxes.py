@@ -55,8 +55,8 @@ class Truth(NamedTuple):
 
 
 def overlaps(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes IoU and GIoU of two arrays of boxes [...,4], broadcast, [...] each; 0 and -1 for two
-    boxes without area.
+    """Returns IoU and GIoU [...] of two arrays of boxes [...,4] (centre and size), which are
+    broadcast; 0 and -1 for two boxes without area.
     """
     first, second = widened(first), widened(second)
     (low, high), (other_low, other_high) = _corners(first), _corners(second)
@@ -80,8 +80,8 @@ def matched(cost: jax.Array, real: jax.Array) -> jax.Array:
 def average_precisions(
     answered: Sequence[Answers], truth: Sequence[Truth], classes: int, thresholds: np.ndarray
 ) -> np.ndarray:
-    """Computes the average precision of every class at every threshold of IoU, [C,thresholds], from
-    the answers and the true objects of each image; nan for a class without objects.
+    """Returns the average precision [C,thresholds] of each of `classes` classes at each threshold
+    of IoU, from the answers and the true objects of each image; nan for a class without objects.
 
     Answers of a class are taken by falling score, over all images. One is right if it overlaps an
     object of its class, in its image, by at least the threshold, and no better answer has taken

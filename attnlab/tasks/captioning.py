@@ -54,8 +54,9 @@ _AUGMENTATION = 2  # what is folded into the key of a step; 1 is for samples
 def build_system(
     config: schemas.Captioning, vocabulary: int, shape: Shape, pad_id: int = 0
 ) -> tuple[Captioner, Auxiliary]:
-    """Builds the captioner of a config, checked for images of a shape, and the terms added to its
-    loss.
+    """Returns the captioner of a config for a vocabulary of this size, checked for images of
+    `shape` (H, W, C), and the auxiliary terms of its loss; raises `UserError` where a part does not
+    fit.
 
     Raises:
       UserError: as `attnlab.tasks.pairs.build_system`; images too small for the backbone, or a
@@ -166,8 +167,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return super().loss(params, {**batch, "source": images}, key, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """Returns for `auxiliary` which caption tokens are real, their log-likelihoods, and the
-        places of real images, all of which count. See `Task.auxiliary_inputs`.
+        """Returns the arguments of `auxiliary` by name: masks of the real caption tokens ("target")
+        and of the places of real images ("source"), and the log-likelihood of each caption token.
+        See `Task.auxiliary_inputs`.
         """
         target = jnp.asarray(batch["target"])
         real = self.real(target)
@@ -205,8 +207,8 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
     def counted(
         self, params: Params, split: str, outputs: Sequence[str]
     ) -> dict[str, tuple[str, Any]]:
-        """Returns for every score, those of named objects and of localisation included, the rule
-        and a row per caption from which it is resampled.
+        """Returns by score, those of object names and of localisation included, a rule of
+        `attnlab.records.items` and a row for each caption, from which the score is resampled.
         """
         rows = {**self._named(split, outputs), **self._localised(params, split)}
         measured = {
@@ -217,9 +219,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return {**super().counted(params, split, outputs), **measured}
 
     def _named(self, split: str, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Counts for each caption the words that name objects: twice those in both the reference
-        and the written text, and the number in the two together, [N,2]: F1, were they sets; {} if
-        the source names none.
+        """Returns under "named" for each caption [N,2] twice the number of object names in both its
+        reference and its text in `texts`, and the number in the two together, whose ratio is F1; {}
+        if the source has no object names.
         """
         about = self.data.extra[split]
         if about is None:
@@ -242,9 +244,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return None if about is None or (counts != lengths).any() else named(captions, about)
 
     def _localised(self, params: Params, split: str) -> dict[str, np.ndarray]:
-        """Computes localisation, pointing and the chance of each, as sums over the words of each
-        caption beside the number of words, [N,2]; {} where objects are not known or the system has
-        no attention.
+        """Returns by score (localisation, pointing and the chance of each) for each caption [N,2]
+        the sum over its words that name objects and the number of these words; {} where objects are
+        unknown or the system has no attention.
         """
         named_words = self._named_words(split)
         if named_words is None or not self.system.needs:
@@ -285,8 +287,9 @@ class Captioning(ScoredAsText[schemas.Captioning, CaptionData, Captioner]):
         return []
 
     def decoder(self, alignment: bool) -> Decoder:
-        """Returns a decoder that writes captions of images, which it normalises; every place of an
-        image counts as one token. See `WritingTask.decoder`.
+        """Returns a decoder that writes captions of images, which it normalises first, with
+        attention weights if `alignment`; every place of an image counts as one source token. See
+        `WritingTask.decoder`.
         """
         return translating(
             self.system,

@@ -21,8 +21,8 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Sums:
-    """Computes sums over the rows of a batch, from logits [B,C] and label [B]: "loss", "known"
-    (rows with a label of training), "rows", "correct".
+    """Returns sums over the rows of a batch by name, from logits [B,C] and `label` [B], 0 for
+    padding and else 1 + class: "loss", "known" (rows with a class of training), "rows", "correct".
     """
     logits = logits.astype(jnp.float32)
     real, trained = label > 0, (label > 0) & (label <= logits.shape[-1])
@@ -38,8 +38,9 @@ def choice_sums(logits: jax.Array, label: jax.Array, smoothing: Smoothing) -> Su
 def choice_rows(
     logits: np.ndarray, classes: np.ndarray, trained: np.ndarray
 ) -> dict[str, tuple[str, np.ndarray]]:
-    """Returns for "loss" and "accuracy" the rule of `attnlab.records.items` and a row per example,
-    from logits [N,C] and the right class [N]; only classes of training (`trained`) have a loss.
+    """Returns for "loss" and "accuracy" a rule of `attnlab.records.items` and rows [N,2] of (value,
+    count), from logits [N,C] and right classes [N]; only examples that `trained` [N] marks have a
+    loss.
     """
     logits = logits.astype(np.float64)
     right_logits = np.take_along_axis(logits, np.where(trained, classes, 0)[:, None], axis=1)[:, 0]

@@ -115,8 +115,9 @@ class Classification(TextTask):
     weight = Task.weight  # by labels, where a task of texts goes by its texts
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """Returns for `auxiliary` which tokens of the texts are real and the log-likelihood of the
-        class, which counts as a target of length 1.
+        """Returns the arguments of `auxiliary` by name: masks of the real tokens of the first and
+        the second text, a mask "target" [B,1] of the rows with a label, and the log-likelihood
+        [B,1] of the label.
         """
         source, second = (
             jnp.asarray(batch[side]) != self.special.pad if side in batch else None
@@ -144,8 +145,9 @@ class Classification(TextTask):
         return {"confusion": table}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every example, from which scores are resampled: its loss (none for a
-        label not known), whether it is right, and label and answer by class.
+        """Returns a row for every example of a split, from which "loss", "accuracy" and "macro_f1"
+        are resampled: its loss (none for a label that training lacks), whether it is right, and its
+        label and answer by class.
         """
         examples, classes = self.of_split(split), len(self.data.learned.classes)
         logits = self.outputs_of(params, examples)

@@ -52,9 +52,9 @@ class Decisions:
     def __call__(
         self, collected: Mapping[str, Any], reward: jax.Array, real: jax.Array, **_: Any
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Returns the loss of a system's sampled decisions (REINFORCE and error of the baseline,
-        weighted), to be added to the summed loss, and the sums "reward" and "baseline", squares of
-        its errors.
+        """Returns the loss of a system's sampled decisions (REINFORCE for `reward` [B], and error
+        of the baseline, weighted), to be added to the summed loss, and over the rows that `real`
+        [B] marks the sums "reward" and "baseline" (squared errors).
 
         Args:
           collected: what the pass put into `collections`.

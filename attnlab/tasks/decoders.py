@@ -61,8 +61,9 @@ def check_room(
     shape: jax.ShapeDtypeStruct | None = None,
     places: int | None = None,
 ) -> None:
-    """Raises `UserError` unless the longest text that decoding may write fits the positions of the
-    system, and the decoding state the memory of a device; only shapes are computed.
+    """Raises `UserError` unless the longest text that decoding may write, from an input of `shape`
+    with `places` positions (by default the longest text), fits the positions of the system, and the
+    decoding state the memory of a device.
 
     Args:
       system: without parameters.
@@ -106,8 +107,9 @@ def translating(
     prepared: Callable[[jax.Array], jax.Array] = lambda source: source,
     real: Callable[[Any], Any] | None = None,
 ) -> Decoder:
-    """Returns a decoder that encodes a source and writes its target with `system`, in steps or by
-    full passes as the settings say.
+    """Returns a decoder that encodes a source, after `prepared`, and writes its target with
+    `system`, in steps or by full passes as the settings say; `alignment` also gives attention
+    weights, `real` marks source positions, `ended` stops a text early.
 
     Args:
       system: without parameters.

@@ -127,9 +127,9 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         rows: jax.Array,
         smoothing: Smoothing,
     ) -> Sums:
-        """Matches the answers of one layer to the objects and computes the sums "loss", "iou" and
-        "correct", from logits [B,N,C+1] and boxes [B,N,4], labels [B,M] and boxes [B,M,4] of the
-        objects.
+        """Matches the answers of a layer, logits [B,N,C+1] and boxes `predicted` [B,N,4], to the
+        objects, labels [B,M] (0 for none) and boxes [B,M,4], and returns the sums "loss", "iou" and
+        "correct"; `rows` [B] marks real images.
         """
         weights, logits = self.config.objective, logits.astype(jnp.float32)
         real, classes = labels > 0, logits.shape[-1] - 1
@@ -169,8 +169,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
     # --- scores ---
 
     def totals(self, sums: Sequence[Totals], split: str, rows: int = 0) -> Totals:
-        """Adds up the sums over all batches, see `Task.totals`, and computes "precisions" from all
-        answers, see `boxes.average_precisions`.
+        """Returns the sums of all batches added up, see `Task.totals`, and "precisions", the
+        average precision of each class at each threshold, from the answers of all batches.
         """
         parts = [batch["found"] for batch in sums]
         real = np.concatenate([np.asarray(part["real"]) for part in parts]).astype(bool)
@@ -251,8 +251,8 @@ class Detection(ImageTask[schemas.Detection, BoxedData, Detector]):
         )
 
     def _shown(self, detected: Answers) -> Iterator[tuple[str, float, np.ndarray]]:
-        """Yields the found objects with a score of at least 0.5, the likeliest first: class, score,
-        and first row, first column, height and width in pixels.
+        """Yields for each detected object with a score of at least 0.5, the likeliest first, its
+        class name, its score, and its box in pixels (first row, first column, height, width).
         """
         sides = np.tile(np.array(self.data.learned.shape[:2]), 2)
         for row in np.argsort(-detected.scores, kind="stable"):

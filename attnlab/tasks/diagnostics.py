@@ -46,7 +46,8 @@ from attnlab.training.step import Batch, Params, Sums
 def build_system(
     config: schemas.Diagnostics, vocabulary: int, special: Special = OURS
 ) -> LanguageModel:
-    """Builds the language model of a config; raises `UserError` where it does not fit.
+    """Builds the language model of a config for a vocabulary of this size; raises `UserError` where
+    a part of it does not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, rows
@@ -113,9 +114,9 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return ids[ids != self.special.pad], self.data.vocabulary.size
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the questions of a batch, from logits [B,T,V]: "loss", "asked",
-        "correct"; over its texts: "rows" with a question, "exact"; and "tokens", those that were
-        read.
+        """Returns sums over a batch by name, from logits [B,T,V]: of its questions "loss", "asked"
+        and "correct", of its texts "rows" (with a question) and "exact" (all answers right), and
+        "tokens", those that were read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
         has_answer = target != self.special.pad
@@ -137,8 +138,8 @@ class Diagnostics(OneTextTask[schemas.Diagnostics, AskedTexts, LanguageModel]):
         return {"questions": self.data.questions(split)}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns the accuracies of trivial guesses as the data has them, the system's accuracy by
-        group where the source has groups, and a line "text TAB answers TAB what the system said"
+        """Returns the scores of a split, accuracies of trivial guesses and of the system by group
+        where the source has groups, and a line "text TAB right answers TAB answers of the system"
         for every text.
         """
         rows, lines = self.data.rows[split], list[str]()

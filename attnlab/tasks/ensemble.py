@@ -18,8 +18,9 @@ from attnlab.tasks.protocol import Params
 def together(
     runs: Sequence[tuple[str, Task[Any, Any, Any], Params]],
 ) -> tuple[PairTask[Any], Params]:
-    """Joins trained runs that translate into one task, whose system averages all members, and
-    returns it with its parameters; raises `UserError` for other tasks or vocabularies.
+    """Joins trained runs of a task that translates, triples (name, task, parameters), into one task
+    whose system averages all members, and returns it with its parameters; raises `UserError` if
+    tasks or vocabularies differ.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
     are a mapping of "members_0", "members_1", ... to those of the tasks.

@@ -43,8 +43,9 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def _pretrained(config: schemas.ImageClassification) -> Learned | None:
-    """Returns classes, shape, mean and deviation of the images of the model whose weights training
-    begins with; None without such a model, or if its folder is gone or tells none.
+    """Returns the classes and the shape, mean and deviation of images of the model whose weights
+    training begins with, or None without such a model or if its folder is gone or does not have
+    them.
     """
     folder = config.pretrained.path
     if folder is None or not folder.exists():
@@ -88,8 +89,8 @@ class ImageClassification(
     def built(
         cls, config: schemas.ImageClassification, classes: int, shape: Shape | None
     ) -> tuple[ImageClassifier, Decisions | None]:
-        """Builds the system of a config, checked for images of this shape where that is known, and
-        the loss that trains its sampled decisions (None if it takes none).
+        """Builds the system of a config with `classes` outputs, checked for images of this shape if
+        it is not None, and the loss that trains its sampled decisions (None if it takes none).
 
         Raises:
           UserError: another kind of system, images too small for it, attention that samples or has
@@ -108,8 +109,9 @@ class ImageClassification(
     def read(
         cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
     ) -> ImageData:
-        """Reads the data of `splits`, with mean and deviation of the model whose weights training
-        begins with, if any, and its classes if all weights are taken. See `Task.read`.
+        """Reads the data of `splits`; unless `workdir` has what a run learned of it, the mean and
+        deviation of images are those of the pretrained model, if any, and so are the classes if all
+        its weights are taken. See `Task.read`.
 
         Raises:
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights
@@ -148,8 +150,9 @@ class ImageClassification(
         return sums
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """Returns for `auxiliary` the reward of each image, right or not, or its log-likelihood, as
-        `config.decisions` says, and which rows are real. See `Task.auxiliary_inputs`.
+        """Returns the arguments of `auxiliary` by name: "reward" [B], 1 for a right answer and else
+        0, or the log-likelihood of the label, as `config.decisions` says, and "real" [B], the rows
+        that are images. See `Task.auxiliary_inputs`.
         """
         label, logits = jnp.asarray(batch["label"]), outputs.astype(jnp.float32)
         if self.config.decisions.reward == "right":

@@ -43,8 +43,9 @@ Built = TypeVar("Built", bound=System)
 def build_system(
     config: schemas.Settings, base: type[Built], classes: int, shape: Shape | None
 ) -> Built:
-    """Builds the system of a config, which must be of the kind `base`, with an output for each of
-    `classes`, checked for images of this shape (H, W, C) where that is known.
+    """Builds the system of a config, which must be of the class `base`, with `classes` outputs,
+    checked for images of `shape` (H, W, C) if it is not None; raises `UserError` where it does not
+    fit.
 
     Raises:
       UserError: another kind of system, images too small for it, attention that samples or has a
@@ -126,8 +127,9 @@ class ImageTask(Task[Config, OfImages, Model]):
         return augmentation.call(augmented, step_key, images)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """Returns the batches of training, all of one size of images; raises `UserError` where
-        `augmentation.anywhere` would move none of the first images.
+        """Returns the training batches of this process (`shared` has its index and the number of
+        processes) in the order of the seed; raises `UserError` where `augmentation.anywhere` would
+        move none of the first images.
         """
         examples = self.of_split("train")
         augmentation: Augmentation | None = getattr(self.config, "augmentation", None)
@@ -183,8 +185,8 @@ class ImageTask(Task[Config, OfImages, Model]):
         return self.of_split(split)["image"].block(np.arange(min(number, self.size(split))), 1)
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[ImageExample]:
-        """Reads images from the named files and returns each as an example labelled with the
-        system's best answer; raises `UserError` for a second text.
+        """Reads the image files named in `typed`, pairs (file name, None), and returns each as an
+        example labelled with the system's best answer; raises `UserError` if the second is a text.
 
         Raises:
           UserError: a second text, or a file that is no image.

@@ -64,7 +64,8 @@ if TYPE_CHECKING:
 def build_system(
     config: schemas.LanguageModelling, vocabulary: int, pad_id: int = 0
 ) -> LanguageModel:
-    """Builds the language model of a config, if it can read and write texts as the config says.
+    """Builds the language model of a config for a vocabulary of this size; raises `UserError` if it
+    cannot read and write texts as the config says.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit or samples, a loss without
@@ -203,7 +204,9 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
     def batch_sums(
         self, params: Params, split: str, rows: int = 0, stacked: bool = False
     ) -> list[Totals]:
-        """Computes the sums of each batch, in order where state is carried from one to the next."""
+        """Returns the sums of each batch of a split, of about `rows` rows if not 0, in order where
+        state is carried from one to the next; `stacked`: `params` are of several models.
+        """
         score, state = self._score_all if stacked else self._score, self._first_state(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
@@ -251,8 +254,8 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """Returns a row for every text, its end counted, from which scores are resampled; None for
-        a single text. What is read before a text of a stream is not drawn with it.
+        """Returns a row for every text, its end counted, from which scores are resampled, or None
+        for a single text. What is read before a text of a stream is not drawn with it.
         """
         from attnlab.records.items import Items
 
@@ -311,9 +314,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
             yield self._continued(line, prompt, ids)
 
     def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
-        """Returns a line (or the text of a prompt) with the text of the generated ids after it, cut
-        at the first stop text.
-        """
+        """Returns `line` with the text of the generated `ids` after it, cut at a stop text."""
         from attnlab.data.tokenizer import Prompt
 
         context = prompt if isinstance(line, Prompt) else prompt[1:]

@@ -35,8 +35,8 @@ Named = Sequence[tuple[int, int]]
 
 
 def named(captions: Sequence[str], shown: Shown) -> list[Named]:
-    """Returns for each caption the positions of words that name an object, each with the object's
-    number; `shown` says which object each word is about.
+    """Returns for each caption the pairs (position, object number) of its words that name an
+    object; `shown` says for each word which object it is about, and has the set of object names.
     """
     return [
         [
@@ -54,8 +54,9 @@ def sums(
     objects: np.ndarray,
     grid: tuple[int, int],
 ) -> np.ndarray:
-    """Computes for each of N captions the sums of `SCORES` over its words that name an object, and
-    the number of these, [N,5].
+    """Returns for each of N captions the sums of the four `SCORES` over its words that name an
+    object, and the number of these words, [N,5], from the attention `weights` of words over the
+    places of an image.
 
     Args:
       weights: number of a caption, and of its T words the weights [T,L]; every caption once.
@@ -90,8 +91,9 @@ def shares(pixels: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
 
 
 def of_questions(maps: Mapping[str, AttentionMap]) -> dict[str, jax.Array]:
-    """Returns the attention [B,L] of the question as a whole, of each map [B,H,Tq,L] from something
-    else to an image: the mean over heads and hops, or over heads in the first row.
+    """Returns by name, for each map [B,H,Tq,L] whose keys are the image and whose queries are not,
+    the attention [B,L] of the whole question: the mean over heads and hops, or over heads in the
+    first row.
     """
     image_maps = {name: look for name, look in maps.items() if look.columns == "image" != look.rows}
     return {
@@ -116,8 +118,9 @@ def localised(
     grid: tuple[int, int],
     shape: Sequence[int],
 ) -> dict[str, dict[str, float]]:
-    """Computes for every map, and as `chance`, by kind of question the mean share of attention
-    inside a question's boxes (`chance`: of pixels); {} if no question has a box.
+    """Returns for every map, and under `CHANCE`, by kind of question the mean share of attention
+    (for chance, of pixels) inside a question's boxes; {} if no question has a box; `looks` are
+    weights [N,L] by name.
 
     Args:
       looks: by the name of the map, [N,L].

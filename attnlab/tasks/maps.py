@@ -100,7 +100,8 @@ class Chosen:
     kinds: Sequence[Kind] = ("exact", "effective", "sensitivity")
 
     def among(self, maps: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
-        """Returns the chosen maps [B,H,Tq,Tk], with the chosen heads and rows.
+        """Returns those of `maps` whose name and kind are chosen, cut to the chosen heads and rows;
+        raises `UserError` if no map has such a name, or a map no such head or row.
 
         Raises:
           UserError: no map has such a name, or one has no such head or row.
@@ -148,8 +149,9 @@ def attention_maps(
 def maps_of_examples(
     task: AnyTask, params: Params, examples: Iterable[Example], chosen: Chosen = EVERY_MAP
 ) -> Iterator[dict[str, AttentionMap]]:
-    """Yields `attention_maps` of each example, by one program for all texts of about a length: each
-    is filled up with padding to a multiple of `WIDTH` tokens, which its maps are without.
+    """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that `chosen`
+    selects; texts are read with padding to a multiple of `WIDTH` tokens, so that few programs are
+    compiled, and the maps are without it.
 
     Args:
       task: with its system.
@@ -180,8 +182,8 @@ def maps_of_examples(
 def _labelled(
     maps: Mapping[str, AttentionMap], sides: Mapping[str, Any], chosen: Sequence[int] | None = None
 ) -> dict[str, AttentionMap]:
-    """Returns maps with the labels of their sides, or numbers, as rows and columns; of rows the
-    `chosen` alone (None: all).
+    """Returns `maps` with the labels of their rows and columns, those in `sides` for the side or
+    else numbers; of rows only the labels at the indices `chosen` (None for all).
     """
 
     def labels(side: Any, count: int) -> Sequence[str]:
@@ -216,8 +218,8 @@ def maps_of(
 def map_program(
     system: System, chosen: Chosen = EVERY_MAP
 ) -> Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]:
-    """Returns `maps_of` as a function of parameters and one row of inputs, which is compiled once
-    for inputs of equal shapes.
+    """Returns a function of parameters and one row of inputs that gives the chosen attention maps
+    by name, [H,Tq,Tk] on the host; it is compiled once for inputs of equal shapes.
     """
     names: list[str] = []
 
@@ -368,10 +370,10 @@ def over_image(
 
 
 def gates_of(system: System, params: Params, read: Sequence[Any], image: np.ndarray) -> Overlays:
-    """Runs a system on one image and returns its gates as maps over the image, mean over channels,
-    and as arrays. Maps are of those gates alone that differ between places, with what else the
-    system has left to be drawn (`System.overlaid`); the arrays are of all gates, [h,w,C] each with
-    1 for an axis that the gate does not depend on.
+    """Runs a system on its inputs `read`, of one image, and returns by name its gates as maps over
+    the image, mean over channels, and as arrays [h,w,C]. Maps are of those gates alone that differ
+    between places, with what else the system has left to be drawn (`System.overlaid`); the arrays
+    are of all gates, [h,w,C] each with 1 for an axis that the gate does not depend on.
     """
 
     @OnRows

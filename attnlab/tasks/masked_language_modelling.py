@@ -199,8 +199,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         }
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """Returns the masked batches of training, of whole texts, packed rows or pairs; their order
-        and what is hidden follow from the seed.
+        """Returns the masked training batches of this process (`shared` has its index and the
+        number of processes), of whole texts, packed rows or pairs; their order and what is hidden
+        follow from the seed.
         """
         ids, size = self.data.ids["train"], self.config.batch.size
         options: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
@@ -243,7 +244,7 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
             yield np.where(real, rows, -1), full | self.masking(full["source"], (), rows)
 
     def counts(self, split: str) -> dict[str, int]:
-        """Counts the hidden tokens of a split, and its pairs where rows are pairs."""
+        """Returns the number of "hidden tokens" of a split, and of "pairs" where rows are pairs."""
         pad, hidden, pairs = self.special.pad, 0, 0
         for rows, batch in self.split_batches(split):
             hidden += int((batch["target"] != pad).sum())
@@ -269,7 +270,9 @@ class MaskedLanguageModelling(RunningTextTask[schemas.MaskedLanguageModelling, T
         return Examples(source=Packed(rows, self.special.pad))
 
     def _cut(self, line: str) -> np.ndarray:
-        """Encodes a line, its masks as the mask's id, between BOS and EOS."""
+        """Returns the ids of a line between BOS and EOS, with the mask's id where the line has
+        `MASK` or the vocabulary's mask.
+        """
         mask = self.data.vocabulary.tokens([self._mask])[0]
         parts = line.replace(mask, MASK).split(MASK)
         ids = self.data.vocabulary.encode_all(parts)

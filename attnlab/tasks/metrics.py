@@ -36,8 +36,8 @@ METRICS: Table[Metric] = Table("metric", {"module:function": ""}, given=("answer
 
 
 def path_of(metric: Metric) -> str:
-    """Returns "module:function" of a function; raises `UserError` unless it stands there, so that
-    what it has scored can be scored again.
+    """Returns the path "module:function" of a metric; raises `UserError` unless its module has the
+    function by its name, so that it can be imported again.
     """
     module, name = getattr(metric, "__module__", ""), getattr(metric, "__name__", "")
     if getattr(sys.modules.get(module), name, None) is not metric:
@@ -49,7 +49,9 @@ def path_of(metric: Metric) -> str:
 
 
 def with_metrics(task: AnyTask) -> None:
-    """Gives a task the scores of `training.metrics` beside its own.
+    """Changes the class of a task whose config has `training.metrics` so that these functions of
+    the user's are scored too; raises `UserError` for a function that is missing, has a name in use,
+    or needs answers that the task lacks.
 
     Raises:
       UserError: no such function, one whose name is taken or whose `better` is unknown, or a task
@@ -85,8 +87,9 @@ class _WithMetrics:
         return {**super().measures, **ways}  # type: ignore[misc]
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Returns the scores of the task, the means of the metrics, and why others gave none (`FAILED`);
-        raises `UserError` where a metric has the name of a score.
+        """Returns the scores of the task with the mean of each metric and, under `FAILED`, why
+        others gave none, and the answers as lines; raises `UserError` where a metric has the name
+        of a score.
         """
         scores, outputs = super().score(params, split)  # type: ignore[misc]
         values, failed = self._values(split, outputs)
@@ -96,7 +99,9 @@ class _WithMetrics:
         return {**scores, **means, **({FAILED: failed} if failed else {})}, outputs
 
     def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
-        """Returns the items of the task with the numbers of the metrics."""
+        """Returns the items of the task with a row (number, 1) for each example and metric, from
+        which its mean is resampled.
+        """
         import numpy as np
 
         items = super().items(params, split, outputs) or Items({}, {})  # type: ignore[misc]
@@ -109,8 +114,9 @@ class _WithMetrics:
     def _values(
         self, split: str, outputs: Sequence[str]
     ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, str]]]:
-        """Computes the numbers of each metric, [N]; of one that raises or gives others than N finite
-        numbers, or where there are not N answers, "why" there are none.
+        """Returns by metric its numbers [N] for the N answers in `outputs`, and by metric that
+        failed {"why": message}, if it raises, gives others than N finite numbers, or there are not
+        N answers.
         """
         import numpy as np
 

@@ -87,8 +87,9 @@ def _is(component: Any, bases: tuple[type, ...]) -> bool:
 
 
 def _check_slots(factory: Any, node: Mapping[str, Any], where: str, full_passes: bool) -> None:
-    """Raises `UserError` unless every mechanism of a system, and of the networks that are its
-    parts, can do what its slot in each layer needs.
+    """Raises `UserError` unless every mechanism of a system (`factory`, with its config `node`),
+    and of the networks that are its parts, can do what its slot in each layer needs; messages name
+    the setting below `where`.
     """
     layered = any(map(varies, factory.keywords.values()))
     depths = [node.get(field, 1) for field in ("layers", "decoder_layers")]
@@ -132,8 +133,9 @@ def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:
 
 
 def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
-    """Traces a system and returns the shapes of its parameters for such inputs, and of the losses
-    and samples that a pass collects, or raises `UserError` with the setting at fault.
+    """Traces a system and returns the shapes of its parameters for `inputs`, under "params", and by
+    collection those of the losses and samples that a pass leaves; raises `UserError` with the
+    setting at fault.
 
     Raises:
       UserError: a mechanism reads something else than a `Reading` whose context is as wide as it
@@ -366,8 +368,8 @@ def _owner(kind: type, name: str) -> Any:
 
 
 def ratio_scores(ratios: Mapping[str, tuple[str, str]], totals: Totals) -> dict[str, float]:
-    """Computes the scores that are one sum over another, given for each the names of the two, from
-    the sums (`totals`) over a split; raises `UserError` for a missing sum.
+    """Returns by name the scores that are one sum divided by another; `ratios` has for each score
+    the names of the two, `totals` the sums over a split; raises `UserError` for a missing sum.
 
     Raises:
       UserError: a sum that is not there.

@@ -117,8 +117,8 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return self.system.apply({"params": params}, batch["source"], target_in, **options)
 
     def auxiliary_inputs(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
-        """Returns for `auxiliary` which tokens are real on both sides, and the log-likelihood of
-        each target token.
+        """Returns the arguments of `auxiliary` by name: masks of the real tokens of "source" and
+        "target", and the log-likelihood of each target token.
         """
         target = jnp.asarray(batch["target"])
         return {
@@ -158,8 +158,9 @@ class PairTask(WritingTask[Writes, Corpus, Seq2Seq]):
         return TextExample(source, target)
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
-        """Encodes a pair as inputs, and returns with them its tokens as labels: "source", "target"
-        (what a step predicts), "target_in" (what it reads).
+        """Returns the inputs of the system for a pair of texts, source ids and shifted target ids
+        [1,T], and tokens as labels: "source", "target" (what a step predicts), "target_in" (what it
+        reads).
         """
         assert example.target is not None
         encoded = self.encoded([(example.source, example.target)])

@@ -99,8 +99,9 @@ class InitialWeights:
         return prints
 
     def params(self, key: jax.Array, read: Reader, dtype: Any = np.float32) -> Params:
-        """Returns the first parameters on the host: those of the pretrained weights where they fit
-        (pooled over heads if needed), else drawn as `init` does.
+        """Returns the first parameters on the host: those of the pretrained weights (`read` loads
+        them from a run) where they fit, pooled over heads if needed, else drawn from `key` as
+        `init` does.
 
         Args:
           key: of what is drawn; nothing else is.
@@ -217,7 +218,9 @@ def _fingerprint(run: Path) -> str:
 
 
 def _hash_run(run: Path) -> str:
-    """Computes SHA-256 over the names and contents of all files of a run's states."""
+    """Returns the SHA-256, in hex, over the names and contents of all checkpoint files in the
+    folder `run`.
+    """
     digest = hashlib.sha256()
     files = [path for folder in (CHECKPOINTS, ALONE) for path in (run / folder).rglob("*")]
     for file in sorted(path for path in files if path.is_file()):

@@ -43,8 +43,8 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return len({word for word, _ in self.data.rows[split]})
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes phoneme and word error rates of a split, each word answered once and compared to
-        its nearest pronunciation, and the answer to each pair.
+        """Returns the phoneme and word error rates of a split, each word answered once and compared
+        to its nearest pronunciation, and the answer to each pair (word, pronunciation) as lines.
         """
         truth = self._pronunciations(split)
         texts = [self.text(best[0]) for best in self.translate(params, list(truth))]
@@ -54,8 +54,9 @@ class Pronunciation(PairTask[schemas.Pronunciation]):
         return scores, [answers[word] for word, _ in self.data.rows[split]]
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every word, from which scores are resampled: the sums over all its
-        pronunciations, teacher-forced, and its edits.
+        """Returns a row for every word, from which scores are resampled: the teacher-forced sums
+        over all its pronunciations, and the edits of its answer in `outputs` (a line for each
+        pair).
         """
         truth = self._pronunciations(split)
         numbers = {word: number for number, word in enumerate(truth)}

@@ -113,7 +113,7 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     @classmethod
     def check(cls, config: schemas.QuestionAnswering) -> None:
         """Builds the system with a stand-in vocabulary, so that a bad config raises `UserError`
-        before data is read; so do windows that would leave gaps.
+        before data is read; raises it too where windows would leave gaps in a passage.
         """
         build_system(config, 8)
         width, reading = config.batch.max_length, config.passages
@@ -191,8 +191,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return scores, [" ".join(line.split("\n")) for line in lines]
 
     def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, ...]:
-        """Returns the first and last token [B] of the most probable stretch of each window, of at
-        most `MOST` tokens, its log probability and that of "not here".
+        """Returns for each window [B] the first and the last token of its most probable answer of
+        at most `MOST` tokens, the log probability of this answer, and that of no answer in the
+        window.
         """
         chances = jax.nn.log_softmax(self.apply(params, batch), axis=1)
         sums = chances[:, :, None, 0] + chances[:, None, :, 1]
@@ -207,8 +208,8 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
     def _answered(
         self, params: Params, rows: Sequence[Question], examples: Examples
     ) -> list[tuple[str, float]]:
-        """Returns the answer to each question with its score: the best stretch of its passage over
-        all windows, or "" where none is likelier.
+        """Returns for each question in `rows` its answer and score: the most probable stretch of
+        its passage over all windows in `examples`, or "" where no answer is likelier.
         """
         best: dict[int, tuple[str, float]] = {}
         nothing: dict[int, float] = {}
@@ -265,7 +266,9 @@ class QuestionAnswering(Task[schemas.QuestionAnswering, Questions, TokenClassifi
         return [TextExample(row.question, row.passage) for row in self.data.rows[split][:number]]
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
-        """Questions and passages as they are; raises `UserError` where one is missing."""
+        """Returns an example for each of `typed`, a pair (question, passage) or one text with a tab
+        between them; raises `UserError` where one is missing.
+        """
         lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
         return [
             TextExample(question.question, question.passage)

@@ -48,8 +48,8 @@ def of_tokens(
     at_once: int = 0,
     losses: Sequence[str] = (),
 ) -> tuple[Sums, Tree]:
-    """Runs a language model on a batch and returns loss, correctness and the like at every token
-    [B,T], and its state afterwards.
+    """Runs a language model on a batch and returns by name "loss", "tokens", "correct" and more at
+    every token [B,T], and its state afterwards (None without `remembered`).
 
     Args:
       system: its padding is that of the batch.
@@ -187,8 +187,9 @@ def _in_pieces(
     smoothing: Smoothing,
     at_once: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes `_losses_and_hits` for the logits `head(x)` of x [B,T,d], `at_once` tokens of a row
-    at a time, so that all logits are never in memory at once.
+    """Returns the loss of each token, and whether the most probable id is right, [B,T] each, from
+    the logits `head(x)` of x [B,T,d], computed for `at_once` tokens of a row at a time to save
+    memory.
     """
     rows, length = target.shape
     pieces = -(-length // at_once)
@@ -208,8 +209,8 @@ def _in_pieces(
 
 
 def check_packs(config: schemas.LanguageModelling, system: LanguageModel, params: Tree) -> None:
-    """Raises `UserError` unless the system, with the parts it has, keeps texts apart that share a
-    row.
+    """Raises `UserError` unless the system, with parameters of the shapes `params`, can read rows
+    of several texts (packed) and keep the texts apart.
 
     Raises:
       UserError: it does not.
@@ -252,8 +253,8 @@ def _handed_out(collected: Mapping[str, Tree], name: str, real: jax.Array) -> ja
 
 
 def penalised(sums: Sums, weights: Mapping[str, float]) -> tuple[jax.Array, Sums]:
-    """Returns the "loss" of `sums` plus their weighted penalties, and the other sums, with the
-    plain loss as "cross_entropy" if there are weights.
+    """Returns the "loss" of `sums` plus each penalty in `sums` times its weight, and the other
+    sums, with the plain loss as "cross_entropy" if there are weights.
     """
     remaining = {name: value for name, value in sums.items() if name != "loss"}
     if not weights:

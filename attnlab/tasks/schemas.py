@@ -314,8 +314,8 @@ WHOLE = tuple(
 
 
 def known_defaults() -> dict[str, Any]:
-    """Returns the default of every setting of our own nodes by its full name, without components
-    and settings that must be set; imports no table.
+    """Returns the default of every setting of this package's config nodes by its full name (node
+    and setting with a dot), without components and settings that must be set; imports no table.
     """
     defaults: dict[str, Any] = {}
     for whole in WHOLE:

@@ -110,7 +110,8 @@ def scored_texts(
     stride: int | None = None,
     end: bool = True,
 ) -> list[TextScore]:
-    """Scores each text.
+    """Returns for each text (or pair of a context and a text) a `TextScore` with the log
+    probability of each of its tokens; raises `UserError` if the task or a text cannot be scored.
 
     Args:
       task: of a language model, or one whose system writes.
@@ -165,8 +166,9 @@ def scored_texts(
 
 
 def _pair(number: int, text: Any, writes: bool) -> tuple[str, str]:
-    """Returns what stands before a text and the text, from a str or a pair, which it must be if the
-    system `writes`; raises `UserError`, with its number, for what is neither, or not UTF-8.
+    """Returns the pair (context, text) of a str or a pair of str, which must be a pair of texts
+    that are not blank if the system `writes`; raises `UserError` with its `number` for anything
+    else, or if it is not UTF-8.
     """
     parts = ("", text) if isinstance(text, str) else text
     pair = tuple(parts) if isinstance(parts, Iterable) else ()
@@ -191,7 +193,8 @@ def _text_score(
     scored: Scored,
     end: bool,
 ) -> TextScore:
-    """Returns the score of a text, given log P and hits of its tokens.
+    """Returns the `TextScore` of a text: its tokens, their character offsets from `places`, log P
+    and hits from `scored`, and which tokens are unknown; `end` says whether the end is a token.
 
     Args:
       vocabulary: of the tokens.
@@ -210,8 +213,9 @@ def _text_score(
 
 
 def window_of(task: LanguageModelling) -> int | None:
-    """Returns how many tokens a language model reads at once: of a folder from elsewhere what its config
-    says, else the longest row of training; None of a system that carries its state on.
+    """Returns how many tokens a language model reads at once, the length in the config of a
+    pretrained folder or else the longest row of training, or None for a system that carries its
+    state on.
     """
     if task.system.carries:
         return None
@@ -227,8 +231,9 @@ def window_of(task: LanguageModelling) -> int | None:
 def pieces(
     length: int, scored: int, window: int | None, stride: int | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Cuts a row of `length` ids, of which the last `scored` are scored, into overlapping windows
-    that are read one at a time.
+    """Yields (begin, end, first) of the windows of at most `window` ids, each moved by `stride`,
+    that score the last `scored` of `length` ids: ids begin ... end - 1 are read, and ids first ...
+    end are scored.
 
     Yields:
       begin, end, first: ids begin ... end - 1 are read, and ids first ... end are scored.
@@ -248,8 +253,9 @@ def score_rows(
     window: int | None = None,
     stride: int | None = None,
 ) -> list[Scored]:
-    """Scores the last ids of each row, which the language model of the task reads in windows of
-    `window` tokens that move by `stride`, see `scored_texts`.
+    """Returns for each row the log P and the hits of its last `scored` ids, which the task's
+    language model reads in windows of `window` tokens that move by `stride`; raises `UserError` for
+    a bad window or stride.
 
     Raises:
       UserError: a window or a stride that is less than a token, a stride beyond the window, or a
@@ -286,9 +292,9 @@ def _scored(
     spans: Sequence[tuple[int, slice, slice]],
     rows: Sequence[Row],
 ) -> list[Scored]:
-    """Runs the program of a task on batches and returns the scores of each row, see `score_rows`;
-    `spans` say of each example of the batches to which row it belongs, where in that its scores go,
-    and which of its scores these are.
+    """Returns for each row the log P and the hits of its scored ids, computed on batches; `spans`
+    has for each example the number of its row, the slice of the row's scores to fill, and the slice
+    of its scores to take.
     """
     results = [(np.zeros(row.scored), np.zeros(row.scored, bool)) for row in rows]
     for numbers, batch in batches:

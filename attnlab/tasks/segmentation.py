@@ -135,9 +135,9 @@ class Segmentation(ImageTask[schemas.Segmentation, SegmentedData, PixelClassifie
         return {"confusion": table}, lines
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
-        """Returns a row for every image, from which scores are resampled: its loss, its right
-        pixels, and the overlaps of each class; a mean over classes that are there is what the rule
-        of macro F1 makes of them.
+        """Returns a row for every image, from which "loss", "accuracy" and "mean_iou" are
+        resampled: its summed loss, its right pixels and number of pixels, and the intersection and
+        union of each class.
         """
         by_image = self._by_image(params, split)
         tables = by_image["confusion"]

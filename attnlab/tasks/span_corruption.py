@@ -89,8 +89,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return target_ids(self.data)
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """Returns the corrupted batches of training; the order of rows, and what is taken out of
-        them, follow from the seed.
+        """Returns the corrupted training batches of this process (`shared` has its index and the
+        number of processes); the order of rows, and what is taken out of them, follow from the
+        seed.
         """
         size = self.config.batch.size
         blocks = Blocks(
@@ -176,7 +177,9 @@ class SpanCorruption(PairTask[schemas.SpanCorruption]):
         return " ".join(part for part in parts if part)
 
     def map_examples(self, split: str, number: int) -> list[TextExample]:
-        """Returns the first corrupted rows of a split, source and target as texts."""
+        """Returns the first `number` corrupted rows of a split as examples, source and target as
+        texts.
+        """
         examples = self.of_split(split)
         sides = [examples.packed(side) for side in ("source", "target")]
         return [

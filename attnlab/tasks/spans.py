@@ -35,8 +35,8 @@ def look_like_spans(tags: Iterable[str]) -> bool:
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """Returns the spans that the tags of a sentence mark: kind, first word and the word behind the
-    last.
+    """Returns the set of spans that the tags of a sentence (B-kind, I-kind, O and the like) mark:
+    kind, first word and the word after the last.
     """
     closed, open_kind, first = set[Span](), None, 0
     for position, tag in enumerate([*tags, _OUTSIDE]):

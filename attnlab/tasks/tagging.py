@@ -65,8 +65,8 @@ class TaggedExample:
 def build_system(
     config: schemas.Tagging, vocabulary: int, tags: int, special: Special = OURS
 ) -> TokenClassifier:
-    """Builds the system of a config with an output for each tag; raises `UserError` where it does
-    not fit.
+    """Builds the system of a config for a vocabulary of this size, with `tags` outputs; raises
+    `UserError` where it does not fit.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
@@ -126,8 +126,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
 
     def __init__(self, config: schemas.Tagging, data: TaggedTexts) -> None:
         """Builds the system; raises `UserError` if its positions need dependency trees that the
-        data lacks, or if tags mix schemes of spans; without such a scheme there are no scores of
-        spans.
+        data lacks, or if tags mix schemes of spans; tags of no known scheme have no scores of
+        spans, with a warning if they look like spans.
         """
         self.special, self.tags = data.vocabulary.special, data.learned.classes
         system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
@@ -196,8 +196,8 @@ class Tagging(OneTextTask[schemas.Tagging, TaggedTexts, TokenClassifier]):
         return logits
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Computes sums over the words of a batch, from logits [B,T,C]: "loss" (without tags that
-        training does not have), "words", "correct"; and "tokens", those that were read.
+        """Returns sums over the words of a batch by name, from logits [B,T,C]: "loss" (without tags
+        that training lacks), "words" and "correct", and "tokens", those that were read.
         """
         target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
         trained = (target > 0) & (target <= len(self.tags))

@@ -179,8 +179,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         sentences: int,
         special: Special = OURS,
     ) -> Classifier:
-        """Builds the system of a config, with `numbers` outputs; raises `UserError` if its
-        attention needs terms of the loss that this task does not add.
+        """Builds the classifier of a config for a vocabulary of this size and `sentences` texts a
+        row, with `cls.numbers` outputs; raises `UserError` if its attention needs terms of the loss
+        that this task does not add.
 
         Raises:
           UserError: what `factory_of` raises; attention that samples or has a loss, which this loss
@@ -240,8 +241,8 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
     # --- scores ---
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
-        """Returns a row for every example, from which scores are resampled, for those scores that
-        are the mean of a sum of the same name; None if there are none.
+        """Returns a row for every example of a split, from which those scores are resampled that
+        are the mean of a sum of the same name, or None if there are none.
 
         A task with other scores that can be drawn says what they are made of; `outputs_of` gives
         the numbers that it answers with.
@@ -312,8 +313,9 @@ class TextTask(Task[schemas.Classification, labelled.LabelledTexts, Classifier])
         return [TextExample(*self.texts(line)) for line in lines]
 
     def model_inputs(self, example: TextExample) -> tuple[list[np.ndarray], Sides]:
-        """Encodes the texts of an example as inputs, and returns with them tokens as labels:
-        "source", of pairs "target_in", and "joined", both in one row behind BOS.
+        """Returns the ids [1,T] of the one or two texts of an example as inputs, and by side the
+        tokens as labels: "source", of pairs "target_in", and "joined", all texts in one row behind
+        BOS.
         """
         texts = tuple(text for text in example if text is not None)
         read = [ids.block(np.arange(1), len(ids[0])) for ids in self.encoded([texts]).sequences]

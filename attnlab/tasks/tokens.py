@@ -135,7 +135,9 @@ class OneTextTask(TokenTask[Config, Data, Model]):
         return [ids[None]], {"source": self._vocabulary.tokens(ids)}
 
     def likeliest_ids(self, params: Params, examples: Examples) -> list[np.ndarray]:
-        """Returns for each example the most probable output at each of its target positions."""
+        """Returns for each example, in order, the array of the most probable output ids at its
+        target positions.
+        """
         likeliest: dict[int, np.ndarray] = {}
         for rows, batch in self.in_order(examples):
             outputs = np.asarray(self._likeliest_ids(params, batch))
@@ -228,8 +230,8 @@ def check_output_bias(config: schemas.Settings, params: Params, vocabulary: int)
 def with_output_bias(
     config: schemas.Settings, params: Params, tokens: np.ndarray, vocabulary: int
 ) -> Params:
-    """Returns first parameters with the output bias set to the log frequencies of the training's
-    target tokens, if `training.output_bias` is "unigram"; else as they are.
+    """Returns `params` with the output bias set to the log frequencies of the target `tokens` of
+    training, if `training.output_bias` is "unigram"; else `params` unchanged.
 
     "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
     it.

@@ -181,8 +181,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return {**sums, "tokens": read}
 
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
-        """Returns the batches of training in the order of the seed; with `batch.questions` Q above
-        1 a row is an image with Q questions. See `Task.ordered`.
+        """Returns the training batches of this process (`shared` has its index and the number of
+        processes) in the order of the seed; with `batch.questions` Q above 1 a row is an image with
+        Q questions. See `Task.ordered`.
         """
         train, count = self.of_split("train"), self.config.batch.questions
         things = self.data.things
@@ -196,11 +197,12 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
     # --- scores ---
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Computes the scores beyond `evaluate`: accuracies of guesses and by group, localisation
-        and confusion, and a line "question TAB answer TAB what was said" for each. Accuracies are
-        by group and by kind where the source has them, with that of "question_only" beside it;
-        "localisation" of each map over the image (see `localisation`), by kind, where the source
-        knows the places; "confusion", how often each answer (row) was said to be which (column).
+        """Returns the scores of a split beyond `evaluate` (accuracies of guesses and by group or
+        kind, localisation and confusion) and a line "question TAB right answer TAB answer of the
+        system" for each question. Accuracies are by group and by kind where the source has them,
+        with that of "question_only" beside it; "localisation" of each map over the image (see
+        `localisation`), by kind, where the source knows the places; "confusion", how often each
+        answer (row) was said to be which (column).
         """
         rows, names = self.data.rows[split], self.data.learned.classes
         texts = [
@@ -234,8 +236,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return {name: weights.astype(np.float64) for name, weights in looks.items()}
 
     def _accuracies_by(self, rows: Sequence[Question], texts: Sequence[str], by: str) -> Scores:
-        """Computes for each group (or kind, `by`) of questions the accuracy, that of guessing from
-        the question only, and the number of questions.
+        """Returns for each "group" or "kind" (`by`) of questions the accuracy of the answers
+        `texts`, that of guessing from the question only, and the number of questions.
         """
         hits, guessed, totals = Counter[str](), Counter[str](), Counter[str]()
         for row, text in zip(rows, texts, strict=True):
@@ -263,7 +265,8 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
 
     def examples_from_lines(self, lines: Sequence[str]) -> Examples:
         """Reads lines of the name of an image file, a tab and a question as examples; each file is
-        read once and resized to the images of training.
+        read once and resized to the images of training; raises `UserError` for a line in another
+        form.
 
         Raises:
           UserError: a line in another form, a file that is no image, or images of training that have
@@ -292,7 +295,9 @@ class VisualQuestions(Choosing[schemas.VisualQuestions, QuestionData, VisualAnsw
         return np.flatnonzero(packed.lengths > limit).tolist() if lines else []
 
     def map_examples(self, split: str, number: int) -> list[VisualExample]:
-        """Returns the first questions of a split, with their images and answers."""
+        """Returns the first `number` questions of a split as examples with their images and
+        answers.
+        """
         rows = self.data.rows[split][:number]
         images = self.of_split(split)["image"].block(np.arange(len(rows)), 1)
         return [

@@ -136,8 +136,8 @@ class WritingTask(TokenTask[Writes, Data, Writing]):
         raise NotImplementedError
 
     def examples_from_text(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
-        """Makes examples from typed sources and texts; where the text is missing, the system writes
-        it. See `Task.examples_from_text`.
+        """Returns an example for each of the pairs (source, text) in `typed`; where the text is
+        None, the system writes it. See `Task.examples_from_text`.
         """
         open_ended = [source for source, target in typed if target is None]
         examples = self.examples_from_lines(open_ended) if open_ended else None

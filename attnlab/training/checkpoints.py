@@ -85,7 +85,7 @@ class Checkpoints:
         read_only: bool = False,
         warn: Callable[[str], None] = print_warning,
     ) -> None:
-        """Stores folder, options and `warn`; opens nothing yet. Raises `UserError` for `keep` < 1."""
+        """Stores its arguments, opens nothing; raises `UserError` if `keep` (steps) is below 1."""
         if keep < 1:
             raise UserError(f"checkpoint.keep={keep}: at least 1 step must be kept")
         self.directory = Path(directory).absolute()
@@ -179,8 +179,9 @@ class Checkpoints:
                     opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Reads the newest undamaged step, or exactly the given one, and checks it against its
-        checksums; returns None if nothing was ever saved, raises `UserError` if nothing fits.
+        """Reads the newest good step, or exactly the given one, and checks it against its
+        checksums; returns None if nothing was ever saved, raises `UserError` if none is good or
+        fits `like`.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed
@@ -263,7 +264,7 @@ class Checkpoints:
         return Restored(step, tree_of(arrays, like), record["meta"])
 
     def _recorded_best(self) -> int | None:
-        """Returns the best step as recorded in the newest readable one; None if none is readable."""
+        """Returns the best step by the newest readable record, or None if none is readable."""
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
@@ -282,8 +283,8 @@ class Checkpoints:
         self.check_space(size)
 
     def check_space(self, size: int) -> None:
-        """Raises `UserError`, at the first call only, unless the disk has space for keep + 2 steps
-        of `size` bytes; called before training, so that no work is lost.
+        """Creates the folder and, until this has passed once, raises `UserError` unless the disk
+        has space for the steps of `size` bytes that are missing to keep + 2 (at least 1).
 
         Raises:
           UserError: it cannot, with both numbers.

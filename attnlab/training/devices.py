@@ -17,8 +17,9 @@ _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of malloc.h
 
 
 def describe(devices: Backend, precision: str) -> dict[str, object]:
-    """Returns the devices for the manifest of a run: kind, count, processes, and `precision` or, on
-    a CPU, the number of cores, which decides how sums round.
+    """Returns a dict on the devices of a run for its manifest: "kind", "count", "processes",
+    entries of the backend, and "precision", or on a CPU "cores", the number that decides how sums
+    round.
     """
     import jax
 

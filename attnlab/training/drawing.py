@@ -31,8 +31,9 @@ def first_params(init: Callable[..., Drawn], *arguments: Tree, shardings: Tree =
 
 
 def evaluate_traced(traced: jax.stages.Traced, *arguments: Tree, shardings: Tree = None) -> Tree:
-    """Evaluates a traced function at the `arguments` without its unused equations; with `shardings`,
-    one result after another, each placed at once, so that only one is ever whole.
+    """Returns the results (a tree of arrays) of a traced function at the `arguments`, without
+    computing its unused equations; with `shardings`, one for each result, computes and places one
+    result after another, so that only one is ever whole.
     """
     closed, shape = traced.jaxpr, traced.out_info
     needed, arrays = _without_unused(closed.jaxpr), jax.tree.leaves(arguments)

@@ -51,8 +51,8 @@ def idle_paths(loss: Callable[..., jax.Array], params: Params, *arguments: Tree)
 
 
 def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
-    """Returns which results of a program are certainly zero, given which of its `inputs` are; the
-    program may be closed over constants or not.
+    """Returns a bool for each result of a program (a jaxpr, closed over constants or not), True if
+    it is certainly zero, given the same bools for its `inputs`.
     """
     inner = program.jaxpr if isinstance(program, jex.ClosedJaxpr) else program
     consts = program.consts if isinstance(program, jex.ClosedJaxpr) else ()
@@ -71,8 +71,8 @@ def _zero_results(program: jex.Jaxpr | jex.ClosedJaxpr, inputs: Sequence[bool]) 
 
 
 def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
-    """Returns which outputs of an equation are certainly zero, given which of its `inputs` are, by
-    its primitive; False where that is unknown.
+    """Returns a bool for each output of an equation, True if its primitive makes it certainly zero,
+    False if that is unknown, given the same bools for its `inputs`.
     """
     name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
     if name in _EVERY:
@@ -109,9 +109,9 @@ def _zero_outputs(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
 
 
 def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
-    """Returns which outputs of a scan are certainly zero, given which of its `inputs` are. Versions
-    of JAX differ in how they say what is carried, but what goes from row to row always has one axis
-    more outside of the body than in it.
+    """Returns a bool for each output of a scan, True if it is certainly zero, given the same bools
+    for its `inputs`. Versions of JAX differ in how they say what is carried, but what goes from row
+    to row always has one axis more outside of the body than in it.
     """
     program = equation.params["jaxpr"]
     inner = getattr(program, "jaxpr", program)
@@ -131,8 +131,9 @@ def _zero_in_scan(equation: jex.JaxprEqn, inputs: list[bool]) -> list[bool]:
 
 
 def _fixed_point(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
-    """Returns which parts of a loop's carry are zero before every pass: those zero at first, less
-    what `body` makes nonzero, repeated until nothing changes.
+    """Returns a bool for each array of a loop's carry, True if it is zero before every pass, given
+    the bools before the first pass (`carry`) and `body`, which computes them after a pass from
+    those before it; repeats until nothing changes.
     """
     while True:
         remaining = [zero and stays for zero, stays in zip(carry, body(carry), strict=True)]

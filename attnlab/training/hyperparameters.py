@@ -33,7 +33,7 @@ COMPILED = ("optimizer.minimum_factored", "optimizer.initial")
 
 def numbers(config: Mapping[str, object] | Node, users_code: bool = True) -> dict[str, float]:
     """Returns the numeric settings that are arguments of the compiled step and not constants in it,
-    by dotted name.
+    by dotted name; without `users_code` none of a user's own optimizer or schedule.
 
     Args:
       config: settings, or nested mappings of JSON values.
@@ -73,8 +73,9 @@ def signature(config: Mapping[str, object] | Node, users_code: bool = True) -> s
 
 
 def _fields(node: str, component: Mapping[str, object], users_code: bool) -> list[str]:
-    """Returns the names of the fields of an optimizer or schedule that may be arguments of the
-    step: all of ours, of a user's those in its `numbers`; raises `UserError` if one does not exist.
+    """Returns the names of the fields of a config node ("optimizer" or "schedule", with the values
+    `component`) that may be arguments of the step: all of a built-in one, of a user's own those in
+    its `numbers`; raises `UserError` for a name that is no field.
 
     Raises:
       UserError: a user's own declares one that it does not have.

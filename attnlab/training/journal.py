@@ -162,7 +162,9 @@ class Journal:
         return improved
 
     def _watch(self, step: int, scores: Mapping[str, float]) -> None:
-        """Takes a validation, and sets `ended` if training ends with it."""
+        """Adds the scores of a validation at `step` to those that `training.stop` watches, and sets
+        `ended` to the reason (text) if training ends with it; without `stop.measure` does nothing.
+        """
         stop = self.config.training.stop
         if stop.measure and not self.ended:
             self._watched.append((step, scores[stop.measure]))

@@ -126,8 +126,9 @@ class Compiling:
                 self.begin(batches(later))
 
     def program(self, step: int, batch: HostBatch, shapes: Shapes, journal: Journal) -> Program:
-        """Returns the program for a batch of these shapes; of a new one, which it waits for, the
-        journal learns what it took, and those of later batches are begun.
+        """Returns the compiled step for a batch of these shapes; for new shapes waits for the
+        compilation, records its seconds and memory in the journal, and starts compiling the
+        programs for the batches after `step`.
         """
         if shapes not in self._ready:
             self._ready[shapes], seconds = self.begin(batch).result()
@@ -198,7 +199,10 @@ class UnderWay:
         return self.record(0 if wait else self._lag)
 
     def record(self, remaining: int) -> str:
-        """Records all but the last `remaining` steps; returns why the run has diverged, or ""."""
+        """Fetches the metrics of all steps under way but the last `remaining`, and writes them to
+        the journal, the progress and the session; stops and returns why the run has diverged, or
+        "".
+        """
         while len(self._waiting) > remaining:
             self.step, sums, began = self._waiting.popleft()
             values = {name: float(value) for name, value in self._fetch(sums).items()}

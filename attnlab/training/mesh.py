@@ -46,7 +46,8 @@ Rule = Callable[[str, tuple[int, ...]], Axes | None]
 
 def axis_sizes(settings: Parallel, count: int) -> dict[str, int]:
     """Returns the size of every mesh axis (data, fsdp, tensor, sequence) for `count` devices;
-    raises `UserError` if they do not multiply to it.
+    raises `UserError` if data times fsdp is not `count` (data -1 takes the remainder), or tensor or
+    sequence is above 1.
 
     Raises:
       UserError: they do not multiply to the devices, or an axis that is not there yet.
@@ -95,8 +96,9 @@ class Layout:
         return self.mesh.size > self.mesh.shape["data"]
 
     def axes(self, path: str, shape: tuple[int, ...]) -> Axes:
-        """Returns the mesh axis of each dimension of an array of a state: by the first rule that
-        its path and shape fit, else by the general rule.
+        """Returns the mesh axis, a name or None, of each dimension of the state's array at `path`:
+        ("rows",) below "remembered", else by the first rule that fits its path and shape, else by
+        the general rule.
         """
         if path.partition("/")[0] == "remembered":
             return ("rows",)
@@ -113,8 +115,9 @@ class Layout:
         )
 
     def _general_axes(self, shape: tuple[int, ...]) -> Axes:
-        """Returns the axes by the general rule: "fsdp" for the largest dimension that its size
-        divides; () for a small array or none that fits.
+        """Returns the mesh axes of an array of this shape by the general rule: "fsdp" for the
+        largest dimension that the size of this mesh axis divides, None for those before it; () for
+        a small array or one without such a dimension.
         """
         parts = self.mesh.shape["fsdp"]
         fitting = [place for place, size in enumerate(shape) if size % parts == 0]
@@ -197,7 +200,8 @@ def _jitted(function: Callable[[Tree], Tree], sharding: NamedSharding) -> jax.st
 
 def _read_rule(text: str) -> Rule:
     """Parses a rule, 'REGEX=fsdp@DIMENSION' or the path 'MODULE:FUNCTION' of a user's function, and
-    returns it as a function; raises `UserError` for anything else.
+    returns it as a function from an array's path and shape to its mesh axes or None; raises
+    `UserError` for anything else.
     """
     if match := re.fullmatch(r"(.+)=([a-z]+)@(-?\d+)", text):
         pattern, axis, place = match[1], match[2], int(match[3])

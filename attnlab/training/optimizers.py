@@ -67,8 +67,8 @@ def build_optimizer(
     clip: float,
     instead: Mapping[str, object] | None = None,
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
-    """Builds the optimizer of a config, behind clipping of the global gradient norm (unless `clip`
-    is 0), and its learning-rate schedule; returns both.
+    """Returns the optax optimizer of a config, behind clipping of the gradient norm to `clip` (0:
+    none), and its schedule; `instead` has values, by dotted name, in place of those of the config.
 
     Args:
       optimizer: config node, `{"name": "adam", ...}` with the fields of that function below.
@@ -116,7 +116,9 @@ def check_own(optimizer: Spec, schedule: Spec, *, steps: int) -> None:
 
 
 def _trace_own(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
-    """Raises `UserError` if, traced, the rate is no number or updates have other shapes."""
+    """Raises `UserError` if the schedule of a config, traced with the numeric settings `packed`,
+    gives no scalar, or the optimizer gives updates of other shapes than the parameters.
+    """
     optimizer, schedule = tree["optimizer"], tree["schedule"]
     traced = unpack(numbers(tree), packed)
     transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0, instead=traced)
@@ -144,7 +146,7 @@ def _trace_own(tree: Mapping[str, Spec], steps: int, packed: jax.Array) -> None:
 
 @contextlib.contextmanager
 def _naming_errors(node: str, spec: Spec) -> Iterator[None]:
-    """Turns exceptions of a user's schedule or optimizer into `UserError`s that name it."""
+    """A context that turns exceptions of users' code for `node` into `UserError`s with its name."""
     try:
         yield
     except (UserError, KeyboardInterrupt):
@@ -314,8 +316,7 @@ def stepped(
     """Returns the schedule peak min(1, t / warmup) factor^k, where k is 0 up to update `hold` (or
     `warmup`), and one more with each `every` updates begun after it.
 
-    The schedule of the recurrent systems: a constant rate for some epochs, then a decay by one
-      factor per epoch.
+    As for the recurrent systems: constant for some epochs, then a decay by one factor per epoch.
     """
     _check_schedule(peak, warmup)
     _check("schedule.hold", hold, "0 or above")

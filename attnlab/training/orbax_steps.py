@@ -230,8 +230,8 @@ def leaves_by_path(tree: Tree) -> dict[str, Tree]:
 
 
 def with_saved_rows(like: Tree, record: StepRecord) -> Tree:
-    """Returns `like`, of a run with other batches than those of the step that it goes on from
-    (`training/parent.py`), with as many remembered rows as that has; they are not used.
+    """Returns `like` with the shapes of its remembered rows taken from the saved `record`, if that
+    is of a step copied from a run with other batches (`meta` has `restarts`); else `like` itself.
     """
     if not record["meta"].get("restarts"):
         return like
@@ -351,8 +351,8 @@ def disk_full(error: BaseException) -> bool:
 
 
 def first_os_error(error: BaseException) -> OSError | None:
-    """Returns the first OSError in the chain of causes of an error, also one that a text mentions
-    by number; None if there is none.
+    """Returns the first OSError in the chain of causes of an error (also one that a message
+    mentions by number), or None if there is none.
     """
     for cause in causes(error):
         if isinstance(cause, OSError):

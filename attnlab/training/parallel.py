@@ -269,7 +269,7 @@ def _gathered_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def place_trials(trials: int, settings: Parallel) -> TrialParallel:
-    """Returns the backend of so many stacked trials, on `settings.devices` devices (0: all) but at
+    """Returns the backend of `trials` stacked trials, on `settings.devices` devices (0: all) but at
     most one per trial; raises `UserError` for settings that divide a trial's state.
 
     Raises:
@@ -284,9 +284,9 @@ def place_trials(trials: int, settings: Parallel) -> TrialParallel:
 
 
 def backend(settings: Parallel) -> Backend:
-    """Returns the backend, pmap or mesh, of a run on `settings.devices` devices (0: all); raises
-    `UserError` if there are not so many or the axes do not fit. "auto" is pmap while the state is
-    copy, and the mesh where it is divided.
+    """Returns the backend of a run on `settings.devices` devices (0: all), by `settings.backend`
+    pmap or mesh ("auto": the mesh only if the state is divided); raises `UserError` if there are
+    not so many or the axes do not fit.
 
     Raises:
       UserError: more devices than there are, or not as many of each of several processes; axes that

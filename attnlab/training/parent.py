@@ -43,8 +43,8 @@ another state of the optimizer); every other setting is refused by name.
 
 
 def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage | None:
-    """Compares a config, and the user's `code` (None: as it is now), with the run that its
-    `training.after` names; returns what the manifest says of that, None if it names none.
+    """Returns the `Lineage` of a config whose `training.after` names a parent run, else None;
+    raises `UserError` or `Changed` if config or user's `code` (None: as now) may not go on from it.
 
     Raises:
       UserError: there is no such run or step, the run would end before it, or a setting differs
@@ -98,8 +98,8 @@ def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage
 
 
 def copy_state(lineage: Lineage, workdir: Path) -> None:
-    """Copies records and state of the parent into a run, unless it has them; a second time after a
-    kill.
+    """Copies the saved steps and the records of the parent run that `lineage` names into `workdir`,
+    unless that has saved as late a step; raises `UserError` if the parent is gone or another one.
 
     Raises:
       UserError: the parent is gone, or is not what it was.
@@ -135,8 +135,9 @@ def copy_state(lineage: Lineage, workdir: Path) -> None:
 
 
 def _mark_restarted(saved: Path, rows: bool) -> None:
-    """Makes a copied step one of which no score or record is known, and with `rows` nothing that was
-    remembered of rows of the batch (see `Journal.begin`).
+    """Rewrites the metadata of a copied step in the folder `saved` so that it has no best step,
+    score or record, and with `rows` what was remembered of rows of the batch is not used (see
+    `Journal.begin`).
     """
     from attnlab.training.orbax_steps import digested
 
@@ -169,8 +170,8 @@ def parse_run(named_run: str) -> tuple[Path, int | None]:
 
 
 def _best_at(folder: Path, step: int) -> int | None:
-    """Returns the best step that the checkpoint `step` of the run in `folder` records; None without
-    one, or where the record is damaged, as whoever restores it says.
+    """Returns the best step that the checkpoint `step` of the run in `folder` records, or None if
+    it records none or is damaged (whoever restores it reports that).
     """
     try:
         text = (folder / "checkpoints" / str(step) / "meta" / "metadata").read_text()

@@ -28,7 +28,9 @@ CHECKPOINTS, ALONE = "checkpoints", "params"
 
 
 def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
-    """Returns the step that a run is used with, and the folders that go so that `keep` stays.
+    """Returns the step that a run is used with, and the folders of saved states that can be
+    deleted, all but that step ("best") or all ("best-params"); raises `UserError` for a run that is
+    not done, has no scores or is damaged.
 
     Raises:
       UserError: no run, one that is not done or has no scores yet, or a damaged state.
@@ -54,7 +56,9 @@ def prunable(workdir: Path, keep: Keep) -> tuple[int, list[Path]]:
 
 
 def prune(workdir: Path, keep: Keep) -> None:
-    """Takes what goes of a run so that `keep` stays. The caller holds the run's lock.
+    """Deletes the saved states of a finished run but the one that is used, after a check of its
+    checksums ("best-params": saves its parameters alone and deletes it too), and writes `keep` into
+    the manifest. The caller holds the run's lock.
 
     Raises:
       UserError: as `prunable`; or the disk is full. Nothing is gone then.
@@ -77,8 +81,9 @@ def prune(workdir: Path, keep: Keep) -> None:
 
 
 def _secure(folder: Path, step: int, alone: Path | None) -> None:
-    """Reads a state and compares it with its checksums; writes its parameters (of the moving average
-    if there is one) as a step of `alone`, and compares these too; raises `UserError` for a damage.
+    """Reads the state of `step` in `folder` and compares it with its checksums; unless `alone` is
+    None, writes its parameters (of the moving average if there is one) as a step into that folder
+    and checks them too; raises `UserError` for a damage.
     """
     import jax
 

@@ -141,8 +141,8 @@ class Run:
         begun: Manifest | None = None,
         code: Code | None = None,
     ) -> Run:
-        """Checks the config, selects the devices, reads the data and returns the run; writes
-        nothing.
+        """Checks the config, selects the devices, reads `splits` of the data by the task class
+        `kind` and returns the run of `workdir`; writes nothing; raises `UserError` if one is wrong.
 
         Args:
           kind: the class of the task.

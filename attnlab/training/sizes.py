@@ -20,8 +20,8 @@ def megabytes(size: float) -> str:
 
 
 def state_sizes(state: TrainState) -> dict[str, str]:
-    """Returns what the parts of a training state take in all, as text, by the names of the parts:
-    "parameters", "optimizer" and, where there is one, "moving average".
+    """Returns the memory that a training state takes, as text such as "1.5 MB", by the names of its
+    parts: "parameters", "optimizer" and, where there is one, "moving average".
     """
     parts = {"parameters": state.params, "optimizer": state.opt_state, "moving average": state.ema}
     return {
@@ -32,8 +32,9 @@ def state_sizes(state: TrainState) -> dict[str, str]:
 
 
 def program_sizes(program: object) -> dict[str, str]:
-    """Returns what a compiled program takes on one device, as text: "activations" (what it computes
-    on its way) and "peak" (with state and batch); {} where it is not compiled or does not say.
+    """Returns the memory that a compiled program takes on one device, as text such as "1.5 MB":
+    "activations" (what it computes on its way) and "peak" (with state and batch); {} if it is not
+    compiled or does not say.
     """
     stats = program.memory_analysis() if isinstance(program, jax.stages.Compiled) else None
     if stats is None:

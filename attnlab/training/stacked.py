@@ -198,7 +198,9 @@ class Stack:
                 member.outcome = Outcome("done", member.step)
 
     def leave(self, why: str) -> None:
-        """Saves all unfinished trials and ends them as "interrupted", with the reason `why`."""
+        """Evaluates and saves waiting trials, saves the unfinished ones that have begun, and ends
+        all unfinished ones as "interrupted", with the reason `why`.
+        """
         self.settle()
         begun = [i for i, trial in enumerate(self.members) if trial.outcome is None and trial.step]
         self._save(begun, set())
@@ -291,8 +293,8 @@ def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
 
 
 def choose_trials(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
-    """Returns which of the waiting trials make the next update together: all, if their batches may
-    be padded to one of them, else those of the most common shape.
+    """Returns the numbers of the waiting trials that make the next update together: all, if their
+    batches may be padded to one of them, else those of the most common shape.
 
     Args:
       waiting: the shapes of their batches, those of all arrays end to end.

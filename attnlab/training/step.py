@@ -188,10 +188,10 @@ def make_step(
 
 
 def _follow_statistics(params: Params, previous: Params, statistics: Tree) -> Params:
-    """Moves the parameters that are running averages of batch statistics: a to c a + (1 - c) b,
-    from their values a in `previous`, before the update. `statistics` has, below the path of a
-    module, a pair for each call of it: c, and every b by the name of its parameter; those that are
-    not trained stay.
+    """Returns `params` after an update, with each running average of batch statistics set to c a +
+    (1 - c) b, where a is its value in `previous` and b that of the batch. `statistics` has, below
+    the path of a module, a pair for each call of it: c, and every b by the name of its parameter;
+    those that are not trained stay.
     """
     if not statistics:
         return params
@@ -213,7 +213,7 @@ def _update_average(
     fixed: Params,
 ) -> Params | None:
     """Returns the exponential moving average of all parameters, of decay `ema`, after an update of
-    the trained ones to `free`, while the others stay `fixed`; None if there is no `average`.
+    the trained ones to `free`, while the others stay `fixed`, or None if there is no `average`.
     """
     if average is None:
         return None
@@ -223,8 +223,8 @@ def _update_average(
 
 
 def averages(statistics: Tree) -> set[tuple[str, ...]]:
-    """Returns the paths of the parameters that are running averages of batch statistics, as
-    collected in `statistics`.
+    """Returns the paths (tuples of names) of the parameters that are running averages of batch
+    statistics, as collected in `statistics`.
     """
     return {
         (*path[:-1], name)
@@ -255,9 +255,10 @@ def _objective(
     key: jax.Array,
     total: jax.Array,
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
-    """Computes the loss of some rows over the weight `total` of the whole batch, in the precision
-    `compute`; returns it with the sums to report, the rows' new memory and the batch statistics.
-    `make_params` makes all parameters of `params`, those that are trained.
+    """Computes the loss of the rows in `part` (batch, remembered rows) over the weight `total` of
+    the whole batch, in the precision `compute`; returns it with the sums to report, the rows' new
+    memory and the batch statistics. `make_params` makes all parameters of `params`, those that are
+    trained.
     """
     batch, remembered = part
     params = params if make_params is None else make_params(params, key)
@@ -281,8 +282,9 @@ def _gradients(
     key: jax.Array,
     total: jax.Array,
 ) -> tuple[Params, Sums, Tree]:
-    """Computes gradients and sums of a batch, in `accumulate` microbatches that are added; returns
-    them with the rows' new memory and batch statistics (ValueError for these in microbatches).
+    """Computes by `differentiate` the gradients and sums of `part` (batch, remembered rows), in
+    `accumulate` microbatches that are added; returns them with the rows' new memory and batch
+    statistics (ValueError for these in microbatches).
 
     Raises:
       ValueError: statistics of a batch that is never there as a whole.

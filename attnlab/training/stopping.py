@@ -14,7 +14,8 @@ from attnlab.training.settings import Stop
 def why_ended(
     stop: Stop, better: str, scores: Sequence[tuple[int, float]], after: Collection[int] = ()
 ) -> str:
-    """Returns why training ends with the last of some evaluations; "" while it goes on.
+    """Returns the reason, as text, why training ends early: the values in `scores` (step, value)
+    have not improved for `stop.patience` evaluations; "" while it goes on.
 
     Args:
       stop: of the config.

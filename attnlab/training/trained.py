@@ -63,8 +63,8 @@ class Trained:
 
     @classmethod
     def of(cls, config: Settings) -> Trained:
-        """Returns what a config says about frozen parameters, rates and LoRA, with the regular
-        expressions checked.
+        """Returns the `Trained` of a config, with its settings of frozen parameters, learning rates
+        and LoRA; raises `UserError` for an invalid regular expression or factor.
 
         Raises:
           UserError: no regular expression, or no factor.
@@ -131,8 +131,8 @@ class Trained:
         return [f"drawn anew and not trained: {', '.join(stay[:4])}{suffix}; {advice}"]
 
     def with_adapters(self, params: Params, key: jax.Array) -> Params:
-        """Returns the first parameters with LoRA's matrices beside them: A drawn at random, B zero;
-        without LoRA `params` itself.
+        """Returns the initial parameters with two matrices of LoRA added for each adapted one, A
+        drawn at random with `key` and B zero; without LoRA `params` itself.
         """
         if not self.rank:
             return params
@@ -165,8 +165,9 @@ class Trained:
         return flax.traverse_util.unflatten_dict(leaves, sep="/")  # type: ignore[no-any-return]
 
     def merge(self, params: Params, key: jax.Array | None = None) -> Params:
-        """Returns the parameters that the model computes with: W_0 + (alpha / rank) A B in the
-        place of W_0; with a `key`, as in training, rows of A are dropped.
+        """Returns the parameters that the model computes with, where W_0 + (alpha / rank) A B
+        replaces each adapted W_0; with a `key`, as in training, rows of A are dropped; without LoRA
+        `params` itself.
         """
         if not self.rank:
             return params
@@ -227,7 +228,8 @@ class Trained:
         return sorted(path for path in paths if _has(self.on, path))
 
     def _patterns(self) -> list[tuple[str, list[str]]]:
-        """Returns the regular expressions by the name of their setting; raises `UserError` for a
+        """Returns pairs of the name of a setting ("training.freeze", "training.rates", with LoRA
+        "lora.on" and "lora.also") and the list of its regular expressions; raises `UserError` for a
         rate that is not 'REGEX=FACTOR'.
         """
         rates = []
@@ -247,8 +249,8 @@ class Trained:
 
 
 def compile_pattern(pattern: str, where: str) -> re.Pattern[str]:
-    """Returns the compiled regular expression; raises `UserError` for an invalid one, or one that
-    may take very long.
+    """Returns the compiled regular expression; raises `UserError`, which begins with `where`, for
+    an invalid one, or one that may take very long.
     """
     try:
         count = _repetitions(re._parser.parse(pattern))  # type: ignore[attr-defined]

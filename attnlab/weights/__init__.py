@@ -86,8 +86,8 @@ def check(folder: Path, params: Any) -> None:
 
 
 def labels(folder: Path) -> tuple[str, ...]:
-    """Returns the labels of a classifier in a folder of `transformers`, in the order of its
-    outputs; () if its config does not name them, or there is none.
+    """Returns the names of a classifier's classes in a folder of `transformers`, in the order of
+    its outputs; () if the folder has no config, or the config does not name them.
     """
     if not (folder / folders.CONFIG).is_file():
         return ()
@@ -97,8 +97,8 @@ def labels(folder: Path) -> tuple[str, ...]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Computes SHA-256 over the SHA-256 hashes of a folder's weight files, in the order of their
-    names.
+    """Returns a single SHA-256, in hex, over the SHA-256 hashes of a folder's weight files, in the
+    order of their names.
     """
     digest = hashlib.sha256()
     for file in sorted(set(folders.files(folder).values())):
@@ -121,8 +121,9 @@ def _module_and_file(folder: Path) -> tuple[Any, ForeignConfig]:
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
-    """Returns the model type that a config names, which for a model of timm is its architecture;
-    raises `UserError` for none, or one not known here.
+    """Returns the model type that a parsed config `content` names ("model_type", for a model of
+    timm "architecture"); raises `UserError`, beginning with `where`, if it names none or one that
+    attnlab does not have.
 
     Raises:
       UserError: none, or one that is not known here.
@@ -148,8 +149,8 @@ def system(folder: Path) -> dict[str, Any]:
 
 
 def pictures(folder: Path) -> Pictures | None:
-    """Returns how the model in a folder prepares its images, and its classes; None if it reads no
-    images.
+    """Returns the `Pictures` of the model in a folder, its preparation of images and its classes,
+    or None if it reads no images.
 
     Raises:
       UserError: see `system`.
@@ -183,8 +184,8 @@ def run_config(folder: Path) -> dict[str, Any]:
 
 
 def _continuing(file: ForeignConfig) -> dict[str, Any]:
-    """Returns task, data, batch and decoding for the run config of a language model, with rows of
-    at most 128 tokens, fewer if GPT-2's positions end before.
+    """Returns the nodes "task", "data", "batch" and "decoding" of a run config for a language
+    model, with rows of at most 128 tokens, fewer if the `n_positions` of its config end before.
     """
     longest = file.count("n_positions", 1024)
     return {

@@ -34,8 +34,8 @@ _MODULES = {"self": "self_attn", "cross": "encoder_attn"}
 
 
 def _stack_names(stack: str) -> list[Name]:
-    """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
-    "decoder", its positions and its norms.
+    """Returns the `Name`s (tensor name in files, parameter path in attnlab) of all layers of BART's
+    stack "encoder" or "decoder", its positions and its norms, with `{i}` for the number of a layer.
     """
     tensor, ours = f"model.{stack}.layers.{{i}}", f"{stack}_{{i}}"
     places = "positions_decoder" if stack == "decoder" else "positions"
@@ -102,8 +102,8 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a BART config describes; raises `UserError` for
-    settings that are not computed here.
+    """Returns the config node `system` of attnlab that a BART config, the parsed `config.json` of a
+    folder, describes; raises `UserError` for settings that attnlab does not compute.
     """
     node = system_of(KEYS, file)
     if (other := file.count("decoder_ffn_dim", 4096)) != node["hidden"]:
@@ -119,8 +119,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the BART config of a complete node `system`; raises `UserError` without learned
-    positions. Settings that it cannot express are found by reading it back.
+    """Returns the content of a `config.json` of BART for a complete config node `system`; `kind` is
+    not used; raises `UserError` without learned positions. Settings that it cannot express are
+    found by reading it back.
     """
     check_learned(system)
     content: dict[str, Any] = {"model_type": "bart", "is_encoder_decoder": True}

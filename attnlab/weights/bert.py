@@ -40,7 +40,9 @@ _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
 
 
 def dense(name: str, path: str) -> tuple[Name, Name]:
-    """Returns the lines of a layer W, b: of the module `name` in files of torch, at `path` here."""
+    """Returns the `Name`s of a layer W, b (tensor names in files of torch, parameter paths in
+    attnlab) from its module `name` in files and its path `path`.
+    """
     return (
         Name(f"{name}.weight", f"{path}/kernel", transposed=True),
         Name(f"{name}.bias", f"{path}/bias", required=f"{path}/kernel"),
@@ -101,8 +103,9 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a BERT config describes, with the head of its
-    architecture; raises `UserError` for settings that are not computed here.
+    """Returns the config node `system` of attnlab that a BERT config, the parsed `config.json` of a
+    folder, describes, with the head of its architecture; raises `UserError` for settings that
+    attnlab does not compute.
     """
     file.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     file.only(problem_type="single_label_classification")
@@ -115,8 +118,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def run(file: ForeignConfig) -> dict[str, Any]:
-    """Returns task, data, batch and checkpoint measure for the run config of a BERT, by its
-    architecture; see `attnlab.weights.run_config`.
+    """Returns the nodes "task", "data", "batch" and, for a classifier or tagger, "checkpoint" of a
+    run config for the BERT of a parsed `config.json`, by its architecture. See
+    `attnlab.weights.run_config`.
     """
     task = _TASKS.get(_architecture(file), "masked_language_modelling")
     longest = min(128, file.count("max_position_embeddings", 512))
@@ -130,7 +134,8 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the BERT config of a complete node `system`; raises `UserError` without learned
+    """Returns the content of a `config.json` of BERT for a complete config node `system`, with the
+    architecture of its head, by default that of `kind`; raises `UserError` without learned
     positions or token types. Settings that it cannot express are found by reading it back.
     """
     check_learned(system)

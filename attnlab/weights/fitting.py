@@ -65,8 +65,8 @@ class Fit:
     left_out: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Returns a line of text for each of kept, pooled, drawn and left out that has parameters,
-        with their number and paths; those of several layers are named together.
+        """Returns a line of text for each of the groups kept, pooled, drawn and left out that has
+        parameters, with their number and paths; paths that differ only in the layer are joined.
         """
         groups = (
             ("kept", self.kept),
@@ -82,8 +82,9 @@ class Fit:
 
 
 def fit(source: Model, target: Model) -> Fit:
-    """Decides for each parameter of `target` whether it is kept or pooled from `source` or drawn,
-    and lists those of `source` left out.
+    """Returns a `Fit`, lists of paths: parameters of `target` that are kept (taken unchanged from
+    `source`), pooled (averaged over its heads) or drawn anew, and those of `source` left out;
+    decides by shapes, heads and vocabularies.
 
     Parameters with an axis as long as a vocabulary of the source are not kept if the target has
     other vocabularies, since their rows stand for other pieces.
@@ -107,8 +108,9 @@ def fit(source: Model, target: Model) -> Fit:
 def fit_parameters(
     parameters: Mapping[str, Any], initial: Mapping[str, Any], source: Model, target: Model
 ) -> dict[str, Any]:
-    """Returns the first parameters of the target by path: those of the source (float32) where they
-    are kept, averaged over heads where pooled, else those of `initial`, which may have these alone.
+    """Returns the target's first parameters by path: those of `parameters` (the source's, by path;
+    as float32) where `fit` keeps them, averaged over heads where it pools them, else those of
+    `initial`, where no others are needed.
     """
     plan, values = fit(source, target), {}
     means, new = set(plan.pooled), set(plan.drawn)
@@ -132,9 +134,9 @@ def pool_heads(parameter: np.ndarray, heads: Heads) -> np.ndarray:
 
 
 def join_paths(paths: Iterable[str]) -> list[str]:
-    """Shortens a list of paths: those that differ only in a number become one,
-    "layer_{0-3}/attention/out/kernel"; those of one module that differ only in the last part too,
-    "top/{scale,bias}".
+    """Returns a shorter list of the paths: paths that differ only in a number are joined,
+    "layer_{0-3}/attention/out/kernel", and then those of the same module that differ only in the
+    last part, "top/{scale,bias}".
     """
     numbers: dict[str, list[int]] = {}
     for path in paths:
@@ -153,7 +155,7 @@ def join_paths(paths: Iterable[str]) -> list[str]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Writes numbers as a text of ranges, such as "3", "{0-3}" or "{0,2,5-7}"."""
+    """Returns numbers as a text of ranges, such as "3", "{0-3}" or "{0,2,5-7}"."""
     runs = []
     for _, run in itertools.groupby(
         enumerate(sorted(numbers)), key=lambda numbered: numbered[1] - numbered[0]
@@ -170,9 +172,9 @@ def _mechanism(path: str) -> str:
 
 
 def _can_pool(path: str, source: Model, target: Model) -> bool:
-    """Returns whether the key or value heads of a projection can be averaged to those of the
-    target: heads of one width, as many query heads, and a number of key heads that divides the
-    source's.
+    """Returns whether the key or value heads of the projection at `path` can be averaged to those
+    of the target: heads have the same width, query heads the same number, and the target's number
+    of key heads divides the source's.
     """
     module = _mechanism(path)
     old, new = source.heads.get(module), target.heads.get(module)

@@ -50,8 +50,8 @@ _CONVERT = (
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    """Reads `config.json` of a folder; raises `UserError` if there is none, or the weights are
-    quantized or have an adapter.
+    """Returns the content of `config.json` of a folder of `transformers`; raises `UserError` if
+    there is none, or the weights are quantized or have an adapter.
 
     Raises:
       UserError: no such folder, or no such file in it, or one that is no JSON object, or weights
@@ -120,8 +120,8 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields name and array of these tensors, each read from its file, one at a time; raises
-    `UserError` for numbers that are not finite or not of type `FLOATS`.
+    """Yields (name, array) of each tensor of `where` (tensor name to its file), read from the files
+    singly; raises `UserError` for numbers that are not finite or not of a type of `FLOATS`.
 
     Raises:
       UserError: a file cannot be read, or a tensor is not of finite numbers of type `FLOATS`.
@@ -139,8 +139,8 @@ def tensors(where: Mapping[str, Path]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def check_floats(where: Mapping[str, Path]) -> None:
-    """Raises `UserError` unless the numbers of all tensors are of a type of `FLOATS`; reads headers
-    only.
+    """Raises `UserError` unless the number type of each tensor of `where` (tensor name to its file)
+    is a type of `FLOATS`; reads headers only.
     """
     for name, (_, kind) in headers(where).items():
         if kind not in FLOATS:
@@ -167,8 +167,8 @@ def check_finite(tensor: np.ndarray, dtype: Any, name: str) -> np.ndarray:
 
 
 def headers(where: Mapping[str, Path]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Reads the shape and the number type ("F32") of each tensor, by name, from the headers of the
-    files.
+    """Returns (shape, number type such as "F32") of each tensor of `where` (tensor name to its
+    file), by name, read from the headers of the files.
     """
     by_name = {}
     for file in dict.fromkeys(where.values()):

@@ -49,8 +49,9 @@ class Key(NamedTuple):
     ours: Mapping[Any, Any] = {}
 
     def value_of(self, setting: Any) -> Any:
-        """Returns the value that this key of a foreign config has for a setting of ours; for None 1
-        (a count) or the default, for a setting that it cannot express a default.
+        """Returns the value to write at this key of a foreign config for our value `setting`,
+        translated if the key has a table `ours`; for None 1 (a count) or the default, for a value
+        that the key cannot express a default.
         """
         if not self.ours:
             usual = 1 if type(self.default) is int else self.default
@@ -73,8 +74,9 @@ def system_of(keys: Keys, file: ForeignConfig) -> dict[str, Any]:
 
 
 def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys and values of a foreign config that a complete node `system` amounts to, in
-    the order of a table.
+    """Returns {key: value} of a foreign config for a complete node `system`, in the order of the
+    table `keys`, from dotted names of settings to `Key`s; of settings with the same key the first
+    counts.
     """
     content = {}
     for setting, key in keys.items():
@@ -87,8 +89,8 @@ def content_of(keys: Keys, system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def layer_nodes(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    """Returns for each layer, in order, the complete node of a field of a system, with patterns
-    over layers resolved; see `attnlab.layers.by_layer`.
+    """Returns, for each layer of a complete node `system` in order, the node of its part `field`,
+    say "attention", with patterns over layers resolved; see `attnlab.layers.by_layer`.
     """
     nodes = []
     for layer in range(system["layers"]):
@@ -100,7 +102,7 @@ def layer_nodes(system: Mapping[str, Any], field: str) -> list[Mapping[str, Any]
 
 
 def check_learned(system: Mapping[str, Any]) -> None:
-    """Raise `UserError` unless a system has learned positions."""
+    """Raises `UserError` unless a complete config node `system` has learned positions."""
     if system["positions"]["name"] != "learned":
         raise UserError("it has learned positions")
 
@@ -118,8 +120,8 @@ class ForeignConfig:
         self.content, self.where, self.folder = content, where, folder
 
     def number(self, key: str, default: float | None = None, absent: float | None = None) -> float:
-        """Reads a number from 0; None counts as absent, unless `absent` is the value of a key that
-        is not there.
+        """Returns the number at a key of the config; null means `default`, and so does a missing
+        key unless `absent` is given; raises `UserError` for anything else or a number below 0.
         """
         value = float(self._read(key, (int, float), "a number", default, absent))
         if value < 0:
@@ -129,8 +131,9 @@ class ForeignConfig:
     def count(
         self, key: str, default: int | None = None, least: int = 1, absent: int | None = None
     ) -> int:
-        """Reads a whole number from `least` to `MOST`, of layers to `LAYERS`, else raises
-        `UserError`; null means `default`, and so does a missing key unless `absent` is given.
+        """Returns the whole number at a key of the config; null means `default`, and so does a
+        missing key unless `absent` is given; raises `UserError` unless it is from `least` to `MOST`
+        (`LAYERS` for a number of layers).
         """
         value = int(self._read(key, (int,), "a whole number", default, absent))
         limit = LAYERS if "layer" in key else MOST
@@ -155,8 +158,8 @@ class ForeignConfig:
         return choices[name]
 
     def setting(self, key: Key) -> Any:
-        """Reads the value at a key of a table as our setting: checked by the type of the key's
-        default, then translated.
+        """Returns the value that the config has at `key`, or the key's default, as our setting:
+        checked by the type of that default, then translated by the key's table.
         """
         if isinstance(key.default, str):
             return self.choice(key.name, key.ours, key.default)
@@ -172,8 +175,9 @@ class ForeignConfig:
         return ForeignConfig(value or {}, f"{self.where}: {key}")
 
     def numbers(self, key: str, count: int, default: float) -> tuple[float, ...]:
-        """Reads a list of exactly `count` numbers, or one number that is repeated so often; null
-        and a missing key mean `default`.
+        """Returns a tuple of `count` numbers from the list, or the single number to be repeated, at
+        a key of the config; null and a missing key mean `default`; raises `UserError` for anything
+        else.
         """
         value = self.content.get(key)
         if not isinstance(value, list):
@@ -194,8 +198,8 @@ class ForeignConfig:
         return tuple(ForeignConfig({key: size}, self.where).count(key, default) for size in sizes)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Reads a list of texts, no two of them alike, else raises `UserError`; () where the key is
-        null or missing.
+        """Returns the list of texts at a key of the config as a tuple, () where the key is null or
+        missing; raises `UserError` for anything else or equal texts.
         """
         texts = self.content.get(key)
         listed = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
@@ -204,8 +208,8 @@ class ForeignConfig:
         return tuple(texts or ())
 
     def labels(self) -> tuple[str, ...]:
-        """Reads the classes of a classifier, in the order of its outputs; "LABEL_0" and so on if
-        the config does not name them.
+        """Returns the names of a classifier's classes from "id2label" of the config, in the order
+        of its outputs; "LABEL_0" and so on if the config does not name them.
         """
         node = self.content.get("id2label")
         if node is None or node == {}:
@@ -223,8 +227,8 @@ class ForeignConfig:
         return ForeignConfig(read_json(self.folder / name), str(self.folder / name))
 
     def differ(self, name: str, other: str) -> bool | None:
-        """Returns whether the folder has both tensors and they differ in any number; None without a
-        folder.
+        """Returns whether the config's folder has both of the tensors `name` and `other` and they
+        differ in any number, or None if the config has no folder.
         """
         if self.folder is None:
             return None
@@ -239,15 +243,17 @@ class ForeignConfig:
         return UserError(f"{self.where}: {key}={brief(self.content.get(key))}; expected {expected}")
 
     def check_keys(self, keys: Sequence[str]) -> None:
-        """Raises `UserError` for a key that is not known and is neither null nor false."""
+        """Raises `UserError` if the config has a key that is not among `keys` and whose value is
+        neither null nor false.
+        """
         for key in sorted({*self.content} - {*keys}):
             if self.content[key] not in (None, False):
                 near = nearest(key, keys)
                 raise self.error(key, f"nothing, for the key is not known here; {near}")
 
     def only(self, **values: Any) -> None:
-        """Raises `UserError` where a key has another value than the given one, which alone is
-        computed here; null and a missing key are allowed.
+        """Raises `UserError` if a key of the config has another value than that given for it, the
+        only value that attnlab computes; null and a missing key pass.
         """
         for key, value in values.items():
             if (actual := self.content.get(key, value)) not in (value, None):
@@ -258,9 +264,9 @@ class ForeignConfig:
     def _read(
         self, key: str, kinds: tuple[type, ...], expected: str, default: Any, absent: Any = None
     ) -> Any:
-        """Returns the value of a key, `absent` if it is missing, `default` if that is null; raises
-        `UserError`, which names what is `expected`, for a value of none of the types `kinds`, or
-        where none remains.
+        """Returns the value at a key of the config, `absent` if the key is missing, `default` if
+        that is null; raises `UserError` if that is None too, or, with the words `expected`, if the
+        value has none of the types `kinds`.
         """
         value = self.content.get(key, absent)
         value = default if value is None else value

@@ -66,15 +66,18 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a GPT-2 config describes."""
+    """Returns the config node `system` of attnlab that a parsed `config.json` of GPT-2 describes;
+    raises `UserError` for settings that attnlab does not compute.
+    """
     file.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     node = system_of(KEYS, file)
     return {**node, "hidden": file.count("n_inner", 4 * node["width"])}
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the GPT-2 config of a complete node `system`; settings that it cannot express are found
-    by reading it back.
+    """Returns the content of a `config.json` of GPT-2 for a complete config node `system`; raises
+    `UserError` without learned positions. Settings that it cannot express are found by reading it
+    back.
     """
     check_learned(system)
     usual = {"n_inner": None} if system["hidden"] == 4 * system["width"] else {}

@@ -94,7 +94,9 @@ _H, _L = "model.layers.{i}", "layer_{i}"
 
 
 def names(kind: str) -> Names:
-    """Returns the table of tensor names and parameter paths of a model type of the Llama family."""
+    """Returns the table `Names` (tensor names in files, parameter paths in attnlab) of a model type
+    of the Llama family, such as "llama" or "gemma2".
+    """
     attention = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
     inside, norm_name = "around_feed_forward/normalisation", "post_attention_layernorm"
     around = [
@@ -133,8 +135,9 @@ def names(kind: str) -> Names:
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a config of the Llama family describes, with windows
-    and rotary positions by layer; raises `UserError` for settings that are not computed here.
+    """Returns the config node `system` of attnlab that a parsed `config.json` of the Llama family
+    describes, with windows and rotary positions by layer; raises `UserError` for settings that
+    attnlab does not compute.
     """
     kind = file.text("model_type")
     family = FAMILIES[kind]
@@ -181,9 +184,9 @@ def _by_layer(full: Any, other: Any, local: Sequence[bool]) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the config of a complete node `system` as a model type of the Llama family; raises
-    `UserError` without multihead attention and RoPE. Settings that it cannot express are found by
-    reading it back.
+    """Returns the content of a `config.json` of the model type `kind` of the Llama family for a
+    complete config node `system`; raises `UserError` without multihead attention and RoPE. Settings
+    that it cannot express are found by reading it back.
     """
     family, nodes = FAMILIES[kind], layer_nodes(system, "attention")
     if any(node["name"] != "multihead" or node["positions"]["name"] != "rope" for node in nodes):
@@ -227,8 +230,9 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _attention(
     file: ForeignConfig, family: Family, epsilon: float, positions: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns the config node of attention with these positions, its heads, biases, score (QK norm,
-    scale, soft cap) and dropout read from a config.
+    """Returns the config node of multihead attention with the node `positions`; its heads, biases,
+    score (QK norm with `epsilon`, scale, soft cap) and dropout are read from the config `file` of
+    this family.
     """
     width, heads = file.count("hidden_size"), file.count("num_attention_heads")
     name = "qk_rmsnorm" + "_plus_one" * family.gemma if family.qk_norm else "scaled_dot"
@@ -255,8 +259,8 @@ def _attention(
 
 
 def _cap(file: ForeignConfig, key: str, absent: float | None) -> float:
-    """Reads a soft cap at a key, 0 for none, `absent` where it is missing; raises `UserError` where
-    that is None and the key there, which `transformers` passes over.
+    """Returns the soft cap at a key of the config, 0 for none, `absent` where the key is missing;
+    raises `UserError` if `absent` is None and the key is given, since `transformers` ignores it.
     """
     if absent is None and file.content.get(key) is not None:
         raise file.error(key, "null, for transformers computes no such cap in this type of model")
@@ -289,8 +293,8 @@ def _window(file: ForeignConfig, family: Family) -> int:
 
 
 def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[bool, ...]:
-    """Returns for each layer whether it is local, as `layer_types` says, or else the rule of its
-    family.
+    """Returns for each layer whether it is local (its attention has a window), by the config's
+    `layer_types`, else by the rule of its family; raises `UserError` for an unfit `layer_types`.
     """
     kinds = file.content.get("layer_types")
     if kinds is not None:
@@ -308,8 +312,8 @@ def _local_layers(file: ForeignConfig, family: Family, layers: int) -> tuple[boo
 
 
 def _window_keys(system: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
-    """Returns the keys of a config that say which layers are local, and the width of their window;
-    {} for a family without windows.
+    """Returns the keys of a config of the Llama family that say which layers are local, True in
+    `local`, and give the width of their window; {} for a family without windows.
     """
     if not family.windows:
         return {}

@@ -52,8 +52,8 @@ class Name:
         return (self.parameter,) if isinstance(self.parameter, str) else self.parameter
 
     def split(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Splits a tensor of a file into the parameters that it holds, transposed and without its
-        extra axis where this line says so.
+        """Returns the parameters of these shapes that a tensor of a file holds, split along its
+        last axis, transposed and without its extra axis where this `Name` says so.
         """
         tensor = np.moveaxis(tensor, (0, 1), (-1, -2)) if self.transposed else tensor
         tensor = tensor[0] if self.row else tensor
@@ -61,7 +61,9 @@ class Name:
         return np.split(tensor, ends, axis=-1) if len(shapes) > 1 else [tensor]
 
     def join(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
-        """Joins the parameters that one tensor of a file holds to it; the inverse of `split`."""
+        """Returns the tensor of a file that holds these parameters, joined along their last axis;
+        the inverse of `split`.
+        """
         joined = np.concatenate(parameters, axis=-1) if len(parameters) > 1 else parameters[0]
         joined = joined[None] if self.row else joined
         return np.moveaxis(joined, (-1, -2), (0, 1)) if self.transposed else joined
@@ -74,8 +76,8 @@ class Name:
 
 
 def matrix(name: str, path: str, transposed: bool = True) -> tuple[Name, Name]:
-    """Returns the lines of a layer W, b: of the module `name` in files, at `path` here; W of torch is
-    transposed.
+    """Returns the `Name`s of a layer W, b (tensor names in files, parameter paths in attnlab) from
+    its module `name` in files and its path `path`; `transposed` holds for W of torch.
     """
     return (
         Name(f"{name}.weight", f"{path}/kernel", transposed),
@@ -84,7 +86,9 @@ def matrix(name: str, path: str, transposed: bool = True) -> tuple[Name, Name]:
 
 
 def norm(name: str, path: str) -> tuple[Name, Name]:
-    """Returns the lines of a norm: of the module `name` in files of torch, at `path` here."""
+    """Returns the `Name`s of a norm from its module `name` in files of torch and its path `path` in
+    attnlab.
+    """
     return Name(f"{name}.weight", f"{path}/scale"), Name(f"{name}.bias", f"{path}/bias")
 
 
@@ -109,8 +113,9 @@ class Names:
     older: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def lines(self, shapes: Shapes) -> Iterator[Name]:
-        """Yields the table lines that apply to a system whose parameters have these shapes, with
-        layer numbers filled in; raises `UserError` if a parameter has no line.
+        """Yields the `Name`s (tensor name, paths) of this table for a system whose parameters have
+        these shapes, by path, with layer numbers filled in; raises `UserError` if a parameter has
+        no `Name`.
 
         Raises:
           UserError: parameters that the table has no name for.
@@ -138,8 +143,9 @@ class Names:
     def read(
         self, where: Mapping[str, Path], shapes: Shapes, dtype: Any = np.float32
     ) -> dict[str, np.ndarray]:
-        """Reads the parameters of a system from files, by path, as `dtype`; raises `UserError`
-        unless the files have exactly their tensors, all finite.
+        """Returns the parameters of a system, by path, as arrays of `dtype`, read from the files of
+        `where` (tensor name to file); raises `UserError` unless these have exactly the system's
+        tensors, all finite.
 
         Args:
           where: names of tensors and their files.
@@ -158,9 +164,10 @@ class Names:
         return parameters
 
     def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
-        """Raises `UserError` unless the files have exactly the tensors of a system, in shape and
-        type; returns the table line of each tensor, by its name there. Reads only headers, and the
-        tensors that may be copies of others. Arguments and errors are those of `read`.
+        """Returns the `Name` of each tensor of a system by the tensor's name in `where` (to its
+        file); raises `UserError` unless the files have exactly the tensors for parameters of these
+        shapes, of right shape and type. Reads only headers, and the tensors that may be copies of
+        others. Arguments and errors are those of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
         file_names = {self.newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
@@ -180,8 +187,8 @@ class Names:
         return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
-        """Converts parameters by path into the tensors of a file, by name, as `dtype`; raises
-        `UserError` for one without a name, or beyond the range of `dtype`.
+        """Returns the tensors of a file by name, as arrays of `dtype`, made from the parameters by
+        path; raises `UserError` for a parameter without a `Name`, or beyond the range of `dtype`.
 
         Raises:
           UserError: parameters that the table has no name for, or that `dtype` cannot hold.
@@ -201,8 +208,9 @@ class Names:
         return name
 
     def _compare(self, where: Mapping[str, Path], expected: Shapes) -> None:
-        """Raises `UserError`, with the names, unless the files (`where`, by tensor) have exactly the
-        tensors and shapes of `expected`; equal copies of tied tensors may be there too.
+        """Raises `UserError`, with the names, unless the files of `where` (tensor name to file)
+        have exactly the tensors of `expected` (shape by name); equal copies of tied tensors may be
+        in the files too.
         """
         shapes = {name: shape for name, (shape, _) in folder.headers(where).items()}
         folder.check_floats({name: file for name, file in where.items() if name in expected})
@@ -258,8 +266,8 @@ def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(path: str, shapes: Shapes) -> list[str]:
-    """Returns the layer numbers that `{i}` of a path has among these parameters, as texts in order;
-    [""] for a path without `{i}`.
+    """Returns the layer numbers that stand for `{i}` of `path` in the parameters' paths (keys of
+    `shapes`), as texts in order; [""] for a path without `{i}`.
     """
     if "{i}" not in path:
         return [""]

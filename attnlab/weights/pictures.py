@@ -68,8 +68,8 @@ class Pictures:
     resample: str = "bilinear"
 
     def check(self, where: str) -> Pictures:
-        """Returns itself; raises `UserError` if a deviation is not above 0, or if resized images do
-        not contain the size that the model reads.
+        """Returns itself; raises `UserError`, beginning with `where`, if a standard deviation of
+        pixels is not above 0, or if resized images do not contain the size that the model reads.
         """
         height, width, _ = self.shape
         if not all(0 < value < math.inf for value in self.deviation):
@@ -83,9 +83,9 @@ class Pictures:
         return self
 
     def run(self) -> dict[str, Any]:
-        """Returns the part of a run config that classifies such images: the task, an image folder
-        resized and resampled as the model expects, batches of 16, and checkpoints by accuracy; not
-        the classes or the normalisation.
+        """Returns the nodes of a run config that classifies images so prepared: "task", "data" (an
+        image folder resized and resampled as the model expects), "batch" (16) and "checkpoint" (by
+        accuracy); not the classes or the normalisation.
         """
         height, width, channels = self.shape
         data: dict[str, Any] = {"name": "image_folder", "side": height if height == width else 0}
@@ -101,8 +101,9 @@ class Pictures:
 
 
 def parse(file: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, ...]) -> Pictures:
-    """Reads a `preprocessor_config.json` as `Pictures` for a model that reads this shape; raises
-    `UserError` for steps that are not computed here.
+    """Returns the `Pictures` (preparation of images) that a `preprocessor_config.json` describes,
+    for a model that reads `shape` [height, width, channels] and has these classes; raises
+    `UserError` for steps that attnlab does not compute.
     """
     file.check_keys((*READ.split(), *SILENT.split()))
     kind = file.text("feature_extractor_type", "ViTImageProcessor")
@@ -131,8 +132,9 @@ def parse(file: ForeignConfig, shape: tuple[int, int, int], classes: tuple[str, 
 
 
 def timm_sizes(file: ForeignConfig, height: int, width: int) -> tuple[tuple[int, ...], str]:
-    """Reads from a `pretrained_cfg` of timm the size that images are resized to (one side if the
-    middle is cut out) and the filter; raises `UserError` for a crop that is not computed here.
+    """Returns the size that images are resized to (a single side if the middle is cut out) and the
+    name of the filter, from a `pretrained_cfg` of timm for a model of this height and width; raises
+    `UserError` for a crop that attnlab does not compute.
     """
     file.only(label_offset=0)
     share, mode = file.number("crop_pct", 0.875), file.text("crop_mode", "center")
@@ -147,8 +149,8 @@ def timm_sizes(file: ForeignConfig, height: int, width: int) -> tuple[tuple[int,
 
 
 def _size(file: ForeignConfig, key: str, usual: int | None) -> tuple[int, ...]:
-    """Reads a size from a key: height and width, or the shorter side alone, by default `usual`;
-    raises `UserError` for another form.
+    """Returns the size at a key of a preprocessor's config, (height, width) or (shorter side,)
+    alone, by default `usual`; raises `UserError` for another form.
     """
     value, square = file.content.get(key), file.flag("default_to_square", True)
     if not isinstance(value, Mapping):

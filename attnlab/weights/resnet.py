@@ -28,8 +28,9 @@ WIDTH = 64  # channels of the first stage; torchvision has no other
 
 
 def _convolution_names(convolution: str, norm: str, path: str, norm_path: str) -> tuple[Name, ...]:
-    """Returns the table lines of a convolution and the batch norm behind it: of the modules
-    `convolution` and `norm` in files, at `path` and `norm_path` here.
+    """Returns the `Name`s (tensor name in files, parameter path in attnlab) of a convolution and
+    its batch norm, from their module names `convolution` and `norm` in files and their paths `path`
+    and `norm_path`.
     """
     parts = (
         ("weight", "scale"),
@@ -44,8 +45,9 @@ def _convolution_names(convolution: str, norm: str, path: str, norm_path: str) -
 
 
 def _stage_names(stage: int) -> tuple[Name, ...]:
-    """Returns the table lines of a stage's blocks with three convolutions each (a basic block uses
-    two) and the projection.
+    """Returns the `Name`s (tensor name in files, parameter path in attnlab) of the blocks of the
+    ResNet stage `stage`, from 0: three convolutions (a basic block uses two) and the projection,
+    with `{i}` for the block.
     """
     tensor, module = f"layer{stage + 1}.{{i}}", f"stage_{stage}_block_{{i}}"
     branch = [
@@ -79,8 +81,8 @@ NAMES = Names(
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` of a ResNet whose config names its depth; raises `UserError`
-    for `model_args` or another pooling.
+    """Returns the config node `system` of the ResNet whose depth the architecture in a parsed timm
+    config names; raises `UserError` for `model_args` or another pooling.
     """
     if file.content.get("model_args"):
         raise file.error("model_args", "none, for they are not known here")
@@ -100,8 +102,9 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def pictures(file: ForeignConfig) -> Pictures:
-    """Reads from `pretrained_cfg` how images are prepared, by default as for ImageNet, and from the
-    config the classes; raises `UserError` where they do not match.
+    """Returns the `Pictures` of a parsed timm config: the preparation of images in
+    `pretrained_cfg`, by default that of ImageNet, and the classes; raises `UserError` where they do
+    not match.
     """
     node = file.below("pretrained_cfg")
     sides = node.counts("input_size", 3, 1) if node.content.get("input_size") else (3, _SIDE, _SIDE)
@@ -130,8 +133,8 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:
-    """Returns, by file name, the keys of `config.json` that describe how images are prepared, and
-    the classes.
+    """Returns {"config.json": keys of it} that describe, as timm does, the preparation of images
+    `images` and their classes.
     """
     height, width, channels = images.shape
     preprocessing = {
@@ -152,8 +155,8 @@ def _width(file: ForeignConfig) -> int:
 
 
 def _shape(file: ForeignConfig, name: str) -> tuple[int, ...]:
-    """Reads the shape of a tensor of the folder from its header; raises `UserError` if the folder
-    has no such tensor.
+    """Returns the shape of the tensor `name` in the config's folder, read from its header; raises
+    `UserError` if the folder has no such tensor.
     """
     assert file.folder is not None
     where = folders.files(file.folder)

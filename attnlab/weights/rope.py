@@ -29,8 +29,8 @@ FIELDS = {  # of a scaling: ours, and the key of theirs
 
 
 def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
-    """Reads from a config the node of rotary positions of the layers of a kind, "full_attention" or
-    "sliding_attention".
+    """Returns the config node of rotary positions that a parsed `config.json` describes for its
+    layers of `kind`, "full_attention" or "sliding_attention".
     """
     parameters = file.below("rope_parameters")
     if kind in parameters.content:  # one for each kind
@@ -46,8 +46,8 @@ def read(file: ForeignConfig, kind: str) -> dict[str, Any]:
 
 
 def _scheme(keys: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
-    """Returns the node of rotary positions, with base and scaling, that the `keys` of the config
-    `file` describe; raises `UserError` for a scheme that is not computed here.
+    """Returns the config node of rotary positions, with base and scaling, that `keys`, a part of
+    the config `file`, describes; raises `UserError` for a scheme that attnlab does not compute.
     """
     name = keys.text("rope_type", keys.text("type", "default"))
     keys.only(partial_rotary_factor=1.0, truncate=True, mscale=None, mscale_all_dim=None)
@@ -70,8 +70,9 @@ def _scheme(keys: ForeignConfig, file: ForeignConfig) -> dict[str, Any]:
 
 
 def keys_of(positions: Mapping[str, Any], local: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the keys of a config for a node of rotary positions (`rope_theta`, `rope_scaling`), for
-    the model type ("kind") of Gemma 3 also the base of the positions of `local` layers.
+    """Returns the keys "rope_theta" and "rope_scaling" of a `config.json` for a config node of
+    rotary positions, and, for the model type "gemma3_text" (`kind`), the base of the positions node
+    `local` of local layers.
     """
     scaling = positions["scaling"]
     fields = FIELDS.get(scaling["name"], {})

@@ -71,8 +71,8 @@ FURTHER = {  # of a file, behind `sliding_window`
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a StarCoder 2 config describes, with rotary positions
-    and a window if it has one.
+    """Returns the config node `system` of attnlab that a parsed `config.json` of StarCoder 2
+    describes, with rotary positions and a window if it has one.
     """
     node = system_of({**KEYS, **FURTHER}, file)
     usual = node["width"] // node["attention"]["heads"]
@@ -83,8 +83,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the StarCoder 2 config of a complete node `system`; raises `UserError` without
-    multihead attention and RoPE. Settings that it cannot express are found by reading it back.
+    """Returns the content of a `config.json` of StarCoder 2 for a complete config node `system`;
+    raises `UserError` without multihead attention and RoPE. Settings that it cannot express are
+    found by reading it back.
     """
     attention = layer_nodes(system, "attention")[0]
     visibility = layer_nodes(system, "visibility")[0]

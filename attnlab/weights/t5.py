@@ -32,8 +32,9 @@ _LINEAR = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
 
 
 def _stack_names(stack: str) -> list[Name]:
-    """Returns the table lines (tensor name, parameter path) of all layers of the stack "encoder" or
-    "decoder", its relative positions and its norms.
+    """Returns the `Name`s (tensor name in files, parameter path in attnlab) of all layers of T5's
+    stack "encoder" or "decoder", its relative positions and its norms, with `{i}` for the number of
+    a layer.
     """
     lines = []
     tensor, ours = f"{stack}.block.{{i}}.layer", f"{stack}_{{i}}"
@@ -110,8 +111,8 @@ KEYS = {
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a T5 config describes; whether the output matrix is
-    tied is read from the tensors if there are some.
+    """Returns the config node `system` of attnlab that a parsed `config.json` of T5 describes;
+    whether the output matrix is tied is read from the folder's tensors if it has some.
     """
     file.only(is_encoder_decoder=True)
     scaled = file.flag("scale_decoder_outputs", file.flag("tie_word_embeddings", True))
@@ -132,8 +133,9 @@ def system(file: ForeignConfig) -> dict[str, Any]:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the T5 config of a complete node `system`; raises `UserError` without multihead
-    attention with T5 positions. Settings that it cannot express are found by reading it back.
+    """Returns the content of a `config.json` of T5 for a complete config node `system`; raises
+    `UserError` without multihead attention with T5 positions. Settings that it cannot express are
+    found by reading it back.
     """
     attention = system["encoder_attention"]
     if attention["name"] != "multihead" or attention["positions"]["name"] != "t5":
@@ -158,8 +160,8 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def tuned(longest: int) -> dict[str, Any]:
-    """Returns task, data, batch and decoding for the run config of an encoder-decoder whose
-    positions reach `longest` tokens.
+    """Returns the nodes "task", "data", "batch" and "decoding" of a run config that tunes an
+    encoder-decoder whose positions reach `longest` tokens.
     """
     length = max(2, min(128, longest // 2))
     return {

@@ -63,8 +63,8 @@ FURTHER = {  # of a file, behind `image_size`
 
 
 def system(file: ForeignConfig) -> dict[str, Any]:
-    """Returns the config node `system` that a ViT config describes; raises `UserError` for another
-    head, or patches that do not divide the image.
+    """Returns the config node `system` of attnlab that a parsed `config.json` of ViT describes;
+    raises `UserError` for another head, or patches that do not divide the image.
     """
     architectures = file.content.get("architectures") or [ARCHITECTURES["vit"]]
     if architectures != [ARCHITECTURES["vit"]]:
@@ -90,8 +90,8 @@ def run(file: ForeignConfig) -> dict[str, Any]:
 
 
 def pictures(file: ForeignConfig) -> Pictures:
-    """Reads from `preprocessor_config.json` how images are prepared, by default at the size of the
-    model, and from the config the classes.
+    """Returns the `Pictures` of a ViT: the preparation of images in `preprocessor_config.json`
+    beside the config `file`, by default at the size of the model, and the classes in the config.
     """
     height, width = file.counts("image_size", 2, 224)
     processor = file.sibling(_PREPROCESSOR)
@@ -101,9 +101,9 @@ def pictures(file: ForeignConfig) -> Pictures:
 
 
 def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Returns the ViT config of a complete node `system`; raises `UserError` without learned
-    positions. Settings that it cannot express are found by reading it back. `image_size` is one
-    with as many patches.
+    """Returns the content of a `config.json` of ViT for a complete config node `system`; raises
+    `UserError` without learned positions. Settings that it cannot express are found by reading it
+    back. `image_size` is one with as many patches.
     """
     check_learned(system)
     patches = system["positions"]["length"] - 1
@@ -118,8 +118,8 @@ def config(system: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def preprocessing_files(images: Pictures) -> dict[str, dict[str, Any]]:
-    """Returns, by file name, the keys of `config.json` and the content of
-    `preprocessor_config.json` that describe how images are prepared, and the classes.
+    """Returns, by file name, the keys of `config.json` for image size and classes and the content
+    of `preprocessor_config.json` for the preparation of images `images`.
     """
     height, width, channels = images.shape
     names = ("height", "width") if len(images.resize) == 2 else ("shortest_edge",)

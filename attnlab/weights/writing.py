@@ -24,8 +24,9 @@ _QKVO = {"query", "key", "value", "out"}
 
 
 def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, Any]:
-    """Returns the config of `transformers` for a system, without its vocabulary, of the first model
-    type whose config, read back, is this system; raises `UserError` if none is.
+    """Returns the content of a `config.json` of `transformers` for a config node `system`, without
+    its vocabulary, of the first model type (or `kind` alone) whose config, read back, is this
+    system; raises `UserError` if none is.
 
     Args:
       system: a config node, complete.
@@ -101,8 +102,8 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attention(node: Mapping[str, Any], width: object) -> dict[str, Any]:
-    """Returns a node of attention in which key heads and head width of the usual size are written
-    as 0, and biases of all or no projections as True or False.
+    """Returns a copy of a config node of attention in a system of this width: key heads and head
+    width of the usual size become 0, and biases of all or no projections True or False.
     """
     usual, heads = dict(node), node.get("heads", 1)
     if usual.get("key_heads") == heads:

@@ -114,9 +114,10 @@ class LearnedEntmax(Alignment):
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the sparsemax weights max(depth - tau, 0), the `Solver` of alpha = 2 (arguments as
-    there): the threshold tau is found by sorting. The support is the longest prefix of the sorted
-    keys on which 1 + k u_k > u_1 + ... + u_k.
+    """Computes sparsemax weights max(depth - tau, 0) of each row of `depth` [...,Tk], the scores
+    less the row's largest, with the tau, computed by sorting, that makes the row sum to 1; `excess`
+    and `count` are not used. The support is the longest prefix of the sorted keys on which 1 + k
+    u_k > u_1 + ... + u_k.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -128,9 +129,10 @@ def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes the 1.5-entmax weights max(depth - tau, 0)^2, the `Solver` of alpha = 1.5 (arguments
-    as there): the threshold tau is found by sorting. tau_k = M_k - sqrt((1 - S_k) / k), M_k mean
-    and S_k spread of the k best; the last tau_k <= u_k counts.
+    """Computes 1.5-entmax weights max(depth - tau, 0)^2 of each row of `depth` [...,Tk], half of
+    the scores less the row's largest, with the tau, computed by sorting, that makes the row sum to
+    1; `excess` and `count` are not used. With tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k
+    spread of the k best, it is the last tau_k <= u_k.
     """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
@@ -147,8 +149,9 @@ def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.
 
 
 def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """Computes alpha-entmax weights by bisection of the threshold, and divides them by their sum: a
-    `Solver` of any alpha > 1, whose arguments it has.
+    """Computes alpha-entmax weights [...,Tk], each row divided by its sum, by bisection of the
+    threshold, from `excess` = alpha - 1 > 0, `depth` = excess (score - largest of the row) and
+    `count` [...,1], the number of allowed keys.
     """
 
     def weights(theta: jax.Array) -> jax.Array:
@@ -176,8 +179,9 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
 def entmax(
     scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float, solve: Solver = bisected
 ) -> jax.Array:
-    """Computes alpha-entmax weights of the scores over the last axis in float32, 0 where masked,
-    with derivatives in scores and alpha.
+    """Computes alpha-entmax weights [...,Tk] float32 of scores over the last axis with the function
+    `solve`, alpha = 1 + `excess`; they are 0 where the mask is False (None allows all), and
+    differentiable in scores and excess.
 
     Args:
       scores: [..., Tk].
@@ -198,8 +202,9 @@ def entmax(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
-    """Computes alpha-entmax weights of scores [...,Tk] with the solver `solve`, `excess` = alpha -
-    1; 0 where a key is not allowed. Their derivative is `_derivative`.
+    """Computes alpha-entmax weights [...,Tk] of scores [...,Tk] with the function `solve`, `excess`
+    = alpha - 1 [...,1], and 0 where the bool array `allowed` [...,Tk] is False. Their derivative is
+    `_derivative`.
     """
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(
@@ -209,9 +214,10 @@ def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Ar
 
 
 def _derivative(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Computes the weights of `_entmax` and their tangents (its JVP rule), from the tangents of the
-    scores and, if there is one, of alpha: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the
-    support.
+    """Computes, as the JVP rule of `_entmax`, the pair of the weights [...,Tk] and their tangents
+    from `primals` and `tangents`, each the three of (scores, allowed, excess); a `SymbolicZero` in
+    place of a tangent adds nothing. For the scores: s (de - sum(s de) / sum(s)) with s = a^(2 -
+    alpha) on the support.
     """
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
@@ -233,8 +239,9 @@ _entmax.defjvp(_derivative, symbolic_zeros=True)
 
 
 def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Array:
-    """Computes the derivative of the weights in alpha (the formula at the head of the file) from
-    the weights and their logarithms `logs`, 0 off the support.
+    """Computes the derivative [...,Tk] of entmax weights with respect to alpha from the weights
+    [...,Tk], their logarithms `logs` and `excess` = alpha - 1; derivative and logarithms are 0
+    where the weight is 0. The formula is at the head of the file.
     """
     x = -excess * logs
     near = jnp.minimum(

@@ -43,10 +43,11 @@ class Hard(Alignment):
             raise UserError(f"alignment hard: soft={self.soft}, must be a probability, from 0 to 1")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Returns one-hot weights of a key sampled from softmax(scores) (without the random stream
-        "sample": of the best key), and records log p of the key and the entropy; with probability
-        `soft` a row of the batch gets the softmax itself. See `Alignment.__call__`; a sample is a
-        constant, an expectation has the gradient of softmax.
+        """Returns one-hot weights [B,H,Tq,Tk] of a key sampled from the masked softmax of the
+        scores (of the best key without the random stream "sample"), and sows its log probability
+        and the entropy; when sampling, a batch row gets the softmax itself with probability `soft`.
+        See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of
+        softmax.
         """
         scores = widened(scores)
         weights, logs = softmax(scores, mask), log_softmax(scores, mask)
@@ -89,9 +90,9 @@ class Gumbel(Alignment):
             raise UserError(f"alignment gumbel: tau={self.tau}, must be above 0, as 1.0 is")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Returns one-hot weights of the largest noisy score, with the gradient of softmax(noisy
-        scores / tau); Gumbel noise is added if the random stream "sample" is given. See
-        `Alignment.__call__`.
+        """Returns one-hot weights [B,H,Tq,Tk] of the largest allowed score after Gumbel noise
+        (added only if the random stream "sample" is given), with the gradient of softmax(noisy
+        scores / tau). See `Alignment.__call__`.
         """
         scores = widened(scores)
         noise = (
@@ -113,8 +114,9 @@ def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float =
 
 
 def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Returns a one-hot of the largest allowed score along the last axis, the first of equals,
-    float32 (float64 for float64 scores); zeros where nothing is allowed.
+    """Returns a one-hot array, shaped like the scores [...,Tk] and float32 (float64 for float64
+    scores), with 1 at the first of the largest scores that the boolean mask allows (None: all), and
+    zeros in a row where nothing is allowed.
     """
     if not scores.shape[-1]:
         return widened(scores)

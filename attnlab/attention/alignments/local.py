@@ -149,9 +149,10 @@ class LocalP(Local):
 
     @nn.compact
     def centres(self, view: View, heads: int) -> tuple[jax.Array, jax.Array]:
-        """Predicts a position p [B,H,Tq,1] in the source from each query, n sigmoid(v^T tanh(q W)),
-        and returns floor(p), at most n - 1, as the centre of its window, and p. See
-        `Local.centres`.
+        """Predicts for each query and each of `heads` heads a real position p = n sigmoid(v^T
+        tanh(q W)) in a source of n tokens (n - 1 times the sigmoid by the field `span`), and
+        returns two arrays [B,H,Tq,1]: the window's centre floor(p), at most n - 1, int32, and p.
+        See `Local.centres`.
         """
         query = widened(view.query)
         raised = jnp.tanh(

@@ -53,8 +53,9 @@ class MoBA(Alignment):
         at_least(1, "alignment moba", block=self.block, blocks=self.blocks)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Computes softmax weights over the keys of `blocks` blocks for each query: its own block,
-        and the earlier ones whose mean score is largest. See `Alignment.__call__`.
+        """Computes softmax weights [B,H,Tq,Tk] of each query over the allowed keys of at most
+        `blocks` blocks, its own block and the earlier ones with the largest mean score, and 0 for
+        all other keys. See `Alignment.__call__`.
         """
         scores = widened(scores)
         if not scores.shape[-1]:
@@ -106,7 +107,9 @@ class Blocks:
         return jnp.asarray(self.view.keys) % self.size
 
     def sums(self, x: jax.Array) -> jax.Array:
-        """Sums x [B,H,Tq,Tk] over the keys of each block: [B,H,Tq,N]."""
+        """Sums x [B,H,Tq,Tk] over the keys of each block, by the positions of the keys, and returns
+        [B,H,Tq,N], N the number of blocks.
+        """
         if self.scattered:
             member = (self.view.columns // self.size - self.first)[..., None]
             member = member == jnp.arange(self.count)  # [B,1,1,Tk,N]
@@ -118,7 +121,9 @@ class Blocks:
         return wide.reshape(*x.shape[:-1], self.count, self.size).sum(axis=-1)
 
     def of_keys(self, x: jax.Array, keys: int) -> jax.Array:
-        """Repeats x [B,H,Tq,N], one entry for each block, for each key of the block: [B,H,Tq,Tk]."""
+        """Repeats the entry of each block in x [B,H,Tq,N] for all keys of the block, and returns
+        [B,H,Tq,Tk] with Tk = `keys`.
+        """
         if self.scattered:
             index = jnp.clip(self.view.columns // self.size - self.first, 0, self.count - 1)
             index = jnp.broadcast_to(index, (*x.shape[:-1], keys))

@@ -150,8 +150,10 @@ class Sink(Softmax):
 
 
 def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None = None) -> jax.Array:
-    """Computes the masked softmax over the last axis in float32, a_j = exp(e_j) / (exp(extra) + sum
-    over allowed k of exp(e_k)).
+    """Computes the softmax [...,Tk] float32 of scores over the last axis, 0 where the boolean mask
+    is False (None allows all), with exp(extra) added to the denominator unless `extra` is None; a
+    row with nothing allowed is all zeros. That is a_j = exp(e_j) / (exp(extra) + sum over allowed k
+    of exp(e_k)).
 
     Args:
       scores: [..., Tk].
@@ -180,8 +182,8 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes the logarithm of the softmax of scores over the last axis, under a mask as in
-    `softmax`: [...,Tk] float32, stable for tiny weights; 0 where masked.
+    """Computes the logarithm [...,Tk] float32 of the masked softmax of scores [...,Tk] over the
+    last axis, stable for tiny weights, and 0 where the boolean mask is False (None allows all).
     """
     if not scores.shape[-1]:
         return widened(scores)

@@ -59,9 +59,9 @@ def surrogate(
     reward_weight: jax.Array | float = 1.0,
     entropy_weight: jax.Array | float = 0.0,
 ) -> jax.Array:
-    """Computes the REINFORCE loss, a scalar: minus the mean over rows of the sum over valid steps
-    of log-likelihood + reward_weight (rewards - baseline) log p of the choices + entropy_weight
-    entropy.
+    """Computes the REINFORCE loss of an `Episode`, a scalar to minimise: minus the mean over batch
+    rows of the sum over valid steps of log-likelihood + reward_weight (rewards - baseline) log p of
+    the samples + entropy_weight entropy.
 
     Args:
       episode: of this batch.
@@ -81,8 +81,9 @@ def surrogate(
 def followed(
     baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: float = DECAY
 ) -> jax.Array:
-    """Updates the moving-average baseline, [1] or [T], with a batch of rewards: decay b + (1 -
-    decay) mean over rows; entries of steps that no row has stay as they are.
+    """Returns the moving-average baseline, [1] or [T], after a batch of rewards [B,1] or [B,T],
+    decay * baseline + (1 - decay) * mean over rows, without gradient; entries of steps that are
+    valid in no row stay unchanged.
 
     Args:
       baseline: as wide as the rewards.
@@ -100,8 +101,9 @@ def followed(
 def with_baseline(
     log_prob: jax.Array, rewards: jax.Array, baseline: jax.Array, valid: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes two losses, summed over valid rows: REINFORCE for the choices with reward R - b_t,
-    and the squared error of the predicted baseline b_t. Both are to be minimised:
+    """Computes two scalar losses, summed over steps and valid rows, the REINFORCE loss of the
+    choices with reward R - b_t, and the squared error of the predicted baseline b_t, from log p,
+    rewards R and `baseline` [B,T]. Both are to be minimised:
 
         sum_t -sg(R - b_t) log p(s_t)          sum_t (sg(R) - b_t)^2
 
@@ -122,8 +124,9 @@ def with_baseline(
 
 
 def gathered(samples: Any) -> tuple[jax.Array, jax.Array]:
-    """Sums the collection "samples" of a forward pass over heads and over alignments that sampled:
-    log p(s) and entropy, [B,T] each.
+    """Sums the collection "samples" of a forward pass, a tree of modules with tuples [B,H,T] named
+    "log_prob" and "entropy", over heads and modules, and returns two arrays [B,T]: log p of the
+    samples, and entropy.
 
     Entries are [B,H,T], or [B,H,T,1] where looks of one query were stacked along axis 2 by a scan
     over time.

@@ -50,8 +50,9 @@ class ScalableSoftmax(Alignment):
         at_least(2, "alignment scalable_softmax", length=self.length)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Computes the masked softmax of (s_h log n + b_h) times the scores, n the number of keys
-        that the query may see. See `Alignment.__call__`.
+        """Computes the masked softmax [B,H,Tq,Tk] of the scores times s_h log n + b_h, n the number
+        of keys that the query may see, s_h and (if `bias` is set) b_h learned for each head. See
+        `Alignment.__call__`.
         """
         scores = widened(scores)
         counts = full_mask(mask, scores.shape[-1]).sum(axis=-1, keepdims=True)
@@ -62,8 +63,9 @@ class ScalableSoftmax(Alignment):
 
     @nn.compact
     def factor(self, counts: jax.Array, heads: int, dtype: Any) -> jax.Array:
-        """Computes what the scores are multiplied with, s_h log n + b_h (b_h only if `bias`), from
-        n = `counts`, the number of keys that each query may see. See `Alignment.factor`.
+        """Computes the factor s_h log n + b_h of the scores of each query, [B or 1,H,Tq,1], from n
+        = `counts`, the number of keys that it may see; s_h and (if the field `bias` is set) b_h are
+        learned for each of the `heads`. See `Alignment.factor`.
         """
         start = nn.initializers.constant(1.0 / math.log(self.length))
         log_counts = jnp.log(jnp.maximum(counts, 1).astype(dtype))
@@ -95,8 +97,9 @@ class Softpick(Alignment):
     sums_to = "at most one"
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Computes weights relu(exp(e_j) - 1) / sum_k |exp(e_k) - 1| over the allowed keys, 0 where
-        the score is not positive. See `Alignment.__call__`.
+        """Computes the weights [B,H,Tq,Tk] relu(exp(e_j) - 1) / sum over allowed k of |exp(e_k) -
+        1| from the scores e; a key that is masked or whose score is not positive gets 0. See
+        `Alignment.__call__`.
         """
         scores = widened(scores)
         if not scores.shape[-1]:
@@ -136,8 +139,9 @@ class TopK(Alignment):
         at_least(1, "alignment top_k", keep=self.keep)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Computes the softmax over the `keep` allowed keys with the largest scores; other keys get
-        0. See `Alignment.__call__`.
+        """Computes softmax weights [B,H,Tq,Tk] over the `keep` allowed keys with the largest scores
+        of each query (the first among equal scores); all other keys get 0. See
+        `Alignment.__call__`.
         """
         scores = widened(scores)
         if not scores.shape[-1]:
@@ -147,8 +151,8 @@ class TopK(Alignment):
 
 
 def largest(x: jax.Array, count: int) -> jax.Array:
-    """Returns a bool mask, shaped like x, of the `count` largest numbers along the last axis, of
-    equal ones the first; True everywhere if there are no more than `count`.
+    """Returns a bool mask, shaped like x, of the `count` largest numbers along the last axis, the
+    first ones among equal numbers, or True everywhere if the axis has at most `count` entries.
     """
     if count >= x.shape[-1]:
         return jnp.ones(x.shape, bool)

@@ -41,9 +41,9 @@ class StickBreaking(Alignment):
     looks_between = True
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
-        """Computes stick-breaking weights over the keys before each query: sigmoid(e_ij) times the
-        product of 1 - sigmoid(e_ik) over the allowed keys k between j and i. See
-        `Alignment.__call__`.
+        """Computes stick-breaking weights [B,H,Tq,Tk] from the scores e: for an allowed key j
+        before query i, sigmoid(e_ij) times the product of 1 - sigmoid(e_ik) over the allowed keys k
+        between them, and 0 for other keys. See `Alignment.__call__`.
         """
         scores = widened(scores)
         if not scores.shape[-1]:
@@ -87,9 +87,9 @@ class Selective(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes softmax weights of the scores less f_ij, the sum over earlier queries of the
-        positive scores of the first head for key j; returns the weights and f [B,Tk] of the next
-        query. See `Alignment.go_on`.
+        """Returns softmax weights [B,H,Tq,Tk] of the scores less f_ij, the sum over earlier queries
+        of the positive scores of head 0 for key j (not for position 0, nor at or after the query),
+        and f [B,Tk] for the next query; `history` is f of the first. See `Alignment.go_on`.
         """
         scores = widened(scores)
         eligible = (view.columns > 0) & (view.columns < view.rows) & present(view)
@@ -147,9 +147,10 @@ class Temporal(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Divides the softmax weights (or the exponentials of the scores) of each key by their sum
-        over earlier queries (by 1 where there is none), and normalises them again; returns the
-        weights and the logarithms of the new sums [B,H,Tk]. See `Alignment.go_on`.
+        """Divides the softmax weights (or exponentials of the scores, by the field `past`) of each
+        key by their sum over earlier queries, normalises them anew, and returns them with the
+        logarithms [B,H,Tk] of the new sums; `history` has the logarithms so far. See
+        `Alignment.go_on`.
         """
         if not scores.shape[-1]:
             return widened(scores), history
@@ -213,9 +214,10 @@ class Monotonic(Alignment):
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, history: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes the expected monotonic alignments of the queries from stopping probabilities
-        sigmoid(score + offset), continuing from the alignment `history` of the query before; noise
-        is added to the scores if the random stream "sample" is given. See `Alignment.go_on`.
+        """Computes expected monotonic alignments [B,H,Tq,Tk] from stopping probabilities
+        sigmoid(score + offset), continuing from the alignment `history` [B,H,Tk] of the query
+        before, and returns them and the last one; scores get noise if the random stream "sample" is
+        given. See `Alignment.go_on`.
         """
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]
@@ -229,8 +231,9 @@ class Monotonic(Alignment):
 
 
 def expected(stop: jax.Array, live: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Computes the expected monotonic alignments of consecutive queries from stopping
-    probabilities, and the alignment from which the next query continues.
+    """Computes the expected monotonic alignments [B,H,Tq,Tk] of consecutive queries from stopping
+    probabilities `stop` [B,H,Tq,Tk], and returns them with the alignment [B,H,Tk] of the last query
+    that is `live`; `start` is the alignment before the first query.
 
     Args:
       stop: [B,H,Tq,Tk], p, 0 where masked.

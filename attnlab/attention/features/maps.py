@@ -102,8 +102,9 @@ class Hedgehog(FeatureMap):
 
     @nn.compact
     def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Computes softmax(z) and softmax(-z) side by side, [B,H,T,2D], of z = x W_h + b_h with W_h
-        learned from the identity. See `FeatureMap.__call__`.
+        """Computes softmax(z) and softmax(-z) over the channels, side by side [B,H,T,2D], of z = x
+        W_h + b_h for x [B,H,T,D], with W_h learned from the identity and b_h from 0; `positions`
+        are not used. See `FeatureMap.__call__`.
         """
         heads, width = x.shape[1], x.shape[-1]
         eye = jnp.broadcast_to(jnp.eye(width), (heads, width, width))
@@ -198,8 +199,9 @@ class Cosine(FeatureMap):
     places = True
 
     def __call__(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Computes relu(x) cos(angle) and relu(x) sin(angle) side by side, [B,H,T,2D], with angle =
-        pi i / (2 `length`) at position i. See `FeatureMap.__call__`.
+        """Computes relu(x) cos(angle) and relu(x) sin(angle) side by side, [B,H,T,2D], for x
+        [B,H,T,D] with angle = pi i / (2 `length`) at position i; raises UserError for a `length`
+        below 1. See `FeatureMap.__call__`.
         """
         at_least(1, "cosine", length=self.length)
         angle = positions.astype(x.dtype)[..., None] * (math.pi / (2 * self.length))

@@ -93,10 +93,10 @@ class Block:
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array, Pullback]:
-        """Computes the scores [B,H,b,c] float32 of a block of queries at positions i and keys at j,
-        biased by positions, and their `Pullback`.
-
-        For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
+        """Computes the scores [B,H,b,c] float32 of a block's queries at positions i and keys at j,
+        with the position bias, and returns them with a function from their gradient to that of
+        (closed arrays, queries, keys). For inner products the gradient of keys comes as [B,K,D,c],
+        see `upright`.
         """
         if "score" in self.functions:
             floats, fixed = split(arrays.closed["score"])
@@ -154,8 +154,9 @@ class Block:
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
     def dropout_factors(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
-        """Draws the dropout factors [B,H,b,c] of the block at `row` and `column`, the same in every
-        call for it; returns None while dropout is off.
+        """Draws the factors [B,H,b,c] that dropout multiplies the weights with (0 or 1 / (1 -
+        rate)) in the block at grid indices `row` and `column`, the same at every call; returns None
+        if dropout is off.
         """
         if arrays.key is None:
             return None
@@ -179,9 +180,9 @@ class Block:
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array | None, Pullback | None]:
-        """Computes the term [B,H,b,Dv] that a position scheme adds to the context from the weights
-        of a block at positions i and j, and returns it with a function from its gradient to those
-        of closed arrays and weights; (None, None) if the scheme adds none.
+        """Computes the term [B,H,b,Dv] that a position scheme adds to the context from weights
+        [B,H,b,c] of queries at positions i and keys at j, and returns it with a function from its
+        gradient to those of closed arrays and weights; (None, None) if it adds none.
         """
         if "relative" not in self.functions:
             return None, None
@@ -196,7 +197,9 @@ class Block:
 
 
 def count_visible(block: Block, arrays: Arrays, row: Any) -> jax.Array:
-    """Counts how many keys each query in the row of blocks `row` may see, [B,H,b,1] int32."""
+    """Counts the keys that each query in row number `row` of the blocks may see, over all blocks of
+    the row, and returns int32 [B,H,b,1], b the queries of a block.
+    """
     shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
 
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:

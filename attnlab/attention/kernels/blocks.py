@@ -74,8 +74,9 @@ class Grid:
     def each_block(
         self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry
     ) -> Carry:
-        """Runs carry = body(column, masked, carry) for each block of a row that may have an allowed
-        pair, first those that need no mask, and returns the last carry.
+        """Calls carry = body(column, masked, carry) for each block of row number `row` that may
+        have an allowed pair, first the blocks where all pairs are allowed (masked False), then the
+        others (True), and returns the last carry.
         """
         for listed, masked in ((self.full, False), (self.partial, True)):
             if not len(listed.columns):
@@ -95,9 +96,9 @@ class Grid:
 
 
 def cut(look: AttentionInputs, block: int) -> Grid:
-    """Divides the queries and keys of a look into the `Grid` of blocks of at most `block` queries
-    and keys (0: a size chosen by `longest`), and lists which blocks need computing, and which a
-    mask.
+    """Divides the queries and keys of the attention inputs `look` into blocks of at most `block`
+    each (0: the size that `longest` computes), and returns the `Grid`, with lists of the blocks
+    without a mask and of the blocks that need a mask.
     """
     queries, keys = look.view.size
     height, width = (size(length, block or longest(look)) for length in (queries, keys))
@@ -109,9 +110,9 @@ def cut(look: AttentionInputs, block: int) -> Grid:
 def visible(
     look: AttentionInputs, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two arrays [rows,columns] bool: which blocks of `height` queries and `width` keys of
-    a look may have an allowed pair, and which of these need no mask. Where positions are not known
-    during tracing, every block may have one and needs a mask.
+    """Returns two bool arrays [rows,columns] for blocks of `height` queries and `width` keys of the
+    attention inputs `look`: blocks that may have an allowed pair, and blocks that need no mask; all
+    and none if positions are not known during tracing.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     view = look.view
@@ -131,8 +132,9 @@ def visible(
 
 
 def longest(look: AttentionInputs) -> int:
-    """Computes the largest side of a block, a power of two from 64 to 512, for which the pairs of a
-    block over all heads and batch rows stay near the budget.
+    """Computes the largest side of a block for the attention inputs `look`, a power of two from 64
+    to 512, so that the pairs of a block over all heads and batch rows stay near `BUDGET` (an eighth
+    of it for scores that are no inner product).
     """
     batch, heads = jax.tree.leaves(look.queries)[0].shape[:2]
     pairs = (
@@ -157,8 +159,8 @@ def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
 
 
 def take(tree: Any, n: Any, size: int, axis: int = 2) -> Any:
-    """Slices block number `n`, of `size` entries along `axis`, out of every array of a tree; an
-    array of that size is returned whole.
+    """Returns a tree like `tree` with each array cut to its block number `n`, the `size` entries
+    from n * size on along `axis`; an array that has only `size` entries there is returned whole.
     """
     return jax.tree.map(
         lambda x: (

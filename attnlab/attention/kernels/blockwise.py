@@ -68,8 +68,8 @@ class Blockwise:
     weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
-        """Returns None if the weights of a class of alignments can be computed block by block, else
-        a message why not and what to choose.
+        """Returns None if weights of the alignment class `alignment` can be computed block by
+        block, by its attribute `form`, else a message (text) why not and what to choose.
         """
         if alignment.form in FORMS:
             return None
@@ -79,8 +79,8 @@ class Blockwise:
         )
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if a look can be computed block by block, else a message why not and what to
-        choose.
+        """Returns None if the attention inputs `look` can be computed block by block, else a
+        message (text) why not and what to choose.
         """
         if look.between is not None:
             return ROWLESS
@@ -102,9 +102,9 @@ class Blockwise:
 
 
 def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
-    """Prepares a look for computation in blocks of `side` (0: a size chosen here): returns the
-    `Block`, with the pure functions that all blocks share, and their `Arrays`, padded to whole
-    blocks.
+    """Prepares the attention inputs `look` for blocks of `side` queries and keys (0: a computed
+    size), and returns the `Block` of grid and pure functions that all blocks share, and the
+    `Arrays` of all tokens, padded to whole blocks.
     """
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)
@@ -153,9 +153,9 @@ def prepared(look: AttentionInputs, side: int) -> tuple[Block, Arrays]:
 
 
 def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
-    """Returns the arrays with `factor`, what the alignment `align` multiplies the scores of each
-    query with, computed from the number of keys that the query sees; unchanged if the alignment has
-    no factor.
+    """Returns `arrays` with its field `factor` [B,H,Tq,1] set to the factor of each query's scores
+    that the alignment `align` computes from the number of keys that the query may see; unchanged if
+    the alignment has no factor.
     """
     if align.form != "normalised" or type(align).factor is Alignment.factor:
         return arrays
@@ -167,8 +167,9 @@ def with_factor(block: Block, arrays: Arrays, align: Alignment) -> Arrays:
 
 
 def of_pairs(look: AttentionInputs, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
-    """Converts the functions of a look (rule, score or its bias, position values) to pure functions
-    of a block, and returns each by name with the arrays that it closes over.
+    """Converts the functions of the attention inputs `look` (rule, bias or score, position values)
+    to pure functions of a block, and returns a dict from name ("rules", "bias", "score",
+    "relative") to the pair of function and list of arrays it closed over.
 
     Args:
       look: all inputs of the kernel.
@@ -198,8 +199,9 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Returns shapes and dtypes of what an elementwise alignment gets for one block: scores, mask
-    and view.
+    """Returns the arguments of an elementwise alignment for one block as shapes and dtypes, for
+    tracing: scores (`dtype`) and bool mask of shape `size` = [B,H,b,c], and the `View` of query,
+    valid keys and positions i and j.
 
     Args:
       size: [B,H,b,c], of scores and mask.

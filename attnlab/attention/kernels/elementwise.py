@@ -18,8 +18,9 @@ from attnlab.attention.view import View
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that weigh each pair
-    by itself; its gradients compute the weights again.
+    """Computes the context [B,H,Tq,Dv] float32 of `arrays`, block by block with the functions of
+    `block`, for alignments that weigh each pair by itself; its gradients compute the weights anew
+    in place of storing them.
     """
     floats, fixed = split(arrays)
 
@@ -38,8 +39,9 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 def gain(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counts: jax.Array
 ) -> tuple[Callable[..., jax.Array], Any]:
-    """Returns a function that computes the term [B,H,b,Dv] which one block adds to the context, and
-    the arguments to call it with: closed arrays, query, queries, keys, values.
+    """Returns a function that computes the term [B,H,b,Dv] that the block at (row, column) adds to
+    the context, and the tuple of its arguments: closed floating arrays, query, queries, keys,
+    values of the block; `masked` if some pairs are not allowed.
 
     Args:
       block, arrays: of the look.
@@ -76,7 +78,9 @@ def gain(
 
 
 def forward(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32, block by block."""
+    """Computes the context [B,H,Tq,Dv] float32 of all queries in `arrays`, as the sum over blocks
+    of the terms that `gain` computes with the functions of `block`.
+    """
     grid, width = block.grid, arrays.values.shape[-1]
     lead = (arrays.values.shape[0], block.heads)
 
@@ -100,8 +104,9 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
-    """Computes the gradients of all floating-point arrays from the gradient `grad` of the context,
-    float32, with None in place of other arrays.
+    """Computes the gradients of all floating-point arrays in `arrays` from the gradient `grad`
+    [B,H,Tq,Dv] of the context, and returns them as an `Arrays` in float32, with None in place of
+    other arrays.
     """
     grid = block.grid
     sums = zeros(split(arrays)[0], block.dtype)

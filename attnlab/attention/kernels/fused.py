@@ -36,8 +36,8 @@ class Xla:
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if `jax.nn.dot_product_attention` can compute a look, else a message why not
-        and what to choose.
+        """Returns None if `jax.nn.dot_product_attention` can compute the attention inputs `look`,
+        else a message (text) why not and what to choose.
         """
         if look.between is not None:
             return ROWLESS
@@ -53,8 +53,8 @@ class Xla:
         return self.misfit(type(look.align))
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of a look by `jax.nn.dot_product_attention`; 0 for
-        queries that may see no key.
+        """Computes the context [B,H,Tq,Dv] of the attention inputs `look` by
+        `jax.nn.dot_product_attention`; 0 for queries that may see no key.
         """
         query, key, value = (
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
@@ -85,8 +85,9 @@ class Cudnn(Xla):
         return self.lacks(look)
 
     def lacks(self, look: AttentionInputs) -> str | None:
-        """Returns None if cuDNN can compute a look on some GPU, else a message why not and what to
-        choose.
+        """Returns None if cuDNN on a suitable GPU can compute the attention inputs `look` (half
+        precision, no bias, width and lengths that it supports), else a message (text) why not and
+        what to choose.
         """
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (

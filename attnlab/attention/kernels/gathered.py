@@ -47,7 +47,10 @@ class Gathered:
         return f"chooses no blocks by {alignment.__name__}; {INSTEAD}, or choose 'moba'"
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if the kernel can compute a look, else a message why not and what to choose."""
+        """Returns None if the kernel can compute the attention inputs `look` (causal rule, inner
+        products without bias, no dropout, keys from position 0), else a message (text) why not and
+        what to choose.
+        """
         reason = self.misfit(type(look.align))
         if reason:
             return reason
@@ -73,8 +76,9 @@ class Gathered:
         return queries > 1 and keys >= 2 * SPARSE * look.align.block * look.align.blocks
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of the alignment `moba`: chooses blocks for each query
-        by their mean keys, gathers their keys and values and attends to these alone.
+        """Computes the context [B,H,Tq,Dv] of the attention inputs `look`, whose alignment is
+        `MoBA`: chooses blocks for each query by the mean key of each block, gathers their keys and
+        values and attends to these alone.
         """
         assert isinstance(look.align, MoBA) and look.view.valid is not None
         q, k = jax.tree.leaves(look.queries)[0], look.keys
@@ -123,8 +127,8 @@ def picked(chosen: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 def attended(
     q: jax.Array, k: jax.Array, v: jax.Array, index: jax.Array, allowed: jax.Array, size: int = 1
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes softmax attention of each query to the keys of its chosen blocks alone, some queries
-    at a time: context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*b], float32.
+    """Computes softmax attention of q to the `allowed` keys of the blocks numbered `index` in k and
+    v, some queries at a time: context [B,K,G,Tq,Dv] and weights [B,K,G,Tq,n*size], float32.
 
     Args:
       q: scaled queries [B,K,G,Tq,A]; k [B,K,Tk,A]; v [B,K,Tk,Dv].

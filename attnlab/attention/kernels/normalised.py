@@ -18,8 +18,9 @@ together = jax.lax.optimization_barrier
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
-    """Computes the context [B,H,Tq,Dv] float32 block by block, for alignments that are a softmax;
-    its gradients compute the weights again.
+    """Computes the context [B,H,Tq,Dv] float32 of `arrays`, block by block with the functions of
+    `block`, for alignments that are a softmax; its gradients compute the weights anew in place of
+    storing them.
     """
     floats, fixed = split(arrays)
 
@@ -46,8 +47,8 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 
 
 def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Computes the context [B,H,Tq,Dv], and the largest score and the softmax denominator
-    [B,H,Tq,1] of every query, float32, block by block.
+    """Computes, block by block, the context [B,H,Tq,Dv] of `arrays`, and for each query its largest
+    score and its softmax denominator relative to that score [B,H,Tq,1], all float32.
     """
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
@@ -127,8 +128,8 @@ def backward(
     total: jax.Array,
     grad: jax.Array,
 ) -> Arrays:
-    """Computes the gradients of all floating-point arrays, float32, with None in place of others,
-    from the results of `forward` and the gradient `grad` of the context.
+    """Computes an `Arrays` of float32 gradients of all floats in `arrays` (None for others), from
+    the gradient `grad` of the context and the results of `forward`, context, `top` and `total`.
     """
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
@@ -175,8 +176,9 @@ def backward(
 
 
 def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
-    """Creates zeros, to which the gradients of keys and values are added, with one part for each
-    column of blocks along a new first axis.
+    """Creates float32 zeros to which the gradients of keys and values from `of_one_block` are
+    added: a tree like the keys and an array for the values, each shaped like the gradient of one
+    block, with a new first axis for the columns of blocks.
     """
     grid, (*lead, _, width) = block.grid, arrays.values.shape
     keys = jax.tree.map(
@@ -191,8 +193,9 @@ def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
 def of_one_block(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, saved: Row
 ) -> tuple[dict[str, Any], Any, Any, jax.Array]:
-    """Computes the gradients that one block adds: of the arrays its functions close over (by name),
-    of queries and their factors, of keys and of values [B,K,Dv,c].
+    """Computes the gradients that the block at (row, column) adds, a tuple of four: of closed
+    arrays (dict by function name), of the pair (queries, factor), of keys and of values [B,K,Dv,c];
+    `saved` has the forward results of the row.
 
     Args:
       block, arrays: of the look.

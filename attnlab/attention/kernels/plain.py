@@ -101,9 +101,10 @@ def plain(look: AttentionInputs) -> tuple[jax.Array, jax.Array]:
 def plain_on(
     look: AttentionInputs, module: nn.Module | None = None
 ) -> tuple[jax.Array, jax.Array, Any]:
-    """Computes context and weights of a look as `plain` does, continuing from the state of earlier
-    looks, and also returns the state for the next look. The weights of a `module` are those that an
-    intervention makes of them, see `attention.interventions`.
+    """Computes from the attention inputs `look` the context [B,H,Tq,Dv], the weights [B,H,Tq,Tk]
+    before dropout and the history for the next queries, continuing from `look.history` (None stays
+    None). The weights of a `module` are those that an intervention makes of them, see
+    `attention.interventions`.
     """
     weights, history = weigh_on(look)
     if module is not None:
@@ -123,8 +124,8 @@ def weigh(look: AttentionInputs) -> jax.Array:
 
 
 def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
-    """Computes the weights [B,H,Tq,Tk] float32 of a look, before dropout, and the state for the
-    next look, None if no look depends on earlier ones.
+    """Computes the weights [B,H,Tq,Tk] float32 of the attention inputs `look`, before dropout, and
+    returns them with the `History` for the next queries, None if `look.history` is None.
     """
     view, mask = look.view, look.view.allowed()
     scores = look.score(look.queries, look.keys, view.i, view.j)
@@ -145,8 +146,8 @@ def weigh_on(look: AttentionInputs) -> tuple[jax.Array, Any]:
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:
-    """Reshapes [B,H,Tq,...] to [B,K,G*Tq,...], the query heads of a group side by side, so that
-    they share the group's key head without a copy.
+    """Reshapes x [B,H,Tq,...] to [B,K,G*Tq,...], K = `key_heads` and G = H / K, the query heads of
+    a group side by side, so that they share the key head of the group without a copy.
     """
     return (
         x
@@ -156,7 +157,9 @@ def fold(x: jax.Array, key_heads: int) -> jax.Array:
 
 
 def unfold(x: jax.Array, heads: int) -> jax.Array:
-    """Reshapes [B,K,G*Tq,...] back to [B,H,Tq,...], the inverse of `fold`."""
+    """Reshapes x [B,K,G*Tq,...] back to [B,H,Tq,...], H = `heads` and G = H / K, the inverse of
+    `fold`.
+    """
     return (
         x
         if x.shape[1] == heads
@@ -181,9 +184,9 @@ class Auto(Plain):
         return self.chosen(look)(look)
 
     def chosen(self, look: AttentionInputs) -> Any:
-        """Returns the kernel to compute this look with: the alignment's own if it pays, else
-        blockwise or plain by size, and cuDNN in place of these in programs for NVIDIA GPUs where it
-        can.
+        """Returns the kernel, a function of `AttentionInputs`, to compute `look` with: the kernel
+        of the alignment if it pays, else blockwise for long inputs that it can compute, else plain;
+        cuDNN replaces the last two on NVIDIA GPUs where it can.
         """
         if path := getattr(look.align, "own_kernel", ""):
             own_kernel = import_object(path, type)()
@@ -212,8 +215,8 @@ def detected() -> bool:
 
 
 def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
-    """Computes the context of a look by cuDNN's kernel in programs that are lowered for NVIDIA
-    GPUs, by the kernel `other` in all others.
+    """Computes the context [B,H,Tq,Dv] of the attention inputs `look` by the kernel `cudnn` in
+    programs that are lowered for NVIDIA GPUs, and by the kernel `other` in all others.
     """
     arrays = {"queries": look.queries, "keys": look.keys, "values": look.values}
     return jax.lax.platform_dependent(
@@ -224,8 +227,9 @@ def on_cuda(cudnn: Any, other: Any, look: AttentionInputs) -> jax.Array:
 
 
 def is_short(kernel: str, queries: int, keys: int) -> bool:
-    """Returns whether a look of these sizes is computed by the plain kernel, unless its alignment has
-    a kernel of its own.
+    """Returns whether attention of `queries` queries to `keys` keys is computed by the plain
+    kernel: `kernel` is "plain", or "auto" with few queries or keys and without cuDNN; an alignment
+    with a kernel of its own may differ.
     """
     short = min(queries, keys) < LEAST and not detected()
     return kernel == "plain" or (kernel == "auto" and short)
@@ -234,9 +238,9 @@ def is_short(kernel: str, queries: int, keys: int) -> bool:
 def attend(
     module: nn.Module, look: AttentionInputs, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """Computes with a kernel the context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] if they or
-    maps are requested, else None, and the state for the next look; raises UserError if the kernel
-    cannot.
+    """Computes with the kernel named `kernel` the context [B,H,Tq,Dv] of the attention inputs
+    `look`, its weights [B,H,Tq,Tk] (None if neither requested nor recorded nor computed anyway),
+    and the history for the next queries; raises UserError if the kernel cannot.
 
     During initialization the kernel is always plain: the parameters of a score are made where it is
     first called. A look without rows, queries or keys also uses the plain kernel: there is nothing

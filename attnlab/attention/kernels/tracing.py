@@ -31,8 +31,9 @@ def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[...,
 
 
 def split(tree: Any) -> tuple[Any, Any]:
-    """Splits a tree of arrays into two trees like it: the floating-point arrays, which have
-    gradients, and the others, with None in place of the rest.
+    """Splits a tree of arrays into two trees of the same structure: one of the floating-point
+    arrays with None for all others, and one of the other arrays with None for the floating-point
+    ones.
     """
 
     def part(floating: bool) -> Any:

@@ -27,8 +27,9 @@ class Windows:
     weighs = False
 
     def refuses(self, look: AttentionInputs) -> str | None:
-        """Returns None if the look has windows that can be gathered, and this saves work, else a
-        message why not.
+        """Returns None if gathering the keys in each query's window can compute the attention
+        inputs `look` and saves work (a `Local` alignment, windows of at most half of the keys, no
+        dropout), else a message (text) why not.
         """
         view, heads, shared = look.view, _heads(look), look.values.shape[1]
         align = look.align
@@ -46,8 +47,9 @@ class Windows:
         return True
 
     def __call__(self, look: AttentionInputs) -> jax.Array:
-        """Computes the context [B,H,Tq,Dv] of a local alignment: gathers the keys and values in the
-        window of each query, and scores and sums these alone.
+        """Computes the context [B,H,Tq,Dv] of the attention inputs `look`, whose alignment is a
+        `Local`: gathers the keys and values in the window of each query, and scores and sums these
+        alone.
         """
         view, align = look.view, look.align
         assert isinstance(align, Local)
@@ -72,8 +74,9 @@ class Windows:
     def scored(
         self, look: AttentionInputs, keys_near: Any, slots: jax.Array
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Computes the scores [B,H,Tq,W] of gathered keys `keys_near` at positions `slots` [B,Tq,W], and
-        which pairs the visibility rule allows, or None for all.
+        """Computes the scores [B,H,Tq,W] of each query with W gathered keys, in the tree
+        `keys_near` of [B,K,Tq,W,...], at positions `slots` [B,Tq,W], and returns them with a bool
+        array of the pairs that the visibility rule allows, or None for all.
         """
         i = look.view.i
         i = jnp.broadcast_to(i, slots.shape[:2])

@@ -50,8 +50,9 @@ class Differential(MultiHead):
     capabilities = dataclasses.replace(MultiHead.capabilities, history=False)
 
     def setup(self) -> None:
-        """Checks that heads come in pairs (raises UserError if not), and creates the parameters,
-        the vectors of lambda and the gain of the norm, besides those of multi-head attention.
+        """Checks that `heads` is even and `key_heads` 0 or equal to it (raises UserError if not),
+        and creates the parameters of multi-head attention, four vectors for lambda and the gain of
+        the norm.
         """
         super().setup()
         if self.heads % 2 or (self.key_heads and self.key_heads != self.heads):
@@ -80,9 +81,9 @@ class Differential(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel as multi-head attention does, with weights that
-        are the difference of two heads: those of head 2h less lambda times those of head 2h + 1.
-        See `MultiHead.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory as multi-head attention
+        does, with H/2 maps of weights, the weights of head 2h less lambda times the weights of head
+        2h + 1. See `MultiHead.look`.
         """
         look = super().look(query, memory, view, history)
 
@@ -93,8 +94,9 @@ class Differential(MultiHead):
         return look.replace(align=align)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """Normalises the context of each head by its root mean square, multiplies it by the gain
-        and by 1 - `start`, and joins the heads. See `MultiHead.join`; context [B,H,Tq,2D].
+        """Normalises the context [B,H/2,Tq,2D] of each pair of heads by its root mean square,
+        multiplies it by the gain and by 1 - `start`, and returns the pairs side by side, [B,Tq,H
+        D]. See `MultiHead.join`.
         """
         wide = widened(context)
         normed = (

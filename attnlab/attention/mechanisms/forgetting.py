@@ -68,9 +68,10 @@ class Forgetting(MultiHead):
         return x.reshape(batch, shared, heads // shared, steps).swapaxes(2, 3)
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
-        """Computes keys, values and `decay`, the running sum c of the logarithms of forget gates up
-        to each token, from the tokens a memory gets. See `Attention.arrays`; the gates are of the
-        array for keys.
+        """Computes from `Tokens` a dict of the arrays that a memory stores: "keys" and "values" as
+        in multi-head attention, and "decay", the running sum c of the logarithms of forget gates up
+        to each token, continuing from the memory before. See `Attention.arrays`; the gates are of
+        the array for keys.
         """
         logs, inverse = self.logs(tokens.keys, tokens.valid), None
         if not tokens.ordered:
@@ -89,9 +90,9 @@ class Forgetting(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel as multi-head attention does, with score_ij +
-        c_i - c_j in place of the score, c the running sum of logarithms of forget gates. See
-        `MultiHead.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory as multi-head attention
+        does, with score_ij + c_i - c_j in place of the score, c the running sum of logarithms of
+        forget gates up to a token. See `MultiHead.look`.
         """
         assert isinstance(memory, ForgettingMemory)
         look = super().look(query, memory, view, history)
@@ -114,8 +115,9 @@ class Forgetting(MultiHead):
         )
 
     def reached(self, decay: jax.Array, view: View) -> jax.Array:
-        """Picks from c [B,H,Tk], the sums at the keys, the sum at the position of each query
-        [B,H,Tq]: that of the last key not behind it, 0 if there is none.
+        """Returns for each query, [B,H,Tq], the entry of the running sums `decay` [B,H,Tk] at the
+        last written key whose position is not after the query's position, 0 if there is none;
+        positions are in the view.
         """
         if not decay.shape[-1]:
             return jnp.zeros((*decay.shape[:2], view.size[0]), decay.dtype)

@@ -57,8 +57,9 @@ def refusal(score: type) -> str:
 
 
 def pairs_of(score: Score, history: History | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
-    """Returns the function `score.pairs` of queries [B,K,H/K,A], keys [B,K,Tk,A] and positions,
-    with the state of earlier looks (`history.score`) filled in if there is one.
+    """Returns a function of queries [B,K,H/K,A], keys [B,K,Tk,A] and key positions that computes
+    their scores: `score.pairs` itself, or, if `history.score` is not None, the same with this state
+    of earlier queries passed on.
     """
     if history is None or history.score is None:
         return score.pairs
@@ -80,8 +81,9 @@ def one_by_one(
     weights: bool,
     history: Any,
 ) -> Reading:
-    """Reads with queries [B,Tq,dq] one after the other, in a scan that calls `mechanism.read` with
-    one query and passes its history on, and returns one `Reading` of all.
+    """Calls `mechanism.read` on the memory with each of the queries [B,Tq,dq] in turn, in a scan
+    that passes its history on, and returns one `Reading` of all queries, with weights if `weights`
+    is true or maps are recorded.
 
     For parts whose scores depend on the weights of the query before. Maps are recorded once, for
     all queries.
@@ -184,9 +186,9 @@ class HeadsAttention(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Reads a memory: builds the look of the queries, runs the kernel on it (query by query if
-        the score depends on earlier looks), and returns a `Reading` of context, weights, losses and
-        history. See `Attention.read`.
+        """Computes attention of a query [B,Tq,dq] to a memory under a view with the mechanism's
+        kernel (query by query if the score depends on earlier ones), and returns a `Reading` of
+        context, weights (if requested or recorded), losses and history. See `Attention.read`.
         """
         memory = self.formed(memory)
         history = self.initial_history(memory) if history is None else history
@@ -203,9 +205,11 @@ class HeadsAttention(Attention):
         )
 
     def initial_history(self, memory: Any) -> History | None:
-        """Creates the state of score and alignment before the first look at a memory; None if
-        neither depends on earlier looks; raises UserError if the score does and the mechanism does
-        not support it. See `Attention.initial_history`.
+        """Creates the `History`, the states of score and alignment, before the first query on a
+        memory, or None if neither depends on earlier queries; raises UserError if the score does
+        and the mechanism does not support it. None if neither depends on earlier looks; raises
+        UserError if the score does and the mechanism does not support it. See
+        `Attention.initial_history`.
 
         Raises:
           UserError: the score depends on earlier looks, and the mechanism does not support it.

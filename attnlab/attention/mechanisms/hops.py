@@ -98,9 +98,10 @@ class Hops(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel: scores are those that the memory stores for
-        each key and hop, values those of the memory. See `HeadsAttention.look`; of the query only
-        its position counts.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] with one head for each hop: the scores
+        are stored in the memory for each key and hop, the values are the memory's values; only
+        number and positions of the queries count. See `HeadsAttention.look`; of the query only its
+        position counts.
         """
         batch, queries = query.shape[:2]
         return AttentionInputs(
@@ -117,9 +118,9 @@ class Hops(HeadsAttention):
         )
 
     def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
-        """Joins the contexts of the hops, and projects them to `width` if `output` is "projected";
-        otherwise raises UserError if together they are not `width` wide. See
-        `HeadsAttention.result`.
+        """Joins the contexts of the hops [B,r,Tq,Dv] side by side and returns [B,Tq,width]:
+        projected if the field `output` is "projected", else as they are; raises UserError if they
+        are then not `width` wide. See `HeadsAttention.result`.
         """
         context = joined(context)
         if self.output == "projected":

@@ -72,9 +72,9 @@ class Indexer(nn.Module):
         return self.norm(self.w_key(source))[:, None].astype(source.dtype)
 
     def __call__(self, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """Computes the rating I [B,Tq,Tk] float32 of every key for every query, sum over h of s_h
-        relu(p_h^T r), from queries [B,Tq,dq] (p and s) and index keys r [B,1,Tk,A]; no gradient
-        reaches the queries.
+        """Computes the rating [B,Tq,Tk] float32 of every key for every query, sum over index heads
+        h of s_h relu(p_h^T r), from the query [B,Tq,dq], projected to p and s, and index keys r
+        [B,1,Tk,A]; no gradient reaches the query.
         """
         query = jax.lax.stop_gradient(query)
         p = self.w_query(query).reshape(*query.shape[:2], self.heads, self.width)
@@ -125,9 +125,9 @@ class LightningIndexer(MultiHead):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Attends to the `keep` keys that the indexer rates best for each query (all keys while it
-        does not select), and returns a `Reading` with the loss "indexer" that trains the indexer.
-        See `Attention.read`.
+        """Computes attention of a query [B,Tq,dq] to the `keep` keys of a memory that the indexer
+        rates highest (to all keys while it does not select), and returns a `Reading` with the loss
+        "indexer" [B,Tq] that trains the indexer. See `Attention.read`.
         """
         assert isinstance(memory, IndexedMemory)
         history = self.initial_history(memory) if history is None else history
@@ -149,8 +149,9 @@ class LightningIndexer(MultiHead):
         return Reading(context, self.capture(head_weights, memory, weights), losses, history)
 
     def gathers(self, look: AttentionInputs) -> bool:
-        """Returns whether the chosen keys are gathered in place of a mask: this is less work, the
-        look allows it, and no maps are collected.
+        """Returns whether the chosen keys of the attention inputs `look` are to be gathered in
+        place of masking the others: true if the memory is long, scores are plain inner products,
+        the alignment is softmax without dropout, and no maps are needed.
         """
         able = look.product and look.bias is None and look.relative is None and look.between is None
         able &= type(look.align) is Softmax and look.history is None and not self.drop.active
@@ -162,7 +163,8 @@ class LightningIndexer(MultiHead):
     def gathered(
         self, look: AttentionInputs, rated: jax.Array, allowed: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Gathers the `keep` best rated keys of each query, attends to these alone, and returns the
+        """Gathers for each query the `keep` keys with the largest ratings `rated` among the
+        `allowed` keys, both [B,Tq,Tk], attends to these keys of `look` alone, and returns the
         context [B,H,Tq,D] and the loss of the indexer [B,Tq].
 
         Args:
@@ -187,8 +189,9 @@ class LightningIndexer(MultiHead):
 
 
 def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
-    """Returns a `between` function for a look: it applies the look's own `between`, if any, and
-    then masks keys that are not `chosen`, [B,Tq,Tk].
+    """Returns a function for the field `between` of attention inputs, from (scores, mask, view) to
+    scores and mask: it applies `look.between`, if any, and then masks the keys for which `chosen`
+    [B,Tq,Tk] is False.
     """
     first = look.between
 
@@ -203,8 +206,9 @@ def narrowed(look: AttentionInputs, chosen: jax.Array) -> Any:
 
 
 def divergence(weights: jax.Array, rated: jax.Array, allowed: jax.Array) -> jax.Array:
-    """Computes KL(p || softmax of the ratings) over allowed keys, [B,Tq]; p are the weights
-    [B,Tq,n] over their sum, without gradient; 0 where nothing is allowed.
+    """Computes for each query, [B,Tq], KL(p || softmax of the ratings `rated`) over the `allowed`
+    keys, p the weights [B,Tq,n] divided by their sum and without gradient; 0 where nothing is
+    allowed.
     """
     weights = jax.lax.stop_gradient(weights)
     total = weights.sum(axis=-1, keepdims=True)

@@ -49,8 +49,9 @@ class KeyValue(Single):
         self.of_own = Dense(self.width, use_bias=False)
 
     def cut(self, x: jax.Array, name: str) -> list[jax.Array]:
-        """Splits x [B,T,d] along its last axis into n equal parts [B,T,d/n]; raises UserError,
-        naming x by `name`, if n does not divide d.
+        """Splits x [B,T,d] along its last axis into a list of n equal parts [B,T,d/n], n the number
+        of the class's `names` (such as key and value); raises UserError, calling x by `name`, if n
+        does not divide d.
         """
         width, count = x.shape[-1], len(self.names)
         if width % count:
@@ -79,8 +80,9 @@ class KeyValue(Single):
         return self.cut(query, "query")[0]
 
     def result(self, context: jax.Array, query: jax.Array, look: AttentionInputs) -> jax.Array:
-        """Computes tanh(W_1 context + W_2 last part of the query) [B,Tq,width]; 0 for queries that
-        may see no key. See `HeadsAttention.result`.
+        """Computes tanh(W_1 context + W_2 last part of the query), [B,Tq,width], from a context
+        [B,1,Tq,Dv] and the query [B,Tq,dq]; 0 for queries that may see no key by the view of
+        `look`. See `HeadsAttention.result`.
         """
         last_part = self.cut(query, "query")[-1]
         merged = jnp.tanh(self.of_found(context[:, 0]) + self.of_own(last_part))

@@ -111,8 +111,9 @@ class Latent(HeadsAttention):
         super().setup()
 
     def arrays(self, tokens: Tokens) -> dict[str, jax.Array]:
-        """Computes what the memory stores of tokens: normalised latents [B,1,t,C], and key channels
-        [B,1,t,R] rotated by position, shared by all heads. See `Attention.arrays`.
+        """Computes from `Tokens` a dict of the arrays that a memory stores, shared by all heads:
+        "latents", normalised [B,1,t,C], and "turned", key channels [B,1,t,R] rotated by position.
+        See `Attention.arrays`.
         """
         latents = self.norm_latent(self.w_latent(tokens.keys))[:, None].astype(tokens.keys.dtype)
         if not self.rotary:
@@ -123,9 +124,9 @@ class Latent(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel from the latents: computes keys and values of H
-        heads from them, or, where this is less work (`absorbs`), projects the queries so that the
-        latents serve as one head of keys and values. See `HeadsAttention.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] from the memory's latents: computes
+        keys and values of H heads from them, or, where this is less work (`absorbs`), projects the
+        queries so that the latents serve as one head of keys and values. See `HeadsAttention.look`.
         """
         view = view.onto(memory, query)
         content, rotated = self.queries(query, view.i)
@@ -161,8 +162,9 @@ class Latent(HeadsAttention):
         return super().result(context, query, look)
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Computes queries at positions [Tq] or [B,Tq], times 1 / sqrt(D + R): the part without
-        positions [B,H,Tq,D], and the rotated channels [B,H,Tq,R].
+        """Projects a query [B,Tq,dq] at positions [Tq] or [B,Tq] to H heads, times 1 / sqrt(D + R),
+        and returns two arrays: the part without positions [B,H,Tq,D], and the channels rotated by
+        position [B,H,Tq,R].
         """
         size = self.size()
         x = (
@@ -185,8 +187,9 @@ class Latent(HeadsAttention):
 
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
-        """Counts the multiply-adds of one head in the direct form (keys and values computed from
-        latents) and in the absorbed form.
+        """Counts the multiply-adds of one head for `queries` queries and `keys` keys, and returns
+        two numbers: in the direct form (keys and values computed from latents), and in the absorbed
+        form (latents used as keys and values).
         """
         size = self.size()
         direct = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)

@@ -117,8 +117,9 @@ class Linear(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> LinearMemory:
-        """Computes the features of keys and the values of a source, and stores them with sum_j
-        features_j values_j in a `LinearMemory`. See `Attention.remember`.
+        """Computes the features of keys and the values of a source [B,Tk,ds], and returns a
+        `LinearMemory` of both, with spare slots up to `capacity`, and of their sum over tokens j,
+        features_j values_j. See `Attention.remember`.
         """
         real, length = written(source, valid, capacity)
         where = token_positions(positions, source.shape[1])
@@ -148,9 +149,9 @@ class Linear(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Computes the context of queries without weights where all keys, or all up to each query,
-        are seen, else from weights [B,H,Tq,Tk]; returns it in a `Reading`, with weights if
-        requested. See `Attention.read`.
+        """Computes attention of a query [B,Tq,dq] to a memory, without weights where all keys, or
+        all up to each query, are visible, else from weights [B,H,Tq,Tk], and returns a `Reading`,
+        with weights if requested or recorded. See `Attention.read`.
         """
         look = view.onto(memory, query)
         phi_q = self._features(query, look.i)
@@ -179,9 +180,10 @@ class Linear(Attention):
     def mix(  # type: ignore[override]
         self, x: jax.Array, view: View = CAUSAL, state: Sums | None = None
     ) -> tuple[jax.Array, Sums]:
-        """Mixes a sequence causally by a recurrence over the sum of features times values,
-        continuing from `state`, and returns y and the new sums; with another view it reads x as a
-        whole, or raises UserError if there is a state. See `Mixer.mix`. The state has one size.
+        """Mixes x [B,T,d] causally by a recurrence over the sum of features times values,
+        continuing from `state`, and returns y [B,T,d] and the new `Sums`; under another view it
+        attends from x to all of x, or raises UserError if there is a state. See `Mixer.mix`. The
+        state has one size.
 
         Raises:
           UserError: a view that is not causal alone, or a state and segments.
@@ -215,8 +217,8 @@ class Linear(Attention):
     def _key_values(
         self, source: jax.Array, valid: jax.Array | None, positions: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Computes the features [B,H,Tk,M] of the keys of a source and its values [B,H,Tk,D], both
-        zero at padding.
+        """Computes the features [B,H,Tk,M] of the keys of a source [B,Tk,ds] at `positions` and its
+        values [B,H,Tk,D], both float32 and zero at padding (`valid` [B,Tk] False).
         """
         features = self.key_features(widened(split(self.w_key(source), self.heads)), positions)
         values = widened(split(self.w_value(source), self.heads))
@@ -243,8 +245,9 @@ class Linear(Attention):
 
 
 def _is_weightless(view: View, memory: LinearMemory, query: jax.Array) -> bool:
-    """Returns whether a look can be computed without weights: all keys are seen, or the queries are
-    the memory's own tokens and each sees itself and those before it.
+    """Returns whether the context of a query can be computed without weights: without segments,
+    either the view shows every key, or it is causal and the queries are exactly the tokens of the
+    memory.
     """
     if view.segments is not None:
         return False

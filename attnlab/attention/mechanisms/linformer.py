@@ -106,9 +106,9 @@ class Linformer(Attention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> LinformerMemory:
-        """Computes keys and values of a source, projects each along the length to `rank` rows, and
-        stores these in a `LinformerMemory`; raises UserError for more than `length` tokens. See
-        `Attention.remember`.
+        """Computes keys and values of a source [B,T,ds], projects each along the length to `rank`
+        rows, and returns them in a `LinformerMemory`; raises UserError for more than `length`
+        tokens. See `Attention.remember`.
 
         Raises:
           UserError: more tokens than `length`.
@@ -138,9 +138,9 @@ class Linformer(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Computes softmax attention of the queries to the `rank` projected keys and values, and
-        returns the context, with maps over the tokens if these are collected; a view with a rule
-        raises UserError. See `Attention.read`.
+        """Computes softmax attention of a query [B,Tq,dq] to the `rank` projected keys and values,
+        and returns a `Reading` of the context and, only if maps are recorded, weights over the
+        tokens; raises UserError for a view with a rule or segments. See `Attention.read`.
 
         Raises:
           UserError: the view has a rule, or several texts share a row.

@@ -79,9 +79,10 @@ class MultiStep(Attention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Reads the same memory `steps` times, each time with the query plus the sum of the
-        contexts so far, and returns that sum; weights of the steps are heads side by side, losses
-        are added up. See `Attention.read`; every step goes on from its own earlier looks.
+        """Reads the same memory `steps` times, each time with the projected query [B,Tq,d] plus the
+        sum of the contexts so far, and returns a `Reading` of that sum, with the weights of the
+        steps side by side as heads (if requested or recorded) and losses added up. See
+        `Attention.read`; every step goes on from its own earlier looks.
         """
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []

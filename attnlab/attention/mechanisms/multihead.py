@@ -100,8 +100,8 @@ class MultiHead(HeadsAttention):
     memory_class: ClassVar[type[Memory]] = MultiHeadMemory
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Raises UserError for a subclass with the method `key_value` of an earlier version, whose
-        part `arrays` has taken over.
+        """Raises UserError if a subclass has the method `key_value` of an earlier version, in whose
+        place `arrays` is to be overridden; `options` are passed on to the base class.
         """
         super().__init_subclass__(**options)
         if hasattr(cls, "key_value"):
@@ -134,8 +134,9 @@ class MultiHead(HeadsAttention):
 
     @nn.nowrap
     def biased(self, projection: str) -> bool:
-        """Returns whether the projection of this name has a bias; raises UserError if the field
-        `bias` names an unknown projection.
+        """Returns whether the projection of this name ("query", "key", "value" or "out") has a
+        bias, by the field `bias`, a bool or the names of projections; raises UserError if it has an
+        unknown name.
         """
         if isinstance(self.bias, bool):
             return self.bias
@@ -171,9 +172,9 @@ class MultiHead(HeadsAttention):
         weights: bool = False,
         history: Any = None,
     ) -> Reading:
-        """Computes masked softmax attention of the queries to a memory: directly if the look is
-        short and all parts are those of the paper, else as `HeadsAttention.read`, with `look` and a
-        kernel. See `Attention.read`.
+        """Computes attention of a query [B,Tq,dq] to a memory, and returns a `Reading`: directly by
+        masked softmax of scaled inner products if `is_plain`, else as `HeadsAttention.read`, with
+        `look` and a kernel. See `Attention.read`.
         """
         if not self.is_plain(query.shape[1], memory):
             return super().read(query, memory, view, weights, history)
@@ -189,9 +190,9 @@ class MultiHead(HeadsAttention):
         return Reading(context, self.capture(head_weights, memory, weights))
 
     def is_plain(self, queries: int, memory: Any) -> bool:
-        """Returns whether `read` may compute a look of so many queries at a memory directly: it is
-        short, score, alignment, positions and kernel are those of the paper, and no subclass has a
-        hook of its own.
+        """Returns whether `read` may compute attention of `queries` queries to a memory directly:
+        queries or keys are few, score, alignment, positions and kernel are the plain ones, no
+        subclass overrides a hook, and no intervention changes weights.
         """
         parts = type(self.fit), type(self.align), type(self.scheme)
         plain = parts == (ScaledDot, Softmax, PositionScheme) and not self.fit.over
@@ -203,9 +204,9 @@ class MultiHead(HeadsAttention):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel for one look at a memory: scaled and rotated
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory: scaled and rotated
         queries, the memory's keys and values, and functions for score, bias of positions, position
-        values and changes of whole rows. See `HeadsAttention.look`.
+        values and changes of whole rows of scores. See `HeadsAttention.look`.
         """
         pairs = pairs_of(self.fit, history)
         view = view.onto(memory, query)

@@ -93,8 +93,9 @@ class NativeSparse(Attention):
     )
 
     def setup(self) -> None:
-        """Checks the sizes (`check`), and creates the projections of queries, of the keys and
-        values of three branches, and of gates, and the position scheme.
+        """Checks the fields by `check` (raises UserError if they do not fit), and creates the
+        projections of queries, of keys and values for three branches, and of gates, and the
+        position scheme.
         """
         self.check()
         shared, size = self.shared(), self.size()
@@ -153,9 +154,9 @@ class NativeSparse(Attention):
     def remember(  # type: ignore[override]
         self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
     ) -> SparseMemory:
-        """Computes keys and values of a source and stores them in a `SparseMemory`, with their sums
-        and the number of real tokens for every `stride` tokens. See `Attention.remember`; the
-        sequence begins at 0.
+        """Computes keys and values of a source [B,T,ds] that begins at position 0, and returns them
+        in a `SparseMemory`, with their sums and the number of real tokens for every `stride`
+        tokens. See `Attention.remember`.
         """
         filled, length = written(source, valid, capacity)
         slots = filled.shape[1]
@@ -177,8 +178,9 @@ class NativeSparse(Attention):
     def extend(
         self, memory: SparseMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> SparseMemory:
-        """Appends the keys and values of more tokens to a memory, and adds them to the sums and
-        counts of their strides. See `Attention.extend`.
+        """Returns the memory with the keys and values of more tokens, source [B,t,ds], appended,
+        and with these added to its sums and counts for every `stride` tokens. See
+        `Attention.extend`.
         """
         keys, values = self.projected(source, memory.following(source.shape[1]))
         real = jnp.ones(source.shape[:2], bool) if valid is None else valid
@@ -204,9 +206,10 @@ class NativeSparse(Attention):
     def read(  # type: ignore[override]
         self, query: jax.Array, memory: SparseMemory, view: View = EVERYTHING, weights: bool = False
     ) -> Reading:
-        """Computes causal attention as a gated sum of three branches (means of blocks, selected
-        blocks, a window of recent tokens), and returns a `Reading`, with the maps of the branches
-        side by side if requested. See `Attention.read`.
+        """Computes causal attention of a query [B,Tq,d] to a memory as a gated sum of three
+        branches (means of blocks, selected blocks, a window of recent tokens), and returns a
+        `Reading`, with maps of the branches side by side if requested or recorded. See
+        `Attention.read`.
         """
         batch, queries, shared = len(query), query.shape[1], self.shared()
         view = view.onto(memory, query)
@@ -235,8 +238,9 @@ class NativeSparse(Attention):
         return Reading(out, self.capture(jnp.concatenate(flat, axis=1), memory, weights))
 
     def blocks_of(self, memory: SparseMemory) -> tuple[jax.Array, jax.Array]:
-        """Sums the stored strides to overlapping compressed blocks: the sums of keys and values
-        [B,2K,Nc,D], and the number of real tokens [B,Nc].
+        """Adds up the memory's sums and counts of strides to compressed blocks that overlap, one
+        from each stride on, and returns the sums of keys and values [B,2K,Nc,D] and the numbers of
+        real tokens [B,Nc].
         """
         parts, count = self.compress // self.stride, memory.counts.shape[1]
         sums = jnp.pad(memory.sums, ((0, 0), (0, 0), (0, parts - 1), (0, 0)))
@@ -249,9 +253,9 @@ class NativeSparse(Attention):
     def compressed(
         self, q: jax.Array, memory: SparseMemory, view: View
     ) -> tuple[jax.Array, jax.Array]:
-        """Attends to the mean key and value of each compressed block that ends at or before the
-        query: context O^cmp [B,K,G,Tq,D] and weights p [B,K,G,Tq,Nc], of scaled queries q
-        [B,K,G,Tq,D].
+        """Attends from scaled queries q [B,K,G,Tq,D] to the mean key and value of each compressed
+        block that ends at or before the query, and returns the context [B,K,G,Tq,D] and weights p
+        [B,K,G,Tq,Nc].
         """
         sums, counts = self.blocks_of(memory)
         means = sums / jnp.maximum(counts, 1.0)[:, None, :, None]
@@ -261,9 +265,9 @@ class NativeSparse(Attention):
         return attention(widened(q), keys, values, mask[:, :, None])
 
     def chosen(self, p: jax.Array, memory: SparseMemory, view: View) -> jax.Array:
-        """Selects the blocks of l' tokens that each query attends to, bool [B,K,Tq,N]: the first,
-        its own, the one before, and those of largest importance by the weights p of compressed
-        blocks.
+        """Selects for each query up to `blocks` blocks of `block` tokens, bool [B,K,Tq,N]: the
+        first, its own, the one before, and the earlier ones of largest importance by the weights p
+        [B,K,G,Tq,Nc] of compressed blocks.
         """
         valid = jnp.asarray(memory.valid)
         count = -(-valid.shape[1] // self.block)
@@ -284,8 +288,9 @@ class NativeSparse(Attention):
         chosen: jax.Array,
         mapped: bool,
     ) -> tuple[jax.Array, Any]:
-        """Attends to the tokens of the chosen blocks alone: context O^slc [B,K,G,Tq,D], and weights
-        [B,K,G,Tq,Tk], None where the keys are gathered (long memories without maps).
+        """Attends from scaled queries q to the tokens of the `chosen` blocks [B,K,Tq,N] that `mask`
+        shows, and returns the context [B,K,G,Tq,D] and weights [B,K,G,Tq,Tk], None where the keys
+        are gathered (long memories, not `mapped`).
 
         Args:
           q: [B,K,G,Tq,D], scaled queries.
@@ -341,8 +346,9 @@ def attention(
 
 
 def importance(p: jax.Array, blocks: int, parts: int, unit: int) -> jax.Array:
-    """Computes the importance [...,N] of blocks of `unit` strides from the weights [...,Nc] of
-    compressed blocks of `parts` strides: sum over m < unit, n < parts of p[unit j + m - n].
+    """Computes the importance [...,N] of N = `blocks` blocks of `unit` strides from the weights p
+    [...,Nc] of compressed blocks of `parts` strides, for block j the sum of p[unit j + m - n] over
+    m < unit and n < parts.
     """
     spare = max(unit * blocks - p.shape[-1], 0)
     padded = jnp.pad(p, [(0, 0)] * (p.ndim - 1) + [(parts - 1, spare)])

@@ -81,8 +81,9 @@ class Path(MultiHead):
         self.w_beta = Dense(shared)
 
     def passing(self, source: jax.Array, valid: jax.Array | None) -> dict[str, jax.Array]:
-        """Computes, for each source token [B,t,ds], the unit vector w and the strength beta in (0,
-        2) of its matrix I - beta w w^T; beta is 0 at padding.
+        """Computes for each token of a source [B,t,ds] a dict of "w", a unit vector [B,K,t,D], and
+        "beta", a strength in (0, 2) [B,K,t,1], which make its matrix I - beta w w^T; beta is 0 at
+        padding (`valid` False).
         """
         w = widened(unit(self.split(self.w_up(self.w_down(source))), EPSILON))
         beta = 2.0 * jax.nn.sigmoid(widened(self.w_beta(source))).transpose(0, 2, 1)[..., None]
@@ -105,8 +106,9 @@ class Path(MultiHead):
     def extend_pairs(
         self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None
     ) -> Any:
-        """Multiplies the remembered keys by the matrices I - beta w w^T of the tokens behind them,
-        and appends keys and values of new tokens to the memory. See `Attention.extend_pairs`.
+        """Returns the memory with its stored keys multiplied by the matrices I - beta w w^T of the
+        stored tokens after them, not yet applied, and with the keys and values of new tokens
+        appended, computed from `keys` and `values` [B,t,ds]. See `Attention.extend_pairs`.
         """
         beta = written_only(memory)
         passed = jax.lax.cond(
@@ -123,9 +125,9 @@ class Path(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel, with scores computed at once for all pairs:
-        inner products of query and key, with the matrices I - beta w w^T of the tokens between. See
-        `MultiHead.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory, with scores computed at
+        once for all pairs: inner products of query and key with the matrices I - beta w w^T of the
+        tokens between them. See `MultiHead.look`.
         """
         assert isinstance(memory, PathMemory)
         look = super().look(query, memory, view, history)
@@ -164,15 +166,15 @@ def written_only(memory: PathMemory) -> jax.Array:
 
 
 def several(beta: jax.Array) -> jax.Array:
-    """Returns whether more than one token of some row, with `beta` not 0, is still to be passed,
-    [].
+    """Returns a bool array [], True if in some row more than one token has a `beta` [B,K,Tk,1] that
+    is not 0 in any head.
     """
     return ((beta != 0.0).any(axis=1).sum(axis=1) > 1).any()
 
 
 def unpassed(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Finds the one token that is still to be passed: its slot [B,1,1,1], and its w and beta
-    [B,K,1,D] and [B,K,1,1].
+    """Returns the slot [B,1,1,1], w [B,K,1,D] and beta [B,K,1,1] of the first token of each row
+    whose beta is not 0, from the w [B,K,Tk,D] and beta [B,K,Tk,1] of all tokens.
     """
     slot = jnp.argmax((beta != 0.0).any(axis=1), axis=1)[:, None, :, None]
     index = jnp.broadcast_to(slot, (*w.shape[:2], 1, 1))
@@ -181,8 +183,8 @@ def unpassed(w: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.A
 
 
 def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
-    """Returns keys [B,K,Tk,D] as seen from behind the one token, with `w` and `beta`, that is still
-    to be passed.
+    """Returns keys [B,K,Tk,D], multiplied by the matrix I - beta w w^T where they are before the
+    only token of their row whose beta is not 0; `w` and `beta` are of all tokens.
     """
     slot, w, beta = unpassed(w, beta)
     earlier = jnp.arange(keys.shape[2])[None, None, :, None] < slot
@@ -192,8 +194,9 @@ def passed_by_one(keys: jax.Array, w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_one(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, passed: jax.Array
 ) -> jax.Array:
-    """Computes the scores [B,K,G,Tq,Tk] of `scores_past_blocks`, with its arguments, for the case
-    that only one token has beta > 0, without blocks.
+    """Computes the scores [B,K,G,Tq,Tk] as `scores_past_blocks` does, from the same arguments
+    (queries, keys, w and beta of tokens, bool `passed`), for the case that only one token of a row
+    has beta > 0, without blocks.
     """
     slot, w, beta = unpassed(w, beta)
     slots, token = jnp.arange(keys.shape[2]), slot[..., None]
@@ -211,8 +214,9 @@ def cut(size: int, *arrays: jax.Array) -> list[jax.Array]:
 
 
 def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
-    """Computes M = (I + tril(diag(beta) W W^T, -1))^-1 of blocks, [...,C,C], by repeated squaring:
-    (I - L)(I + L^2)(I + L^4) ..., for L^C = 0.
+    """Computes by repeated squaring the matrices M = (I + tril(diag(beta) W W^T, -1))^-1,
+    [...,C,C], of blocks of C tokens with vectors w [...,C,D] and strengths beta [...,C,1]. M = (I -
+    L)(I + L^2)(I + L^4) ..., for L^C = 0.
     """
     size = w.shape[-2]
     power = -jnp.tril(beta * (w @ w.swapaxes(-1, -2)), -1)
@@ -226,9 +230,9 @@ def inverses(w: jax.Array, beta: jax.Array) -> jax.Array:
 def scores_past_blocks(
     q: jax.Array, keys: jax.Array, w: jax.Array, beta: jax.Array, passed: jax.Array, size: int
 ) -> jax.Array:
-    """Computes the scores [B,K,G,Tq,Tk], block by block: the inner product of query i and key j
-    with the product of the matrices H = I - beta w w^T of the tokens between in the middle. That is
-    q_i^T H_i ... H_{j+1} k_j.
+    """Computes the scores [B,K,G,Tq,Tk] of queries q and keys, in blocks of `size` tokens: the
+    inner product of query i and key j with the product of the matrices H = I - beta w w^T of the
+    tokens between in the middle (as far as `passed`). That is q_i^T H_i ... H_{j+1} k_j.
 
     Args:
       q: [B,K,G,Tq,D].

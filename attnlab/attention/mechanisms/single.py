@@ -69,8 +69,8 @@ class Single(HeadsAttention):
     memory_class = SingleMemory
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns keys [B,1,Tk,dk] and values [B,1,Tk,Dv], unprojected with an axis for one head;
-        raises UserError if values are not as wide as the context.
+        """Returns keys [B,Tk,dk] and values [B,Tk,Dv] unprojected, with a new axis for one head,
+        [B,1,Tk,dk] and [B,1,Tk,Dv]; raises UserError if the values are not `width` wide.
         """
         if values.shape[-1] != self.width:
             raise UserError(
@@ -113,8 +113,9 @@ class Single(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel for one head: the query as the score needs it,
-        and the unprojected keys and values of the memory. See `HeadsAttention.look`.
+        """Builds the `AttentionInputs` of one head for a query [B,Tq,dq] on a memory: the query
+        transformed as the score needs it, and the unprojected keys and values of the memory. See
+        `HeadsAttention.look`.
         """
         pairs = pairs_of(self.fit, history)
         q = self.scored(query)[:, None]

@@ -117,8 +117,8 @@ class Synthesizer(HeadsAttention):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """Creates the memory of a source, of values alone; raises UserError for more slots than
-        `length`. See `Attention.remember`.
+        """Computes the memory of a source [B,T,ds], which stores only values, with `capacity` slots
+        (T if None); raises UserError for more slots than `length`. See `Attention.remember`.
 
         Raises:
           UserError: more slots than `length`.
@@ -138,8 +138,9 @@ class Synthesizer(HeadsAttention):
     def look(
         self, query: jax.Array, memory: Any, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel: scores come from the query or from learned
-        tables by position, not from keys. See `HeadsAttention.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory: the values of the memory,
+        and scores from the query or from learned tables by position, not from keys. See
+        `HeadsAttention.look`.
         """
         empty = jnp.zeros((*memory.values.shape[:3], 0), query.dtype)
         return AttentionInputs(
@@ -162,9 +163,9 @@ class Synthesizer(HeadsAttention):
         return split(jax.nn.relu(self.w_hidden(query)), self.heads)
 
     def pairs(self, queries: jax.Array, keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Computes the scores [B,H,tq,tk] float32 of a block at positions i and j: the hidden query
-        times learned columns (dense), or entries of a learned table (random). See
-        `AttentionInputs.score`.
+        """Computes the scores [B,H,tq,tk] float32 of a block at positions i and j: hidden `queries`
+        times learned columns for j (dense form), or entries (i, j) of a learned table (random
+        form); `keys` are not used. See `AttentionInputs.score`.
         """
         if self.form == "dense":
             columns, bias = take_at(self.columns, j, 2), take_at(self.column_bias, j, 1)

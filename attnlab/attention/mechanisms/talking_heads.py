@@ -48,9 +48,9 @@ class TalkingHeads(MultiHead):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, history: Any = None
     ) -> AttentionInputs:
-        """Builds the inputs of the attention kernel as multi-head attention does, with an alignment
-        that mixes the heads by learned matrices: the scores before the alignment, the weights after
-        it. See `MultiHead.look`.
+        """Builds the `AttentionInputs` for a query [B,Tq,dq] on a memory as multi-head attention
+        does, with an alignment that mixes the heads by learned matrices: the scores before the
+        alignment, the weights after it. See `MultiHead.look`.
         """
         look = super().look(query, memory, view, history)
 

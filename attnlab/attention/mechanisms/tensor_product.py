@@ -119,8 +119,9 @@ class TensorProduct(MultiHead):
 
     @nn.nowrap
     def projection(self, name: str, heads: int) -> Any:
-        """Creates the projection of this name: to factors of the given rank, or dense if its rank
-        is 0; raises UserError for a bias of factors. See `MultiHead.projection`.
+        """Creates the projection called `name` ("query", "key" or "value") to `heads` heads:
+        `Factors` of the rank in its field, or a dense layer if that rank is 0; raises UserError if
+        factors are to have a bias. See `MultiHead.projection`.
         """
         if not self.rank(name):
             return super().projection(name, heads)
@@ -137,9 +138,9 @@ class TensorProduct(MultiHead):
         return {"key_heads": a, "key_widths": b, "value_heads": c, "value_widths": d}
 
     def formed(self, memory: Any) -> MultiHeadMemory:
-        """Converts a memory of factors to the memory of multi-head attention with the same keys and
-        values: multiplies the factors and rotates the keys by position. See
-        `HeadsAttention.formed`.
+        """Returns the multi-head memory with the keys and values of a memory of factors: multiplies
+        the factors and rotates the keys by position; a memory that is a `MultiHeadMemory` already
+        is returned as it is. See `HeadsAttention.formed`.
         """
         if isinstance(memory, MultiHeadMemory):
             return memory

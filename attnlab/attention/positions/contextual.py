@@ -49,9 +49,9 @@ class CoPE(PositionScheme):
     def of_rows(
         self, q: jax.Array, scores: jax.Array, mask: jax.Array | None, view: View, scale: float
     ) -> jax.Array:
-        """Adds to each score the inner product of the query with a learned vector for the number of
-        keys from key j to the query, counted by the gates sigmoid(score) and interpolated between
-        whole numbers. See `PositionScheme.of_rows`.
+        """Returns the scores [B,H,Tq,Tk], each plus `scale` times the inner product of query q with
+        a learned vector for the number of keys from key j to the query, counted by the gates
+        sigmoid(score) and interpolated between whole numbers. See `PositionScheme.of_rows`.
         """
         table = self.param("table", nn.initializers.zeros, (self.count, q.shape[-1]))
         if not scores.shape[-1]:

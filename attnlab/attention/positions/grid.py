@@ -73,9 +73,10 @@ class Sinusoidal2D(OnGrid):
     hooks = frozenset({"embedding"})
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Adds to x [B,T,d] the sinusoids of each token's row (first half of the channels) and
-        column (second half); raises UserError for an odd width. See `PositionScheme.embed`;
-        computed in the inner precision, added in the dtype of x.
+        """Adds to x [B,T,d] the sinusoids of the row (first half of the channels) and the column
+        (second half) that `positions` [T] or [B,T] stand for in a grid; raises UserError for an odd
+        width d. See `PositionScheme.embed`; computed in the inner precision, added in the dtype of
+        x.
 
         Raises:
           UserError: an odd width.
@@ -115,8 +116,8 @@ class Rope2D(OnGrid):
 
     def rotate(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Rotates pairs of channels of x [B,n,T,D], one half of them by the row and the other by
-        the column that positions [T] or [B,T] stand for. Angles, sines and products in float32, the
-        result in the dtype of x.
+        the column that positions [T] or [B,T] stand for; raises UserError unless D is a multiple of
+        4. Angles, sines and products in float32, the result in the dtype of x.
 
         Raises:
           UserError: D is no multiple of 4.

@@ -90,8 +90,8 @@ class Yarn(Linear):
     slow: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks `factor`, that 0 < slow < fast, and that `length` is at least 2 pi slow; raises
-        UserError if not.
+        """Checks that `factor` is at least 1, that 0 < `slow` < `fast` and that `length` is at
+        least 2 pi slow; raises UserError if not.
         """
         super().__post_init__()
         _ordered("yarn", self.length, slow=self.slow, fast=self.fast)
@@ -110,9 +110,9 @@ class Yarn(Linear):
         return unscaled * (1.0 - ramp) + unscaled / self.factor * ramp
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
-        """Computes between which pairs of channels (low, high) of `width` channels with this base
-        the frequencies change gradually from unscaled to scaled: those that turn `fast` and `slow`
-        times in `length` positions.
+        """Returns the numbers (low, high) of the channel pairs, of `width` channels with the rotary
+        base `base`, between which frequencies change gradually from unscaled to scaled: the pairs
+        that turn `fast` and `slow` times in `length` positions.
         """
         low, high = (
             width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
@@ -153,8 +153,9 @@ class Llama3(Linear):
 
 
 def _ordered(name: str, length: int, **turns: float) -> None:
-    """Checks that length >= 1 and that of the two named fields the first is above 0 and below the
-    second; raises UserError if not.
+    """Checks that `length` is at least 1 and that, of the two numbers that `turns` gives by field
+    name, the first is above 0 and below the second; raises UserError, naming the rope scaling
+    `name`, if not.
     """
     (low, low_turns), (high, high_turns) = turns.items()
     at_least(1, f"rope scaling {name}", length=length)

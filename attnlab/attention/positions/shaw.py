@@ -42,7 +42,9 @@ class Shaw(PositionScheme):
     hooks = frozenset({"score", "value"})
 
     def __post_init__(self) -> None:
-        """Sets the instance's hooks to "score" alone if `sides` is "key"."""
+        """Sets the instance's attribute `hooks` to {"score"}, so that contexts stay unchanged, if
+        the field `sides` is "key".
+        """
         if (
             self.sides == "key"
         ):  # hooks of the instance; those of the class are all that it can have
@@ -62,9 +64,9 @@ class Shaw(PositionScheme):
         return scale * key_part(q, self.table("keys", q.shape[-1]), self.rows(view))
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """Computes the term sum_j w_ij a^V[r(i,j)] of the context, float32 [B,H,Tq,width], a^V
-        learned vectors for each clipped distance; None if `sides` is "key". See
-        `PositionScheme.values`.
+        """Computes from weights w the term sum_j w_ij a^V[r(i,j)] of the context, float32
+        [B,H,Tq,width], a^V a learned vector for each clipped distance r of the positions in the
+        view, or returns None if the field `sides` is "key". See `PositionScheme.values`.
         """
         return (
             value_part(weights, self.table("values", width), self.rows(view))

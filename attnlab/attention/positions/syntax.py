@@ -56,9 +56,9 @@ class Syntax(PositionScheme):
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Adds to x [B,T,d] a tanh layer of the sinusoids of each word's index and of its depth in
-        the dependency tree, `positions` [B,T]; raises UserError for positions [T]. x holds whole
-        sentences; the result has its dtype.
+        """Adds to x [B,T,d] a learned tanh layer of the sinusoids of each word's index and of its
+        depth in the dependency tree, which is given as `positions` [B,T]; raises UserError for
+        positions of another shape.
 
         Raises:
           UserError: positions [T] instead of one depth for each word of each sentence.
@@ -104,9 +104,9 @@ class SyntaxRelative(Shaw):
         return super().bias(q, view, scale) + scale * of_tree
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """Computes the term sum_j w_ij (a^V + b^V) of the context, float32 [B,H,Tq,width], with
-        vectors of the distance in the sentence and in the tree; None if `sides` is "key". See
-        `PositionScheme.values`.
+        """Computes from weights w the term sum_j w_ij (a^V + b^V) of the context, float32
+        [B,H,Tq,width], with learned vectors a^V of the distance in the sentence and b^V of that in
+        the tree, or returns None if the field `sides` is "key". See `PositionScheme.values`.
         """
         of_sentence = super().values(weights, view, width)
         if of_sentence is None:
@@ -115,8 +115,9 @@ class SyntaxRelative(Shaw):
         return of_sentence + value_part(weights, self.table("tree_values", width), rows)
 
     def tree_rows(self, view: View, batch: int) -> jax.Array:
-        """Returns the table row of each pair's clipped tree distance, int32 [B,Tq,Tk]; distance 0
-        without trees, or beyond them.
+        """Returns for each query and key of the view the row, in a learned table, of their tree
+        distance clipped to -`clip` ... `clip`, int32 [B,Tq,Tk] with B = `batch`; the row of
+        distance 0 without trees, or beyond them.
         """
         shape = (batch, *view.size)
         if view.trees is None:
@@ -127,8 +128,9 @@ class SyntaxRelative(Shaw):
 
 
 def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Computes the depth of each word in its dependency tree, steps up to the root, [B,T] int32; 0
-    at a root and at padding.
+    """Computes the depth of each word in its dependency tree, int32 [B,T], the number of steps up
+    to the root, from the position of each word's syntactic head, `heads` [B,T]; 0 at a root and at
+    padding (`valid` False).
 
     Args:
       heads: [B,T] int, the position of each word's head in its sentence; negative or the word's own
@@ -144,8 +146,9 @@ def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
 
 
 def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Returns whether word j is an ancestor of word i in the dependency tree or i itself, bool
-    [B,T,T] at (i, j). Arguments as of `depth`.
+    """Returns a bool array [B,T,T], True at (i, j) if word j is word i or an ancestor of it in the
+    dependency tree, from the position of each word's syntactic head, `heads` [B,T]. Arguments as of
+    `depth`.
     """
     above = _above(heads, valid)
     reached = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
@@ -160,9 +163,9 @@ def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
 def structural_distance(
     heads: jax.Array, valid: jax.Array | None = None, mode: Literal["ancestor", "edge"] = "ancestor"
 ) -> jax.Array:
-    """Computes the signed tree distance of words i and j, [B,T,T] int32: depth_i - depth_j where
-    one is an ancestor (or head) of the other, else sgn(i - j) (depth_i + depth_j); 0 where either
-    is padding. Arguments as of `depth`, and:
+    """Computes from syntactic heads [B,T] the signed tree distance of words i and j, int32 [B,T,T]:
+    depth_i - depth_j if one is an ancestor (mode "edge": head) of the other, else sgn(i - j)
+    (depth_i + depth_j); 0 where either is padding. Arguments as of `depth`, and:
 
     Args:
       mode: which pairs get the difference of depths: "ancestor" (one above the other), "edge" (one
@@ -181,8 +184,10 @@ def structural_distance(
 
 
 def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Counts the edges between words i and j in the dependency tree, depth_i + depth_j - 2 depth of
-    their lowest common ancestor: [B,T,T] int32; 0 where either is padding. Arguments as of `depth`.
+    """Counts the edges between words i and j in the dependency tree, int32 [B,T,T], from the
+    position of each word's syntactic head, `heads` [B,T]; 0 where either word is padding (`valid`
+    False). That is depth_i + depth_j - 2 depth of their lowest common ancestor. Arguments as of
+    `depth`.
 
     Words of different trees of one sentence are joined by a root above both.
     """

@@ -57,8 +57,9 @@ class T5(PositionScheme):
 
     @nn.compact
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
-        """Computes the bias b_h[bucket(j - i)], [1 or B,H,Tq,Tk], from a learned table with a
-        number for each bucket and head. See `PositionScheme.bias`.
+        """Computes the bias b_h[bucket(j - i)], [1 or B,H,Tq,Tk], for the positions in the view
+        from a learned table with a number for each bucket and head; of q only the shape is used,
+        `scale` is not. See `PositionScheme.bias`.
         """
         heads, width = q.shape[1], q.shape[3]
         table = jnp.asarray(
@@ -73,9 +74,9 @@ class T5(PositionScheme):
 def bucket(
     distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128
 ) -> jax.Array:
-    """Computes the bucket number, int32, of each distance (key minus query): small distances have a
-    bucket each, larger ones share logarithmic ones up to `max_distance`, in all `buckets`; if
-    `causal`, later keys are in bucket 0.
+    """Computes the bucket number, int32, of each `distance` (key less query position): small ones
+    have a bucket each, larger ones share logarithmic buckets up to `max_distance`; later keys have
+    the upper half of the `buckets`, or all bucket 0 if `causal`.
     """
     if causal:
         return _side(jnp.maximum(-distance, 0), buckets, max_distance)
@@ -92,9 +93,9 @@ def _side(distance: jax.Array, count: int, max_distance: int) -> jax.Array:
 
 @functools.cache
 def starts(count: int, max_distance: int) -> tuple[int, ...]:
-    """Computes the first distance of each of `count` buckets: one for each distance at first, then
-    logarithmic ones up to `max_distance`. In exact integers: a rounded logarithm would be off by
-    one at the edges.
+    """Computes a tuple of the first distance of each of `count` buckets: one bucket for each
+    distance at first, then logarithmic ones up to `max_distance`. In exact integers: a rounded
+    logarithm would be off by one at the edges.
 
     x + floor(ln(m/x) / ln(M/x) s) >= x + b, with s = count - x, says m^s >= x^(s-b) M^b.
     """

@@ -44,8 +44,8 @@ class TransformerXL(PositionScheme):
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Creates, or returns, the parameters of the scheme for H = `heads` of D = `width`: u and
-        w, each [H,D], and W_r [d,H,D].
+        """Creates, or returns, the parameters of the scheme for H = `heads` heads of D = `width`
+        channels: u and w, each [H,D], and W_r [d,H,D] with d = H D.
         """
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
         return (
@@ -63,7 +63,8 @@ class TransformerXL(PositionScheme):
 
     def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """Computes the bias of Transformer-XL, scale * (q_i + w)^T (R_{i-j} W_r), float32
-        [B,H,Tq,Tk], R the sinusoid of the distance. See `PositionScheme.bias`.
+        [B,H,Tq,Tk], for queries q [B,H,Tq,D] and positions i and j in the view, R the sinusoid of
+        the distance, w and W_r learned. See `PositionScheme.bias`.
         """
         _, w, projection = self.weights(q.shape[1], q.shape[3])
         frequency = jnp.asarray(

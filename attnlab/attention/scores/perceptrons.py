@@ -197,9 +197,9 @@ class LocationAware(Additive):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """Computes the additive score of queries and keys, with the convolved weights `past`
-        [B,H,Tq,Tk] of the query before inside the tanh; without them if `past` is None. See
-        `Score.pairs`.
+        """Computes the additive scores [B,H,Tq,Tk] float32 of queries q and keys k, with the
+        weights `past` [B,H,Tq,Tk] of the query before, convolved along the keys, inside the tanh;
+        without them if `past` is None; positions j are not used. See `Score.pairs`.
         """
         if past is None:
             return perceptron(q + self.bias, k, self.v)
@@ -269,8 +269,9 @@ class Coverage(Additive):
         return perceptron(q, k[..., : self.hidden], self.v, coverage.astype(q.dtype))
 
     def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
-        """Adds the weights of a query to the coverage C so far (`past`), divided by the fertility
-        of each key if there is one, and returns the new C. See `Score.after`.
+        """Returns the coverage [B,H,Tk] for the next query: `past`, the coverage so far, plus the
+        weights [B,H,Tk] of this query, divided by the fertility of each key, computed from `keys`,
+        if the field `fertility` is set. See `Score.after`.
         """
         if not self.fertility:
             return past + weights

@@ -36,8 +36,9 @@ class Prefix(Rule):
     lengths: jax.Array | None = None
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Returns whether key j is in the prefix, the first `length` positions of a row or the
-        first `lengths` [B] if these are more; any query may see it. See `Rule.allows`.
+        """Returns whether keys at positions j are in the prefix, the first `length` positions, or
+        of each row the first `lengths` [B] if these are more: a bool array that broadcasts to
+        [B,H,tq,tk] and is the same for all query positions i. See `Rule.allows`.
         """
         j = grid(i, j)[1]
         return (
@@ -69,9 +70,10 @@ class Segments(Rule):
     keys: jax.Array | None = None
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Returns whether query i and key j have the same segment id, bool [B or 1,1,tq,tk]; False
-        for positions outside the ids; where `keys` is given keys have these ids, and the last of
-        `ids` belongs to the position of the last key. See `Rule.allows`.
+        """Returns a bool array [B or 1,1,tq,tk], True where the query at position i and the key at
+        position j have the same segment id, and False for positions outside the ids. Where `keys`
+        is given keys have these ids, and the last of `ids` belongs to the position of the last key.
+        See `Rule.allows`.
         """
         keys = self.ids if self.keys is None else self.keys
         of_query, query_known = looked_up(
@@ -93,8 +95,9 @@ class Dense(Rule):
     allowed: jax.Array
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Returns the entries of the given mask for queries at i and keys at j; False for positions
-        outside of it. See `Rule.allows`.
+        """Returns the entries of the given mask at query positions i and key positions j, a bool
+        array broadcastable to [B,H,tq,tk], False for positions outside of the mask. Its last row
+        belongs to the position of its last column. See `Rule.allows`.
         """
         allowed = jnp.asarray(self.allowed)
         allowed = allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)

@@ -194,8 +194,8 @@ for _join in (all_of, any_of, per_head):
 
 
 def _positions(name: str, positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the positions of global tokens unchanged; raises UserError unless all are integers
-    from 0 on.
+    """Returns the tuple `positions` of global tokens unchanged; raises UserError, naming the
+    visibility by `name`, unless all are integers of at least 0.
     """
     if not all(type(position) is int and position >= 0 for position in positions):
         raise UserError(

@@ -53,8 +53,9 @@ class RandomBlocks(Rule):
             at_least(least, f"RandomBlocks: {name}", getattr(self, name))
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Returns whether the block of query i sees the block of key j, by the random blocks drawn
-        for each head; blocks beyond the length are as the last. See `Rule.allows`.
+        """Returns a bool array [1 or B,heads,tq,tk], True where the block of the query at position
+        i sees the block of the key at position j in the random mask drawn for each head; positions
+        beyond the length are in the last block. See `Rule.allows`.
         """
         mask = self._mask()
         rows, columns = (jnp.clip(x // self.block, 0, mask.shape[1] - 1) for x in (i, j))
@@ -72,8 +73,8 @@ class RandomBlocks(Rule):
         return bool(self._blocks(i0, i1, j0, j1).all())
 
     def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
-        """Returns the part [heads,rows,columns] of the drawn blocks that queries i0 <= i < i1 and
-        keys j0 <= j < j1 lie in.
+        """Returns the bool mask of drawn blocks, cut to the rows of blocks with queries i0 <= i <
+        i1 and the columns of blocks with keys j0 <= j < j1: [heads,rows,columns].
         """
         mask = self._mask()
         first_row, last_row, first_column, last_column = (
@@ -88,8 +89,9 @@ class RandomBlocks(Rule):
 
 @functools.lru_cache(maxsize=64)
 def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
-    """Draws [heads,blocks,blocks] bool, read-only: `count` random columns for each row but the
-    first and last, among the inner columns that are not the row's own or next to it.
+    """Draws with `seed` a read-only bool mask [heads,blocks,blocks]: `count` (or all, if there are
+    fewer) random columns for each row but the first and last, among the inner columns that are not
+    the row's own or next to it.
     """
     rng = np.random.default_rng(seed)
     mask = np.zeros((heads, blocks, blocks), bool)

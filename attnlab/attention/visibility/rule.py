@@ -70,8 +70,8 @@ class Rule:
         return None
 
     def __and__(self, other: Rule) -> Rule:
-        """Returns the rule that allows a pair if both rules allow it; NotImplemented if `other` is
-        not a rule.
+        """Returns the rule that allows a pair of query and key if both rules allow it, or
+        NotImplemented if `other` is not a rule.
         """
         if not isinstance(other, Rule):
             return NotImplemented
@@ -83,8 +83,8 @@ class Rule:
         return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
 
     def __or__(self, other: Rule) -> Rule:
-        """Returns the rule that allows a pair if one of the two rules allows it; NotImplemented if
-        `other` is not a rule.
+        """Returns the rule that allows a pair of query and key if at least one of the two rules
+        allows it, or NotImplemented if `other` is not a rule.
         """
         if not isinstance(other, Rule):
             return NotImplemented
@@ -197,8 +197,9 @@ class PerHead(_OneOf):
     """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Evaluates the rule of each head at i and j, and stacks the results along the head axis;
-        raises UserError if one of them distinguishes heads itself. See `Rule.allows`.
+        """Evaluates the rule of each head for queries at positions i and keys at positions j, and
+        returns the results stacked along the head axis, bool [B or 1,H,tq,tk]; raises UserError if
+        one of the rules distinguishes heads itself. See `Rule.allows`.
         """
         heads = jnp.broadcast_arrays(*(rule.allows(i, j) for rule in self.rules))
         if heads[0].shape[1] != 1:

@@ -90,8 +90,9 @@ class SelectiveCopying(Drawn):
     limits = {"blanks": (0,), "words": (1,), "symbols": (2,), "tested": (0,)}
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: random words among blanks (or before them, unless `scattered`), then "="
-        once per word, where the answers are these words in order. See `Drawn.draw_row`.
+        """Draws a `Row`: random words among blanks (before the blanks unless `scattered`; "test"
+        has `tested` blanks if set), then "=" once per word, with these words in order as the
+        answers and 1, 2, ... as their groups. See `Drawn.draw_row`.
         """
         blanks = (self.tested or self.blanks) if split == "test" else self.blanks
         symbols = [f"s{below(draw, self.symbols)}" for _ in range(self.words)]
@@ -143,8 +144,9 @@ class Induction(Drawn):
             within("tested", self.tested, 2)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: random words with the trigger at a random position and again at the end,
-        where the answer is the word after its first occurrence. See `Drawn.draw_row`.
+        """Draws a `Row`: random words (`tested` of them in "test" if set) with the trigger at a
+        random position and again at the end, where the answer is the word after the first trigger;
+        its group is their distance, rounded up to a power of 2. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         words = [f"s{below(draw, self.symbols)}" for _ in range(length)]

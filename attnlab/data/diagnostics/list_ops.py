@@ -58,9 +58,9 @@ class ListOps(Drawn):
         check_lengths(4, self.shortest, self.longest)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: the words of a random expression of allowed length, whose value is the
-        answer at the last word; raises `UserError` after 100,000 failed draws. See
-        `Drawn.draw_row`.
+        """Draws a `Row`: the words of a random expression of allowed length, whose value is the
+        answer at the last word, with the length, rounded up to a power of 2, as its group; raises
+        `UserError` after 100,000 failed draws. See `Drawn.draw_row`.
         """
         for _ in range(_TRIES):
             words: list[str] = []
@@ -74,8 +74,8 @@ class ListOps(Drawn):
         )
 
     def _tree(self, draw: random.Random, depth: int, words: list[str]) -> int:
-        """Draws an expression at this depth, appends its words to `words` and returns its value;
-        draws only digits beyond the greatest depth or length.
+        """Draws an expression at the nesting level `depth` (from 1), appends its words to the list
+        `words` and returns its value, 0 to 9; beyond the greatest depth or length it is a digit.
         """
         if depth > self.depth or draw.random() > _SHARE or len(words) > self.longest:
             digit = below(draw, 10)
@@ -89,8 +89,8 @@ class ListOps(Drawn):
         return applied(operator, values)
 
     def guesses(self, rows: list[Row]) -> dict[str, float]:
-        """Returns the accuracy of the baseline "operator in front", which answers what is most
-        frequent in these rows for the first word.
+        """Returns {"operator in front": accuracy}, the accuracy of a baseline that answers each of
+        these rows with the most frequent answer of the rows with the same first word.
         """
         tally: dict[str, Counter[str]] = defaultdict(Counter)
         for row in rows:

@@ -94,9 +94,9 @@ class MultiQueryRecall(Drawn):
         return self.tested_length or self.length, self.tested_pairs or self.pairs
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: pairs of different keys and values, then each key once more at a random
-        position among blanks (or random words, with `noise`), where the answer is its value. See
-        `Drawn.draw_row`.
+        """Draws a `Row`: pairs of different keys and values, then each key once more at a random
+        position among blanks (or random words, with `noise`), where the answer is its value; groups
+        are the number of pairs or the distance. See `Drawn.draw_row`.
         """
         length, pairs = self._sizes(split)
         if self.fewest:
@@ -185,8 +185,9 @@ class SingleQueryRecall(Drawn):
         return (self.tested or self.pairs) if split == "test" else self.pairs
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: pairs of keys and values, then "?" and a key that has occurred, where the
-        answer is its value. See `Drawn.draw_row`.
+        """Draws a `Row`: pairs of keys and values, then "?" and a key that has occurred, where the
+        answer is its value; the group is the distance to the last occurrence of the key. See
+        `Drawn.draw_row`.
         """
         pairs = self._pairs(split)
         value = [below(draw, self.values) for _ in range(self.keys)]
@@ -250,8 +251,9 @@ class Needle(Drawn):
             within("keys", self.keys, length // 2 if self.hay == "pairs" else 1)
 
     def draw_row(self, draw: random.Random, split: str) -> Row:
-        """Draws one row: one pair of key and value at a random position among blanks or other
-        pairs, then "?" and this key, where the answer is the value. See `Drawn.draw_row`.
+        """Draws a `Row`: one pair of key and value at a random position among blanks or other
+        pairs, then "?" and this key, where the answer is the value; the group is the distance,
+        rounded up to a power of 2. See `Drawn.draw_row`.
         """
         length = (self.tested or self.length) if split == "test" else self.length
         places = length // 2

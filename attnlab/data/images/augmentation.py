@@ -17,8 +17,9 @@ from attnlab.errors import UserError
 def augmented(
     key: jax.Array, images: jax.Array, crop: int, flip: bool, anywhere: bool = False
 ) -> jax.Array:
-    """Returns images [B,H,W,C] of the same shape, each randomly cropped, flipped or shifted as the
-    settings say, with randomness from the key.
+    """Returns images [B,H,W,C], each by the random key cropped after padding with `crop` zeros on
+    all sides, mirrored with probability 1/2 if `flip`, and, if `anywhere`, shifted so that no pixel
+    that is not 0 is lost.
 
     Args:
       key: of a step.

@@ -88,9 +88,9 @@ class BoxedData(AnnotatedData[Judged]):
         return content
 
     def encoded(self, content: Boxed, split: str) -> Split:
-        """Encodes a split as the columns "image", "boxes" (middle and sides as shares of the
-        image), "labels" (class + 1, 0 for none) and "real", with padding to M objects. See
-        `Dataset.encoded`.
+        """Encodes a split of images with at most M objects as a `Split` with the columns "image",
+        "boxes" [N,M,4] (middle and sides as shares of the image), "labels" [N,M] (class + 1, 0 for
+        none) and "real" [N] ones. See `Dataset.encoded`.
         """
         self.check_learned(content, split)
         count, slots = len(content.images), max(map(len, content.labels))
@@ -109,8 +109,9 @@ class BoxedData(AnnotatedData[Judged]):
 
 
 def _judged(content: Boxed) -> list[Judged]:
-    """Returns for each image the boxes (as shares of it), class numbers and crowd flags of all its
-    objects, the unlearned ones too, against which predictions are scored.
+    """Returns for each image the boxes [M,4] (middle and sides as shares of the image), class
+    numbers [M] from 0 and crowd flags [M] of all its objects, also of those not learned, for
+    scoring.
     """
     numbers = {label: number for number, label in enumerate(content.classes)}
     sides, judged = np.tile(np.array(content.images.shape[1:3], np.float64), 2), []

@@ -95,9 +95,9 @@ class CaptionFolder(ImageFiles):
     test: str = "test.tsv"
 
     def captions(self, split: str) -> Captioned:
-        """Reads the captions of `split` and their images, one image per caption, read once where
-        several captions share it; without a file for "valid", some of training's images are held
-        out.
+        """Reads the captions of `split` and returns them as `Captioned`, with one image per
+        caption, read once where several captions share it; without a file for "valid", some
+        training images are held out for it.
 
         Raises:
           UserError: a file that is missing, a line without a name or a caption, an image that is
@@ -125,7 +125,8 @@ class CaptionFolder(ImageFiles):
 
 def _lines(path: Path) -> list[tuple[str, str, str]]:
     """Returns for each line of a captions file that is not blank its location for error messages,
-    its image name and its caption; raises `UserError` if one is missing or all lines are blank.
+    its image name and its caption; raises `UserError` if a line lacks the name or the caption, or
+    if all lines are blank.
     """
     if path.name.removesuffix(".gz").removesuffix(".xz").endswith(".jsonl"):
         rows = [

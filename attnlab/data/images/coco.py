@@ -79,9 +79,9 @@ class CocoBoxes(_Coco):
     kind = "instances"
 
     def objects(self, split: str) -> Boxed:
-        """Reads the images of `split`, resized to side x side, each with the labels and boxes of
-        its objects; crowds and empty boxes are returned apart, as `unlearned`. The classes are all
-        categories of the file, in the order of their ids.
+        """Reads the images of `split`, resized to side x side, and returns them as `Boxed`, each
+        with the labels and boxes of its objects; crowds and empty boxes are apart, in its field
+        `unlearned`. The classes are all categories of the file, in the order of their ids.
 
         Raises:
           UserError: a file that is missing, damaged or of another form, an id that is not there, an
@@ -99,8 +99,9 @@ class CocoBoxes(_Coco):
         return Boxed(np.stack(images), labels, boxes, classes, unlearned)
 
     def _sized(self, file: Path, size: tuple[Any, Any], where: str) -> np.ndarray:
-        """Reads an image in the orientation that its annotated `size` (height, width; None if
-        unknown) has, and returns it as uint8 [H,W,C]; raises `UserError` if the size differs.
+        """Reads an image in the orientation that has its annotated `size` (height, width, or two
+        None) and returns it as uint8 [H,W,C]; raises `UserError`, which begins with `where`, if no
+        orientation has it.
         """
         with opened(file, str(file)) as image:
             turns = orientation(image) > 4
@@ -134,8 +135,9 @@ class CocoCaptions(_Coco):
     kind = "captions"
 
     def captions(self, split: str) -> Captioned:
-        """Reads the images of `split` in the order of the annotation file, each with its caption;
-        an image with several captions is repeated, once per caption.
+        """Reads the images of `split` in the order of the annotation file and returns them as
+        `Captioned`, each with its caption; an image with several captions is repeated, once per
+        caption.
 
         Raises:
           UserError: a file that is missing, damaged or of another form, an image without a caption,
@@ -155,9 +157,9 @@ Objects = list[tuple[str, list[float], bool]]
 def _annotated(
     path: Path,
 ) -> tuple[dict[Any, str], dict[Any, tuple[Any, Any]], dict[Any, Objects], tuple[str, ...]]:
-    """Reads an annotation file and returns, by image id, the file names, the sizes (height, width)
-    and the lists of objects (label, box, whether a crowd), and then all labels in the order of
-    their ids.
+    """Reads a COCO annotation file and returns three dicts by image id, of file names, sizes
+    (height, width) and lists of objects (label, box, whether a crowd), and all labels in the order
+    of their ids; raises `UserError` for another form.
     """
     images, annotations, categories = _lists(path, ("images", "annotations", "categories"))
     names = _names(images, "file_name", f"{path}: image")
@@ -178,8 +180,8 @@ def _annotated(
 
 
 def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
-    """Reads an annotation file and returns the file name and the list of captions of each image,
-    both by image id; raises `UserError` for an image without a caption.
+    """Reads a COCO annotation file and returns two dicts by image id, of file names and of lists of
+    captions; raises `UserError` for a blank caption or an image without a caption.
     """
     images, annotations = _lists(path, ("images", "annotations"))
     names = _names(images, "file_name", f"{path}: image")
@@ -199,8 +201,8 @@ def _captions(path: Path) -> tuple[dict[Any, str], dict[Any, list[str]]]:
 
 
 def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
-    """Reads a JSON file and returns its lists of these names, in this order; raises `UserError` for
-    one that is missing, or if "images" is empty.
+    """Reads a JSON file and returns its lists called `names`, in this order; raises `UserError` if
+    a list is missing, or if "images" is empty.
     """
     content = parse_json(contents(path), str(path))
     lists = [content.get(name) if isinstance(content, Mapping) else None for name in names]
@@ -214,8 +216,9 @@ def _lists(path: Path, names: Sequence[str]) -> list[list[Any]]:
 
 
 def _names(entries: list[Any], field: str, title: str) -> dict[int, str]:
-    """Returns a dict from the id of each entry of a list to its `field`; raises `UserError`, with
-    the entries called `title` and their numbers, for an id that is no whole number or occurs twice.
+    """Returns a dict from the id of each entry of a list to its `field` as a str; raises
+    `UserError`, which calls an entry `title` and its number, for an id that is no whole number or
+    occurs twice.
     """
     by_id: dict[int, str] = {}
     for entry, where in _entries(entries, title):
@@ -272,8 +275,9 @@ def check_box(
 def fit_objects(
     objects: Objects, size: tuple[int, int], side: int, where: str
 ) -> tuple[list[str], np.ndarray, list[tuple[str, np.ndarray, bool]]]:
-    """Returns the labels and boxes of the objects of an image, and what of them nobody learns, each
-    as `Boxed` has them.
+    """Returns the labels and the boxes [K,4] (row, column, height, width) of the objects of an
+    image, resized from `size` to side x side pixels, and apart a list of (label, box, whether a
+    crowd) of crowds and empty boxes, which are not learned.
 
     Args:
       objects: label, box (first column, first row, width, height in pixels) and whether a crowd.
@@ -294,9 +298,9 @@ def fit_objects(
 
 
 def _fitted(objects: Objects, size: tuple[int, ...], side: int, where: str) -> np.ndarray:
-    """Converts boxes from an image of `size` (height, width) to one of side x side pixels (0: of
-    that size) and returns them [K,4] as first row, first column, height, width; raises `UserError` for one outside
-    the image.
+    """Returns the boxes of objects in an image of `size` (height, width) as [K,4], first row, first
+    column, height and width, resized to side x side pixels if `side` is not 0; raises `UserError`
+    for a box more than a pixel outside the image.
     """
     height, width = size
     fitted = np.zeros((len(objects), 4))

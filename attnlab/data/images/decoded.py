@@ -38,7 +38,9 @@ def in_parallel(read: Callable[[Cell], Read], cells: Iterable[Cell]) -> list[Rea
 
 
 def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], key: object) -> np.ndarray:
-    """Returns images as one array, uint8 [N,H,W,C], from the cache if they are there.
+    """Returns the arrays that `read` makes of files or bytes (`cells`), such as images, stacked as
+    [N,...]: from the cache if an equal `key` and unchanged files are in it, else read and written
+    to it; raises `UserError` if their sizes differ.
 
     Args:
       cells: the files, paths or bytes; or tuples of several from which one array is made.
@@ -76,8 +78,8 @@ def decoded(cells: Sequence[Cell], read: Callable[[Cell], np.ndarray], key: obje
 
 @contextlib.contextmanager
 def _cache_path(key: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
-    """Yields the path in the cache of what is made of some files, while no other process has it; None
-    without a cache that can be written, or if a file is missing.
+    """Yields, for a `with` statement, the path in the cache of the array made of `cells` with
+    `key`, locked against other processes, or None if no cache can be written or a file is missing.
     """
     import PIL
 
@@ -94,8 +96,9 @@ def _cache_path(key: object, cells: Sequence[Cell]) -> Iterator[Path | None]:
 
 
 def _make_room(folder: Path) -> None:
-    """Removes the arrays of a folder that were used the longest ago, until the others have at most
-    `MOST` bytes, but none that was used in the last `IDLE` seconds; whoever has one mapped keeps it.
+    """Deletes the least recently used arrays (*.npy) of a folder until the others have at most
+    `MOST` bytes, but none that was used in the last `IDLE` seconds; a process that has mapped a
+    deleted array can still read it.
     """
     states = [(path, path.stat()) for path in folder.glob("*.npy")]
     total = 0
@@ -106,8 +109,8 @@ def _make_room(folder: Path) -> None:
 
 
 def _identity(cell: Path | bytes | tuple[Path | bytes, ...]) -> object:
-    """Returns what tells whether an image is that of before: of a file where it lies, its number on
-    the disk, its bytes and the times of its last changes in ns, of bytes their SHA-256.
+    """Returns values that change if an image changes: of a file its path, inode, size and times of
+    its last changes in ns, of bytes their SHA-256, of a tuple a list of these.
     """
     if isinstance(cell, tuple):
         return [*map(_identity, cell)]

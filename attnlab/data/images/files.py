@@ -38,8 +38,8 @@ class Idx(HeldOut):
     test_labels: str = "t10k-labels-idx1-ubyte"
 
     def images(self, split: str) -> Labelled:
-        """Reads the IDX files of `split` and returns its images [N,H,W,C], each with its label;
-        those of "train" and "valid" are separate parts of the training files.
+        """Reads the IDX files of `split` and returns as `Labelled` its images [N,H,W,C], each with
+        its label; those of "train" and "valid" are separate parts of the training files.
 
         Raises:
           UserError: a file that is missing, damaged or no IDX file of unsigned bytes, or as many
@@ -74,8 +74,9 @@ class Npz(HeldOut):
     file: str = "images.npz"
 
     def images(self, split: str) -> Labelled:
-        """Reads the arrays of `split` from the .npz file and returns its images [N,H,W,C], each
-        with its label; without x_valid, some of the training images are held out for "valid".
+        """Reads the arrays of `split` from the .npz file and returns as `Labelled` its images
+        [N,H,W,C], each with its label; without x_valid, some of the training images are held out
+        for "valid".
 
         Raises:
           UserError: a file that is missing or damaged, without one of the arrays, with arrays of

@@ -57,8 +57,9 @@ class ImageFiles(HeldOut):
     def read_all(
         self, paths: Sequence[Path], read: Callable[[Path], np.ndarray] | None = None
     ) -> np.ndarray:
-        """Returns image files as uint8 [N,H,W,C] by `read`, or the method of this name, see
-        `decoded`; a user's class may change, and reads them one by one.
+        """Returns the image files `paths` as uint8 [N,H,W,C], each read by `read` (by default the
+        method `read`), with the cache of `decoded`; for a class defined outside of attnlab without
+        the cache.
         """
         read = read or self.read
         if not type(self).__module__.startswith("attnlab."):
@@ -150,8 +151,8 @@ class ImageFolder(ImageFiles):
 def read_images(
     names: Iterable[str], shape: Shape, fitted: Callable[[np.ndarray], np.ndarray] = np.asarray
 ) -> np.ndarray:
-    """Reads image files, applies `fitted` to each, and returns them uint8 [N,H,W,C], resized to the
-    `shape` of the training images; raises `UserError` unless that has 1 or 3 channels.
+    """Reads the image files `names`, applies `fitted` to each, and returns them as uint8 [N,H,W,C],
+    resized to `shape`, the (H, W, C) of the training images; raises `UserError` unless C is 1 or 3.
 
     Raises:
       UserError: a file that is no image, or images of training that have neither 1 nor 3 channels.

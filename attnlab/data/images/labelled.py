@@ -79,8 +79,9 @@ class ImageData(Pictures[str]):
         return self.pretrained is None
 
     def learn(self, by_split: Mapping[str, Labelled]) -> Learned:
-        """Computes the classes, at least two, and the shape, mean and deviation of the training
-        images; if `pretrained` is given, takes that instead. See `Dataset.learn`.
+        """Returns a `Learned` with the classes, at least two, and the shape, mean and deviation of
+        the training images, or, if `pretrained` is given, that with the shape of the images. See
+        `Dataset.learn`.
         """
         if self.pretrained is not None:
             shapes = [images.shape[1:] for images, _ in by_split.values()]
@@ -89,8 +90,9 @@ class ImageData(Pictures[str]):
         return Learned().with_images(images, classes_of(labels))
 
     def encoded(self, content: Labelled, split: str) -> Split:
-        """Encodes a split as the columns "image" and "label" (class number + 1); raises `UserError`
-        for a label unknown from training or another image size. See `Dataset.encoded`.
+        """Encodes a split as a `Split` with the columns "image" and "label" (class number + 1);
+        raises `UserError` for a label unknown from training or another image size. See
+        `Dataset.encoded`.
         """
         where, images, labels = self.where(split), content.images, list(content.labels)
         self.learned.check(images, where)
@@ -160,9 +162,9 @@ class HeldOut:
         return np.flatnonzero(chosen == (split == "valid"))
 
     def part(self, split: str, items: Sequence[Thing], own: bool) -> list[Thing]:
-        """Returns those of the items `items` that belong to a split: all if it is the test or
-        validation has its own files (`own`), else the `rows` of "train" or "valid"; for "train" a
-        random `examples` of them if that is not 0.
+        """Returns those `items` that belong to a split: all for "test" or with files of its own
+        (`own`), else the `rows` of "train" or "valid"; for "train" a random `examples` of them if
+        that is not 0.
 
         Raises:
           UserError: there are fewer.

@@ -59,7 +59,7 @@ class EasyVqa(HeldOut):
 
     def visual_questions(self, split: str) -> Asked:
         """Reads the questions of `split` (from JSON or the packed form) about its share of the
-        images, and returns them with a function that loads these images.
+        images, and returns them as `Asked`, with a function that loads these images.
 
         Raises:
           UserError: a file that is missing or damaged, a question in another form, or about an image
@@ -138,8 +138,8 @@ class ImageQuestions(SplitFiles):
         return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def visual_questions(self, split: str) -> Asked:
-        """Reads the questions of `split` from a file of JSON lines and returns them with a function
-        that loads the images, each named file once.
+        """Reads the questions of `split` from a file of JSON lines and returns them as `Asked`,
+        with a function that loads the images, each file once.
 
         Raises:
           UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
@@ -167,9 +167,9 @@ class ImageQuestions(SplitFiles):
     def _boxes(
         self, record: Mapping[str, Any], sides: tuple[int, int], where: str
     ) -> tuple[Box, ...]:
-        """Returns the boxes in a record in whole pixels of the resized image, rounded outwards,
-        given the `sides` (height, width) of the image file; raises `UserError` for one that is no
-        box or not within it.
+        """Returns the boxes in a record as (row, column, height, width) in whole pixels of the
+        resized image, rounded outwards, given the `sides` (height, width) of the image file; raises
+        `UserError` for a box of another form or outside the image.
         """
         cell, height_width = record.get(self.boxes), np.array(sides)
         if not isinstance(cell, list) or not all(_is_box(box) for box in cell):

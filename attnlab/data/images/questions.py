@@ -109,9 +109,9 @@ class QuestionData(Dataset[Question]):
     guessing = True
 
     def checked(self, content: Asked, split: str) -> Asked:
-        """Returns the questions of a split unchanged, and its images to be loaded once; raises
-        `UserError` for no question or a blank text, and on loading for images of another form. See
-        `Dataset.checked`.
+        """Returns the questions of a split unchanged, with a function that loads the images once
+        and checks them; raises `UserError` for no question or a blank text, and on loading for
+        images that are not uint8 [N,H,W,C]. See `Dataset.checked`.
         """
         where = self.where(split)
         if not content.questions:
@@ -200,9 +200,9 @@ def encode(
 
 
 def together(examples: Examples, about: np.ndarray, per_row: int) -> Examples:
-    """Groups questions by their image into rows of up to `per_row` = Q of them, with "image" once per
-    row, "question" as [b,Q,width] and "label" as [b,Q]; an image with more has several rows, and
-    shorter rows are padded.
+    """Groups questions by their image (`about` [N] image numbers) into rows of up to `per_row` = Q,
+    with "image" once per row, "question" [b,Q,width] and "label" [b,Q]; an image with more
+    questions has several rows, and shorter rows are padded.
 
     Args:
       examples: of questions, as `encode` gives them.

@@ -73,8 +73,8 @@ class ImageRows(Rows):
         return (self.side, self.side, 1 if self.grey else 3) if self.side else None
 
     def check_settings(self, method: str) -> None:
-        """Raises `UserError` where a method, "objects" or "masks", needs a setting that is not
-        there.
+        """Raises `UserError` if `method` is "objects" and the setting `boxes` is empty, or if it is
+        "masks" and the setting `classes` is, or if class names are invalid.
         """
         if method == "objects" and not self.boxes:
             raise UserError(
@@ -97,8 +97,8 @@ class ImageRows(Rows):
         return Captioned(self._images(several), [text for of_row in texts for text in of_row])
 
     def objects(self, split: str) -> Boxed:
-        """Returns the images of a split, each with the labels and boxes of its objects; boxes
-        without an extent stand apart, as those of COCO do.
+        """Returns the images of a split as `Boxed`, each with the labels and boxes of its objects;
+        boxes without an extent are apart, in its field `unlearned`.
 
         Raises:
           UserError: as `rows` does; no convention of boxes, boxes that do not fit it or their image
@@ -122,8 +122,8 @@ class ImageRows(Rows):
         return Boxed(self._images(rows), names, fitted, classes, unlearned)
 
     def masks(self, split: str) -> Segmented:
-        """Returns the images of a split, each with the class of every pixel as the masks of
-        `attnlab.data.images.segmented.MaskFolder` tell it.
+        """Returns the images of a split as `Segmented`, each with a mask, the class number of every
+        pixel (0 for the ground, -1 for unlabelled pixels).
 
         Raises:
           UserError: as `rows` does; no classes, a mask that is none or not one of its image.
@@ -149,8 +149,8 @@ class ImageRows(Rows):
         return [self._percent(digest.tobytes()) for digest in digests()[index]]
 
     def _texts(self, where: str, column: str, cell: Any) -> list[str]:
-        """Returns the texts of a cell of a column, a list of texts or one text; raises `UserError`
-        for a blank one.
+        """Returns the texts of a cell, which is a text or a list of texts, as a list; raises
+        `UserError`, with the location `where` and the column, for a blank text.
         """
         name, several = self.name_in_files(column), cell if isinstance(cell, list) else [cell]
         texts = [in_line(as_text(text, name, where)) for text in several]
@@ -159,8 +159,9 @@ class ImageRows(Rows):
         return texts
 
     def _objects(self, where: str, row: Mapping[str, Any]) -> Objects:
-        """Returns the objects of a row with their boxes as COCO has them, see `fit_objects`; raises
-        `UserError` for what are no boxes or not as many categories.
+        """Returns the objects of a row as a list of (label, [column, row, width, height], False),
+        as `fit_objects` takes them; raises `UserError` unless the row has as many boxes of 4
+        numbers as categories.
         """
         boxes, categories = row["boxes"], row["categories"]
         if (type(boxes), type(categories)) != (list, list) or len(boxes) != len(categories):
@@ -189,8 +190,9 @@ class ImageRows(Rows):
         key: object,
         columns: Sequence[str] = ("image",),
     ) -> tuple[Callable[[], np.ndarray], list[int]]:
-        """Returns a function that gives arrays made of the images of rows, by the cache and once for
-        all rows that have the same, and the number of the array of each row.
+        """Returns a function that gives the array of what `read` makes of each different image in
+        the `columns` of rows (cached by `key`), and for each row the number of its image in this
+        array.
 
         Args:
           rows: of `columns`.
@@ -214,8 +216,8 @@ class ImageRows(Rows):
 
 
 def _file(where: str, cell: object) -> Path | bytes:
-    """Returns the path or the bytes of the image in a cell, no bytes of a blank one; raises
-    `UserError` if it has something else.
+    """Returns the image in a cell as the path of a file or as bytes, b"" for a blank cell; raises
+    `UserError`, which begins with `where`, for any other cell.
     """
     if isinstance(cell, dict):  # as `datasets` has it
         cell = cell.get("bytes") or cell.get("path")

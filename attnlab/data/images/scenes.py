@@ -104,8 +104,8 @@ class Scenes(Painted):
         return list(self.apart(split, lambda: self._draw_scene(draw, split), repr, refusal=refusal))
 
     def captions(self, split: str) -> Captioned:
-        """Draws the images of `split`, each with its caption, and with the object that each word of
-        it is about and the pixels of each object.
+        """Draws the images of `split` and returns them as `Captioned`, each with its caption, the
+        object that each word of it is about, and the pixels of each object.
         """
         scenes = self.scenes(split)
         captions = [self.caption(scene) for scene in scenes]
@@ -120,7 +120,9 @@ class Scenes(Painted):
         )
 
     def objects(self, split: str) -> Boxed:
-        """Draws the images of `split`, each with the labels and the boxes of all its objects."""
+        """Draws the images of `split` as `Boxed`, each with the labels and the boxes of all its
+        objects.
+        """
         scenes = self.scenes(split)
         return Boxed(
             self.pictures(split, scenes),
@@ -130,8 +132,8 @@ class Scenes(Painted):
         )
 
     def masks(self, split: str) -> Segmented:
-        """Draws the images of `split`, each with a mask that has the class number of every pixel, 0
-        for the ground.
+        """Draws the images of `split` as `Segmented`, each with a mask that has the class number of
+        every pixel, 0 for the ground.
         """
         scenes = self.scenes(split)
         numbers = {label: number for number, label in enumerate(self.labels, 1)}
@@ -162,8 +164,9 @@ class Scenes(Painted):
         return row, column, int(rows.max()) - row + 1, int(columns.max()) - column + 1
 
     def _draw_scene(self, draw: random.Random, split: str) -> Scene:
-        """Draws a scene of random objects in random grid cells that do not touch, for "test" with a
-        held-out pair; raises `UserError` after 1000 failed placements.
+        """Draws a scene of random objects that do not touch, in random grid cells; an object of a
+        "test" scene has a held-out pair of colour and shape, if there are any; raises `UserError`
+        after 1000 failed placements.
         """
         count = self.fewest + below(draw, self.most - self.fewest + 1)
         kinds = [self._draw_kind(draw) for _ in range(count)]
@@ -207,8 +210,8 @@ class Scenes(Painted):
         return range(first, min(middle + self.jitter, self.side - 1 - radius) + 1)
 
     def _apart(self, things: tuple[Thing, ...]) -> bool:
-        """Returns whether between the bounding squares of any two objects there is at least one
-        pixel.
+        """Returns whether there is at least one pixel between the bounding squares of any two of
+        the objects.
         """
         return all(
             max(abs(thing.row - other.row), abs(thing.column - other.column))

@@ -58,8 +58,9 @@ class MaskFolder(ImageFiles):
         check_classes(self.classes)
 
     def masks(self, split: str) -> Segmented:
-        """Reads the images of `split` and their masks, the class of every pixel (0 for the ground,
-        -1 for unlabelled ones); without a folder "valid", part of training is held out.
+        """Reads the images of `split` and their masks and returns them as `Segmented`, with the
+        class of every pixel (0 for the ground, -1 for unlabelled ones); without a folder "valid",
+        some training images are held out for it.
 
         Raises:
           UserError: no such folder or no image in it, an image without a mask or of another size, a
@@ -79,7 +80,9 @@ class MaskFolder(ImageFiles):
 
 
 def check_classes(classes: tuple[str, ...]) -> None:
-    """Raises `UserError` if there are no names of classes, one twice, or one "ground"."""
+    """Raises `UserError` if the tuple of class names is empty, has a name twice or has the name
+    "ground".
+    """
     if not classes:
         raise UserError(
             "config.data.classes is empty; name what the numbers 1, 2, ... of the masks mean"
@@ -91,8 +94,9 @@ def check_classes(classes: tuple[str, ...]) -> None:
 def read_mask(
     image: tuple[Path | BinaryIO, str], mask: tuple[Path | BinaryIO, str], classes: int, side: int
 ) -> np.ndarray:
-    """Reads the mask of an image and returns it as int32 [side,side], with -1 at pixels that are
-    left open.
+    """Reads the mask of an image, both given as (file, name for errors), and returns its class
+    numbers as int32 [side,side], -1 at pixels left open; raises `UserError` if its size is not that
+    of the image or a number is above `classes`.
 
     Args:
       image: where it is, or its bytes, and what an error calls it.
@@ -157,9 +161,9 @@ class SegmentedData(AnnotatedData[int]):
         return content
 
     def encoded(self, content: Segmented, split: str) -> Split:
-        """Encodes a split as the columns "image" and "mask" (uint8, class number + 1, 0 for
-        unlabelled pixels); raises `UserError` if classes or sizes differ from training. See
-        `Dataset.encoded`.
+        """Encodes a split as a `Split` with the columns "image" and "mask" (uint8, class number +
+        1, 0 for unlabelled pixels); raises `UserError` if classes or sizes differ from training.
+        See `Dataset.encoded`.
         """
         self.check_learned(content, split)
         images, masks = content.images, np.ascontiguousarray(content.masks, np.int32)

@@ -58,7 +58,9 @@ class Scene(NamedTuple):
 
 @functools.cache
 def check_size(images: int, side: int, channels: int = 3) -> None:
-    """Raises `UserError` if so many images of side x side pixels take more than 32 GiB."""
+    """Raises `UserError` if a number of `images` of side x side pixels, with a byte for each
+    channel, takes more than 32 GiB.
+    """
     if (size := images * side**2 * channels) > _BYTES:
         raise UserError(
             f"config.data: {images:,} images of {side} x {side} x {channels} take"

@@ -130,8 +130,8 @@ class SortOfClevr(Sized):
         return self.side, self.side, 3
 
     def visual_questions(self, split: str) -> Asked:
-        """Draws the scenes of `split` and questions about each, and returns the questions, those
-        about one image in a row, with a function that renders the images.
+        """Draws the scenes of `split` and questions about each, and returns the questions as
+        `Asked`, those about one image in a row, with a function that renders the images.
         """
         draw = random.Random(f"questions of sort of clevr {self.seed} {split}")
         scenes = self.scenes(split)
@@ -191,8 +191,9 @@ class SortOfClevr(Sized):
         return extreme.shape, (thing, extreme)
 
     def _draw_scene(self, draw: random.Random) -> Scene:
-        """Draws a scene of six objects at uniform places that do not overlap; returns () if one
-        finds no place or the shape of a closest or farthest object is ambiguous.
+        """Draws a scene, a tuple of six objects of different colours at random positions that do
+        not overlap; returns () if an object does not fit in or the shape of a closest or farthest
+        object is ambiguous.
         """
         things: list[Thing] = []
         for colour in COLOURS:

@@ -81,9 +81,9 @@ class TfdsImages(Prepared, ImageFiles):
     def _with_texts(
         self, split: str, field: str, texts_of: Callable[[Any], list[str]]
     ) -> tuple[np.ndarray, list[str]]:
-        """Returns the images of `split` [N,H,W,C] and their texts: those that `texts_of` makes of
-        the feature that the setting `field` names, an image once per text that is not empty. Logs
-        how many images have none; raises `UserError` if all have none.
+        """Returns the images of `split` [N,H,W,C], each repeated once per text that is not empty,
+        and the list of these N texts, which `texts_of` makes of the feature that the setting
+        `field` names. Logs how many images have none; raises `UserError` if all have none.
         """
         images, texts, skipped = [], [], 0
         for name, image, value in self._read_images(split, field):
@@ -98,8 +98,8 @@ class TfdsImages(Prepared, ImageFiles):
         return stacked(images), texts
 
     def _read_images(self, split: str, field: str) -> Iterator[tuple[str, np.ndarray, Any]]:
-        """Yields each image of `split`, decoded and resized, as its name for error messages, its
-        array and its feature `field`.
+        """Yields for each image of `split` its name for error messages, its decoded and resized
+        array, and the value of the feature that the setting `field` names.
         """
         self._check()
         has_split, rows = bool(self.valid), []

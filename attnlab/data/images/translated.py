@@ -60,9 +60,9 @@ class Translated:
         return None if inside is None else (self.side, self.side, inside[2])
 
     def images(self, split: str) -> Labelled:
-        """Reads the images of `split` from the other source and puts each, with its label, at a
-        random place of a black image of side x side with `clutter` random pieces of others; raises
-        `UserError` for images larger than `side` or smaller than a piece, or a result above 32 GiB.
+        """Returns the images of `split` of the other source as `Labelled`, each at a random place
+        of a black image of side x side pixels with `clutter` random pieces of other images; raises
+        `UserError` for images larger than `side` or smaller than a piece.
 
         Raises:
           UserError: as `of` does; images that are larger than `side`, or smaller than a piece.

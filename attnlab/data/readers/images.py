@@ -105,7 +105,8 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
 
 def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.ndarray:
     """Returns the pixels of an open image, uint8 [H,W,1] if `grey`, else [H,W,3], turned by its
-    EXIF orientation if `upright`; transparency is dropped with a warning.
+    EXIF orientation if `upright`; drops transparency with a warning, and raises `UserError`, with
+    the `name`, for a refused mode.
 
     Raises:
       UserError: damaged, or of a mode that is refused; by `name`.
@@ -192,7 +193,7 @@ def _tag(image: Image, tag: int, other: int) -> int:
 
 
 def _tell_of_transparency(name: str) -> None:
-    """Logs a warning that transparent pixels are read as opaque, only once per folder of images."""
+    """Logs a warning that the image `name` has transparent pixels, once per folder of images."""
     folder = name.rpartition("/")[0]
     if folder not in _warned:
         _warned.add(folder)

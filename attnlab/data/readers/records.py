@@ -47,8 +47,8 @@ def form_of(path: Path) -> str:
 
 
 def saved_by_datasets(folder: Path) -> list[Path]:
-    """Returns the files of a split that `datasets` has saved in a folder, in their order; others may
-    lie there since an earlier time. Raises `UserError` if its state.json names none.
+    """Returns the paths of the data files that state.json lists in a folder saved by `datasets`, in
+    their order; raises `UserError` if it lists none or a file is missing.
     """
     state = folder / "state.json"
     with contextlib.suppress(KeyError, TypeError):  # it is no such list
@@ -59,8 +59,9 @@ def saved_by_datasets(folder: Path) -> list[Path]:
 
 
 def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Iterator[Record]:
-    """Yields the rows of a file with the values of the given columns, or of all; what is read at a
-    time is a row, or a batch of Parquet or Arrow.
+    """Yields each row of a CSV, TSV, JSON, Parquet or Arrow file as (location for messages, values
+    by column), with the given columns or all; reads a row, or a batch of Parquet or Arrow, at a
+    time.
 
     Args:
       path: of a form in `FORMS`.
@@ -88,8 +89,9 @@ def records(path: Path, columns: Sequence[str] = (), separator: str = "") -> Ite
 
 
 def _roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[str]:
-    """Returns the columns of a file that have the given ones, of "a.b" the column a, or all; raises
-    `UserError`, with near names, for one that is not there once.
+    """Returns the columns among `present` that have the requested `columns` (a for "a.b"), each
+    once, or all if none is requested; raises `UserError`, with near names, for a column that is
+    missing or there twice.
     """
     roots = [name if name in present else name.partition(".")[0] for name in columns]
     for name, root in zip(columns, roots, strict=True):
@@ -103,8 +105,9 @@ def _roots(path: Path, columns: Sequence[str], present: Sequence[str]) -> list[s
 def _csv_rows(
     path: Path, text: io.TextIOBase, columns: Sequence[str], separator: str
 ) -> Iterator[Record]:
-    """Yields the rows of a table whose first line has the names of its columns; leaves out blank
-    lines.
+    """Yields each row of a CSV or TSV text as (location for messages, cells by the column names in
+    the first line), without blank lines; raises `UserError` for a row with more or fewer cells or
+    for a missing column.
     """
     csv.field_size_limit(_LONGEST)
     quoting = csv.QUOTE_NONE if form_of(path) == "tsv" else csv.QUOTE_MINIMAL
@@ -134,7 +137,10 @@ def _objects(path: Path, text: io.TextIOBase) -> Iterator[Record]:
 
 
 def _arrow_rows(path: Path, form: str, columns: Sequence[str]) -> Iterator[Record]:
-    """Yields the rows of a Parquet file, or of Arrow's file or stream format."""
+    """Yields each row of a Parquet file, or of an Arrow file or stream, as (location for messages,
+    values by column), with names for class numbers; raises `UserError` if a column is missing or
+    the file is damaged.
+    """
     import pyarrow.parquet
 
     try:
@@ -168,7 +174,9 @@ def _select_columns(row: Mapping[str, Any], columns: Sequence[str], where: str) 
 
 
 def _classes(schema: Any, where: str) -> Any:
-    """Returns the names of classes by column, as `datasets` notes them in a schema, see `_labels`."""
+    """Returns the class names by column, nested as `_labels` returns them, that `datasets` has
+    noted in the schema of a Parquet or Arrow file; raises `UserError` if these notes are damaged.
+    """
     noted = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), where)
     try:
         return _labels(noted.get("info", {}).get("features", {}))
@@ -177,8 +185,9 @@ def _classes(schema: Any, where: str) -> Any:
 
 
 def _labels(feature: Any) -> Any:
-    """Returns the names of a `ClassLabel`, or of a list of such; of columns within a column a
-    dictionary of those that have any; None of another kind.
+    """Returns the class names of a feature of `datasets` that is a `ClassLabel` or a list of them,
+    for a feature with columns a dict of the results that are not empty, or None for any other
+    feature.
     """
     while isinstance(feature, list) or isinstance(kind := feature.get("_type"), str):
         if not isinstance(feature, list) and "feature" not in feature:
@@ -189,8 +198,9 @@ def _labels(feature: Any) -> Any:
 
 
 def _class_names(value: Any, names: Any) -> Any:
-    """Returns the name of a number of a class, "" for -1 and others of none; of a list the name of
-    each, and of columns within a column those of each that has `names`.
+    """Returns a value with class numbers replaced by their names (a list, or a dict of them by
+    column); "" replaces None, -1 and numbers without a name, and lists and columns are searched
+    recursively.
     """
     if isinstance(value, list):
         return [_class_names(inner, names) for inner in value]

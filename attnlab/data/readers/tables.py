@@ -54,9 +54,9 @@ def split_lines(lines: Sequence[str], separator: str, setting: str) -> list[Row]
 
 
 def without_comments(rows: Iterable[Row], tag: int, where: str) -> list[Row]:
-    """Returns the rows without comments, which stand before the first word of a sentence, begin
-    with "#" and lack the number of cells or a tag that words have; logs their number. ("#" may be a
-    word.)
+    """Returns the rows without comments and logs their number: a comment stands before the first
+    word of a sentence, begins with "#", and has another number of cells than words, or a tag (the
+    cell at `tag`) that no word has.
 
     Args:
       rows: words, and blank lines between sentences.

@@ -40,8 +40,8 @@ Axis = tuple[Point, ...]
 
 
 def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
-    """Returns the axis with every combination of the settings' values as a point, the last setting
-    changing fastest.
+    """Returns an axis (a tuple of `Point`) with every combination of the settings' values (dotted
+    name to values) as a point, the last setting changing fastest.
 
     Raises:
       UserError: no setting, a setting without values, a key that is no dotted name, a value that no
@@ -53,7 +53,8 @@ def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
 
 
 def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
-    """Returns the axis whose n-th point combines the n-th values of all settings.
+    """Returns an axis (a tuple of `Point`) whose n-th point sets each dotted name in `settings` to
+    the n-th of its values; raises `UserError` if the numbers of values differ.
 
     Raises:
       UserError: as `grid`, and settings of different lengths.
@@ -69,8 +70,9 @@ def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
 
 
 def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
-    """Returns the axis with one point per label and its overrides, which may be nested; `{}` is the
-    base config itself.
+    """Returns an axis (a tuple of `Point`) with one point for each item of `points`, {label:
+    overrides}; overrides may be nested and are flattened to dotted names, and `{}` is the base
+    config itself.
 
     Raises:
       UserError: no row, a row that is no mapping, a key that is no dotted name, a value that no
@@ -87,8 +89,9 @@ def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
 
 
 def cross(*axes: Axis) -> Axis:
-    """Returns the axis of every combination of one point from each axis (overrides united, names
-    joined), the last axis changing fastest.
+    """Returns an axis (a tuple of `Point`) of every combination of one point from each axis,
+    overrides united and names joined, the last axis changing fastest; raises `UserError` if two
+    axes set the same key.
 
     Raises:
       UserError: two axes set the same key, or one is empty.
@@ -109,7 +112,9 @@ def check_count(parts: Sequence[Sequence[Any]], where: str) -> None:
 
 
 def text(value: Any) -> str:
-    """Returns a value as text as it would be written on the command line."""
+    """Returns a setting's value as text for the command line: true or false, a string unchanged
+    (quoted if it begins with a quote), any other value by `repr`, lists as tuples.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -124,8 +129,9 @@ def overridden(overrides: Mapping[str, Any] | None) -> list[str]:
 
 
 def layered(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings laid over one another. Where one is a pattern, those of later layers stand
-    behind those of earlier ones, since of a pattern and a full name the last one counts.
+    """Returns a dict that unites the layers (dicts of dotted names and values), where later layers
+    win; if any name is a pattern, a name that a later layer sets again moves to the end, since of a
+    pattern and a full name the last one counts.
     """
     settings: dict[str, Any] = {}
     patterns = any(is_pattern(key) for layer in layers for key in layer)
@@ -142,8 +148,9 @@ def several(names: Sequence[str]) -> str:
 
 
 def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns nested overrides as a flat dict with dotted names: `{"system": {"attention": {"name":
-    "single"}}}` becomes `{"system.attention.name": "single"}`.
+    """Returns nested overrides as a flat dict with dotted names, {"a": {"b": 1}} as {"a.b": 1};
+    raises `UserError`, which begins with `where`, for a bad name or a value that no config can
+    hold.
 
     Raises:
       UserError: not a mapping, a key that is no dotted name, a value that no config can hold.
@@ -161,8 +168,9 @@ def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any]]:
-    """Returns a list of values for each setting, lists among them as tuples; raises `UserError` for
-    no setting, no values, a repeated value, or one that no config can hold.
+    """Returns the values of each setting as a list, in the order of `settings`, with lists among
+    the values as tuples; raises `UserError`, which begins with `where`, for no setting, no values,
+    a repeated value, or one that no config can hold.
     """
     if not isinstance(settings, Mapping) or not settings:
         raise UserError(
@@ -216,8 +224,9 @@ def _label(label: Any) -> str:
 
 
 def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]]) -> Axis:
-    """Returns one point for each combination of values, named "key=value, ..." with keys shortened
-    as far as they stay distinct.
+    """Returns an axis with one point for each tuple in `combinations`, which holds a value for each
+    key of `settings`; the point is named "key=value, ..." with keys shortened as far as they stay
+    distinct.
     """
     short = short_names(list(settings))
 
@@ -248,8 +257,8 @@ def _shown(value: Any) -> str:
 
 
 def _joined(points: tuple[Point, ...]) -> Point:
-    """Returns one point with the overrides of several points; raises `UserError` if two of them set
-    the same key.
+    """Returns one point with the overrides of several points and their names joined by commas;
+    raises `UserError` if two of them set the same key.
     """
     overrides: dict[str, Any] = {}
     for point in points:

@@ -45,8 +45,8 @@ class Reached:
 
 
 def reached(name: str) -> Reached | None:
-    """Parses the name of a measure such as "steps_to(loss<=1.5)" into its parts; returns None for
-    any other name.
+    """Parses the name of a measure such as "steps_to(loss<=1.5)" into a `Reached` (what, metric,
+    sign, bound); returns None for any other name.
     """
     match = _FORM.fullmatch(name)
     try:
@@ -75,8 +75,9 @@ def forms(metric: str = "loss", way: str = "min") -> tuple[str, ...]:
 def check_derived(
     where: str, name: str, measures: Mapping[str, str], evaluated: Iterable[str]
 ) -> None:
-    """Checks that runs of a task can give the derived measure `name`; raises `UserError` if its
-    score is not computed during training, or its sign waits for the score to get worse.
+    """Raises `UserError`, which begins with `where`, if runs cannot give the derived measure
+    `name`: its score is not among those `evaluated` during training, or it waits for the score to
+    get worse (`measures`: score to "min" or "max").
 
     Args:
       where: who uses it, for the message.

@@ -57,8 +57,8 @@ class Contrast:
     on: str = ""
 
     def literal(self, mode: Mode) -> Contrast:
-        """The same statement with weights for the measure itself, where `mode` is better; for a
-        derived measure less is better.
+        """Returns the same contrast with weights for the measure itself, where `mode` is better;
+        for a derived measure less is better.
         """
         if not self.directed or (mode == "max" and not self.on):
             return dataclasses.replace(self, directed=False)
@@ -80,8 +80,8 @@ class Claim:
 
 
 def better(one: str, other: str, by: float = 0.0, on: str = "") -> Contrast:
-    """`one` is better than `other` by at least `by`, in the unit of the measure and in its
-    direction, whichever that is.
+    """Returns the `Contrast` that states that `one` is better than `other` by at least `by`, in the
+    unit of the measure and in its direction, whichever that is.
 
     With `by` below 0: `one` is worse by at most `-by`. With `on`, such as "step_seconds" or
       "seconds_to(loss<=1.5)": `one` needs less of it than `other`.

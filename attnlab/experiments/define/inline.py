@@ -73,7 +73,8 @@ class InlineExperiment:
 
     def file(self) -> str:
         """Returns the source text of an experiment file that defines the same experiment as the
-        flags; raises `UserError` if they compare and tune nothing.
+        flags; raises `UserError` if the flags compare and tune nothing, do not fit together or are
+        malformed.
 
         Raises:
           UserError: nothing to compare or tune, a malformed flag, a value given twice, no such
@@ -109,8 +110,9 @@ class InlineExperiment:
         )
 
     def _values(self, flag: str, arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        """Parses "key=value,value" arguments of a flag into keys and tuples of values, which have
-        the types that the settings have in the config.
+        """Parses the "key=value,value" arguments of a flag into {key: tuple of values}, with the
+        types that the settings have in the config; raises `UserError` for malformed or repeated
+        ones.
         """
         settings: dict[str, tuple[Any, ...]] = {}
         for key, text in _keys(flag, arguments):
@@ -120,8 +122,9 @@ class InlineExperiment:
         return settings
 
     def _rows(self) -> dict[str, dict[str, Any]]:
-        """Returns the rows where there is no grid: the config as it is and, with `--without`, it
-        without each of those settings, and without all of them.
+        """Returns the variants {label: overrides} for an experiment without a grid: the config
+        unchanged and, for `--without`, the config without each of those settings and, if they are
+        several, without all of them.
         """
         words = [word for given in self.without for word in _parts(given)]
         off: dict[str, Any] = {}

@@ -57,8 +57,9 @@ class Changes:
     task: str = ""
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """Returns the experiment with the command line's settings added to its base and, if given,
-        its seeds replaced; raises `UserError` for a setting that the experiment varies.
+        """Returns a copy of the experiment with the command line's settings added to its base, a
+        shorter warm-up if fewer steps need it, and its seeds replaced if given; raises `UserError`
+        for a setting that the experiment varies.
 
         Raises:
           UserError: a setting that the experiment varies, so that the change would have no effect.
@@ -85,8 +86,8 @@ AS_IT_IS = Changes()
 
 
 def _varied(experiment: Experiment) -> dict[str, set[str]]:
-    """Returns the names of the settings that differ between candidates, by the reason: compared,
-    tuned, searched, or solved for by the budget.
+    """Returns the settings that differ between candidates as {reason: set of dotted names}; the
+    reasons are compared, tuned, searched, and solved for by the budget.
     """
     budget, search = experiment.budget, experiment.search
     return {
@@ -98,10 +99,9 @@ def _varied(experiment: Experiment) -> dict[str, set[str]]:
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
-    """Runs `get_experiment` of an experiment file, applies the changes of a command line, checks
-    the experiment and returns it. The file is named as "experiments/quickstart.py", with an
-    argument "experiments/bottleneck.py:my/folder". If it has tasks and the changes name none, it is
-    checked on each and returned as it is.
+    """Runs `get_experiment` of the file in "FILE.py" or "FILE.py:ARGUMENT", applies the changes of
+    a command line, checks the experiment and returns it; one with several tasks, of which the
+    changes choose none, is checked on each and returned unchanged.
 
     Raises:
       UserError: no such file, no `get_experiment`, an error inside it (with its line), or something
@@ -296,7 +296,8 @@ def _is_number(value: Any) -> bool:
 
 def definition(experiment: Experiment, file: str) -> dict[str, Any]:
     """Returns everything that defines an experiment as a dict of plain JSON values with the fields
-    of `Plan`, defaults filled in.
+    of `Plan`, defaults filled in; its name comes from `file`, the path and argument of the
+    experiment file.
 
     Args:
       experiment: checked.

@@ -182,8 +182,9 @@ class Search:
             )
 
     def rounds(self) -> Sequence[int]:
-        """Returns how many settings each round draws per variant: all in one round, except with
-        "tpe", whose later rounds draw `at_once` each.
+        """Returns a list of the numbers of settings that each round draws per variant: [trials],
+        but with the sampler "tpe" `startup` in the first round and then `at_once` in each, `trials`
+        in all.
         """
         if self.sampler != "tpe":
             return [self.trials]

@@ -21,8 +21,9 @@ from attnlab.tasks.schemas import known_defaults
 
 
 def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """Converts the texts of settings to values, with the type of the setting's value in `base`,
-    else in the config file or its default, else that of the text as a Python literal.
+    """Converts {setting: text} to {setting: value}, with the type of the setting's value in `base`,
+    else in the config file `config` or the defaults, else as a Python number or tuple; any other
+    text stays text.
 
     Args:
       settings: dotted name to text.

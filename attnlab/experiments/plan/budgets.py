@@ -46,8 +46,9 @@ class Solution:
 
 
 def solve(count: Count, start: int, wanted: float) -> Solution:
-    """Finds the whole-number value whose count is nearest to `wanted`, and returns it with its
-    count.
+    """Finds the whole number at which `count`, a function that grows, is nearest to `wanted`,
+    searching from the accepted number `start`; returns a `Solution`: the number, its count, and a
+    note if nothing nearer exists.
 
     Args:
       count: the count at a value; grows with it; raises `UserError` for a value that the config
@@ -75,8 +76,9 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
 
 
 def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
-    """Returns the smallest divisor of `start` for which `start` plus it is an accepted value, whose
-    count it stores in `seen`; None if there is none.
+    """Returns the smallest divisor of `start` for which `count` accepts `start` plus the divisor,
+    whose count it stores in `seen` (value to count), or None if there is none; `count` raises
+    `UserError` for a value not accepted.
     """
     for step in (divisor for divisor in range(1, start + 1) if start % divisor == 0):
         try:
@@ -88,8 +90,9 @@ def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
 
 
 def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
-    """Returns the next value to count, a multiple of `step`; None once the nearest value is known
-    (from its counted neighbours, or a line or parabola through all counts) or counts do not grow.
+    """Returns the next value to count, a multiple of `step`, from the counts so far, `seen` (value
+    to count), or None once the value whose count is nearest to `wanted` is clear, or if counts do
+    not grow. It is clear from its counted neighbours, or a line or parabola through all counts.
     """
     below = max((value for value, reached in seen.items() if reached <= wanted), default=0)
     above = min((value for value, reached in seen.items() if reached >= wanted), default=None)
@@ -120,7 +123,9 @@ Points = Sequence[tuple[int, float]]
 
 
 def _at(points: Points, value: int) -> Fraction:
-    """Evaluates the polynomial through the points (value, count) at `value`, exactly."""
+    """Returns the polynomial through the points (value, count) evaluated at `value`, as an exact
+    `Fraction`.
+    """
     total = Fraction(0)
     for node, reached in points:
         shares = (Fraction(value - x, node - x) for x, _ in points if x != node)
@@ -144,9 +149,9 @@ def _nearest(points: Points, values: range, wanted: float) -> int:
 
 
 def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
-    """Finds the value of the budget's knob at which a wanted candidate's count is nearest to that
-    of the variant to match; returns it, the counts and whether they match; raises `UserError` if
-    the knob is set.
+    """Finds the value of the budget's knob (a setting) at which a wanted candidate's count is
+    nearest to that of the variant to match; returns a dict of knob, value, both counts, `matched`
+    and a note; raises `UserError` if the candidate sets the knob.
     """
     assert plan.budget is not None
     knob = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"])

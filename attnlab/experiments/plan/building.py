@@ -112,8 +112,9 @@ class Builder:
         return self._ordered[1]
 
     def _made(self, config: Settings) -> Any:
-        """Returns the task of a config with its training and validation data, which is read once
-        for all configs with the same task, data and vocabulary settings.
+        """Returns a new task of a config with its training and validation data, which is read once
+        for all configs with the same task, data and vocabulary settings; raises `UserError` if its
+        metrics or longest examples do not fit.
         """
         kind = TASKS.resolve(config.task)
         read = ("task", "data", "vocabulary")
@@ -151,7 +152,7 @@ class Builder:
         return self._counts[key]
 
     def examples(self, config: Settings) -> float | None:
-        """Returns the mean number of examples in a training step over an epoch; None for running
+        """Returns the mean number of examples in a training step over an epoch, or None for running
         text, which has no examples.
 
         Raises:

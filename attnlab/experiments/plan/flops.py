@@ -18,8 +18,9 @@ from attnlab.training.updates import Updates
 
 
 def step_work(config: Settings, task: Any) -> Work:
-    """Counts the work (FLOPs and more) of one training step (forward, backward, update) on the mean
-    batch of an epoch, and finds the trained parameters that get no gradient.
+    """Returns the `Work` (FLOPs and more) of one training step (forward, backward, update) on the
+    mean batch of an epoch of the task's data, with the paths of the trained parameters that get no
+    gradient as `idle`.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
     mean number of positions, both rounded: exact except for rounding if the cost is linear in the
@@ -60,9 +61,10 @@ def _step(config: Settings, task: Any) -> tuple[Callable[..., Any], Any, Any]:
 
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the shapes of a batch with the mean width and mean number of positions of an epoch's
-    batches, by column, its rows a multiple of `multiple`. Only the axes that are as long as a batch
-    is wide get the mean width: not those of images, or of the several questions about one.
+    """Returns {column: shape and dtype} of a batch that has the mean width and mean number of
+    positions of an epoch's `batches`, its number of rows a multiple of `multiple`. Only the axes
+    that are as long as a batch is wide get the mean width: not those of images, or of the several
+    questions about one.
     """
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)

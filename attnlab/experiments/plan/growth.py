@@ -37,8 +37,9 @@ FLAG = "--change-plan"
 
 
 def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
-    """Returns the plan in a sweep folder if it is still that of the experiment file, None if one
-    must be made; prints a note if the plan does not record the user's code.
+    """Returns the plan in a sweep folder if it is still that of the experiment file, None if a new
+    one must be made; raises `UserError` if trials there would no longer fit, and prints a note if
+    the plan does not record the user's code.
 
     Raises:
       UserError: a mistake in the file, or the folder holds trials that no longer fit.
@@ -62,8 +63,8 @@ def unchanged_plan(file: str, directory: Path, changes: Changes) -> Plan | None:
 
 
 def own_files(plan: Plan) -> provenance.Code:
-    """Returns the experiment file and the config file of a plan with the user's modules that they
-    import.
+    """Returns a `provenance.Code` of the experiment file and the config file of a plan with the
+    user's modules that they import.
     """
     return provenance.code(
         config_file=find_file(plan.config.partition(":")[0], "config file"),
@@ -72,8 +73,9 @@ def own_files(plan: Plan) -> provenance.Code:
 
 
 def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, Any]:
-    """Returns a definition with settings spelt as in the existing plan where they mean the same
-    (the text "60" of a command line is the 60 of a file).
+    """Returns a copy of the definition `defined` with the settings of its base and variants spelt
+    as in the plan `old` where they mean the same (the text "60" of a command line is the 60 of a
+    file); a plain copy if `old` is None.
     """
     if old is None:
         return dict(defined)
@@ -180,8 +182,8 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
 
 
 def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
-    """Returns whether the user's own code of any candidate has changed since the plan was made;
-    raises `Changed` if a trial has begun with other code, unless `accept`.
+    """Returns whether the user's own code of any candidate has changed since the plan was made or a
+    trial began; raises `Changed` if a trial has begun with other code, unless `accept`.
 
     Args:
       plan: that is there.

@@ -16,9 +16,9 @@ WORDS = {"parameters": "parameters", "flops": "FLOPs per step"}
 
 
 def budget_lines(plan: Plan) -> Iterator[str]:
-    """Yields a line for each candidate of a plan with a budget: what is matched, by which setting
-    at which value, and how far off it is. Without one, a single line with the parameters of each
-    variant.
+    """Yields a line for each candidate of a plan with a budget (what is matched, by which setting
+    at which value, and how far off it is); without a budget, one line with the parameters of each
+    variant, if they are several.
     """
     if plan.budget is None:
         sizes = {candidate.variant: candidate.parameters for candidate in reversed(plan.candidates)}
@@ -32,8 +32,9 @@ def budget_lines(plan: Plan) -> Iterator[str]:
 
 
 def check_budget(plan: Plan, old: Plan | None) -> Plan:
-    """Returns the plan with a record, on every candidate that misses the budget, of whether the
-    user accepts that; raises `UserError` for a new candidate that misses it unaccepted.
+    """Returns the plan with "accepted" (whether the user accepts it) in the `budget` of every
+    candidate that misses the budget; raises `UserError` for one that misses it unaccepted and is
+    not in the plan `old`.
 
     Args:
       plan: what would be written; it says whether the user accepts that candidates miss it.
@@ -58,8 +59,9 @@ def check_budget(plan: Plan, old: Plan | None) -> Plan:
 
 
 def _match_line(candidate: Candidate, what: str, within: float) -> str:
-    """Returns a line such as "general has 12,000 parameters of 12,345 wanted (-2.79 %) by
-    system.decoder=40: NOT MATCHED within 1 %".
+    """Returns a line on how near a candidate comes to its budget, "general has 12,000 parameters of
+    12,345 wanted (-2.79 %) by system.decoder=40", with "NOT MATCHED within 1 %" if it misses;
+    `what` is the word for the count, `within` a share.
     """
     met = candidate.budget
     assert met is not None

@@ -77,8 +77,8 @@ def comparison_lines(plan: Plan, candidates: Sequence[Candidate], task: Any) -> 
 
 
 def _dependence(metric: str, task: Any) -> dict[str, tuple[str, ...]]:
-    """Returns, for each score of the task and for `metric`, what its value depends on (vocabulary,
-    classes, ...).
+    """Returns {score: parts} for each score of the task and for `metric`, where the parts are what
+    its value depends on (vocabulary, classes, ...).
     """
     scores = declared(task)
     learned = getattr(getattr(task, "data", None), "learned", None)

@@ -100,7 +100,8 @@ class Plan(Asked):
 
     def trials(self) -> list[Trial]:
         """Returns all trials in running order: the first seed of every candidate, then the second
-        of every candidate, and so on.
+        of every candidate, and so on; with a search only promoted candidates have more than the
+        first seed.
 
         With a search only promoted candidates are trained with more than the first seed.
         """
@@ -122,7 +123,8 @@ class Plan(Asked):
         return next((made for made in self.candidates if (made.wanted or made.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
-        """Returns the trial of a candidate, given by its id, and a seed.
+        """Returns the trial of a candidate, given by its id, and a seed; raises `UserError` if the
+        plan lacks either.
 
         Raises:
           UserError: the plan has no such candidate or seed.
@@ -137,8 +139,9 @@ class Plan(Asked):
         return Trial(by_id[identity], seed)
 
     def want(self, variant: str, tuned: Mapping[str, Any], name: str = "") -> Wanted:
-        """Returns the candidate of a variant with tuned settings before its config is resolved; its
-        id is made from `name`, the name of the settings, by default that of a grid point.
+        """Returns a `Wanted`, a candidate before its config is resolved, of a variant's name with
+        tuned settings (dotted name to value); its id is made from `name`, by default that of a grid
+        point; raises `UserError` for an unknown variant.
 
         Raises:
           UserError: no such variant, or a setting no config can hold.
@@ -155,8 +158,8 @@ class Plan(Asked):
         return Wanted(identity, variant, tuned, overrides)
 
     def study(self, variant: str) -> str:
-        """Returns a name for the search of a variant, with a hash of everything that its results
-        depend on: a changed experiment is another search.
+        """Returns the name of the search of a variant, "VARIANT-" and 8 hex digits of a hash of
+        everything that its results depend on: a changed experiment is another search.
         """
         fields = ("config", "base", "select", "search", "budget")
         meaning: dict[str, Any] = {name: getattr(self, name) for name in fields}
@@ -207,7 +210,8 @@ class Plan(Asked):
 
     @classmethod
     def read(cls, directory: str | Path) -> Plan | None:
-        """Reads the plan of a sweep folder; returns None if there is none.
+        """Reads and returns the plan of a sweep folder; returns None if there is none, and raises
+        `UserError` if it is damaged.
 
         Raises:
           UserError: the file is damaged, or of a newer version.
@@ -222,7 +226,8 @@ class Plan(Asked):
 
     @classmethod
     def of_sweep(cls, directory: str | Path) -> Plan:
-        """Reads the plan of a sweep folder, and raises `UserError` if there is none.
+        """Reads and returns the plan of a sweep folder; raises `UserError` if there is none or it
+        is damaged.
 
         Raises:
           UserError: there is none, or it cannot be read.

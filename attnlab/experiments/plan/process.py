@@ -60,8 +60,8 @@ def _in_silence(done: int, total: int) -> None:
 def made(
     file: str, directory: Path, changes: Changes = AS_IT_IS, count: Count = _in_silence
 ) -> Plan:
-    """Makes the plan of an experiment file for a sweep folder, extending the one that is there, and
-    returns it; writes no file, and prints notes on variants that may not be comparable.
+    """Makes and returns the plan of an experiment file for a sweep folder, extending the one that
+    is there; writes no file, prints notes on incomparable variants, calls `count(done, total)`.
 
     Args:
       file: the experiment file, with its argument.
@@ -117,8 +117,9 @@ def made(
 
 
 def grown(directory: Path, points: Iterable[Drawn], count: Count = _in_silence) -> Plan:
-    """Returns the plan of a sweep folder with candidates added for further (variant, tuned
-    settings) pairs; checks that they meet the budget; writes nothing.
+    """Returns the plan of a sweep folder with candidates added for those `points`, (variant, tuned
+    settings) pairs, that it lacks; checks that they meet the budget, calls `count(done, total)` for
+    each and writes nothing.
 
     Raises:
       UserError: there is no plan, or a candidate cannot be built, or misses the budget and nobody
@@ -160,8 +161,9 @@ def searched_points(plan: Plan, old: Plan | None) -> list[Wanted]:
 def candidates(
     plan: Plan, wanted: Sequence[Wanted], builder: Builder, count: Count = _in_silence
 ) -> list[Candidate]:
-    """Resolves, checks and counts (parameters, FLOPs) the config of each wanted candidate and
-    returns the candidates; checks the plan's metrics with the task of the first.
+    """Returns a `Candidate` for each wanted one, its config resolved and checked, parameters and
+    FLOPs counted; calls `count(done, total)` before each; raises `UserError` if two are equal or
+    the plan's metrics do not fit the task of the first.
 
     Raises:
       UserError: one cannot be built, two are the same, or a metric is unknown.
@@ -183,8 +185,9 @@ def candidates(
 
 
 def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[Made]:
-    """Returns what `work` makes of each wanted candidate; raises `UserError` with the first refusal
-    of every variant that has one, equal ones once, at most `SHOWN`.
+    """Returns the list of `work(candidate)` of the wanted candidates; if any raise `UserError`,
+    does the others too and then raises one with the first error of each variant, equal ones once,
+    at most `SHOWN`.
     """
     results: list[Made] = []
     refused: dict[str, tuple[str, str]] = {}  # what is wrong, with which candidate, by variant
@@ -206,9 +209,9 @@ def _of_each(wanted: Sequence[Wanted], work: Callable[[Wanted], Made]) -> list[M
 
 
 def check_space(plan: Plan, builder: Builder, count: Count = _in_silence) -> list[Candidate]:
-    """Checks that every variant accepts the settings that a search may draw: the lowest of each
-    range, each option of a choice; returns candidates with the first of these. With a budget it
-    also returns those of the other combinations, `MOST_POINTS` in all for each variant.
+    """Checks that every variant accepts the settings that a search may draw (lowest of each range,
+    each option of a choice); returns the candidates with the first of these, with a budget those of
+    up to `MOST_POINTS` combinations per variant. It calls `count(done, total)` for each candidate.
 
     Raises:
       UserError: one does not.
@@ -269,8 +272,9 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
 
 
 def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept: bool) -> Candidate:
-    """Returns the candidate with the id that it has in the old plan, unless its code has changed
-    and no trial has begun and no choice is made; unchanged if the old plan lacks it.
+    """Returns the candidate with the id that it has in the plan `old`, or unchanged if `old` lacks
+    it, or if its code has changed but no trial has begun and no choice is made; `accept` records
+    today's code where `old` has none.
     """
     wanted = candidate.wanted or candidate.id
     before = old.made_of(wanted) or _alike(candidate, old) if old else None
@@ -287,7 +291,7 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
 
 def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
     """Returns the candidate of the old plan with the same variant, tuned settings and resolved
-    config (its overrides may differ by naming a default); None if there is none.
+    config (its overrides may differ by naming a default), or None if there is none.
     """
     meaning = json.loads(json.dumps(candidate.tuned)), candidate.config
     alike = (each for each in old.of(candidate.variant) if (each.tuned, each.config) == meaning)

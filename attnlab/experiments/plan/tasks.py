@@ -22,7 +22,8 @@ class Tasks(TypedDict):
 
 
 def read_tasks(directory: Path) -> Tasks | None:
-    """Returns the tasks whose sweeps are in a folder; None if it is no folder of several tasks.
+    """Reads `tasks.json`, the question and names of the tasks whose sweeps are in a folder; returns
+    None if it is no folder of several tasks.
 
     Raises:
       UserError: the file is damaged.
@@ -33,8 +34,8 @@ def read_tasks(directory: Path) -> Tasks | None:
 
 
 def write_tasks(directory: Path, experiment: Experiment, replace: bool) -> None:
-    """Writes the tasks of an experiment into the folder of their sweeps; with `replace`, those that
-    were there may be left out.
+    """Writes `tasks.json`, the question and task names of an experiment, into `directory`, made if
+    absent; raises `UserError` if a task of the earlier file is missing, unless `replace`.
 
     Raises:
       UserError: the experiment lacks a task that was there.

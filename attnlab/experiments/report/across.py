@@ -128,8 +128,9 @@ def gap(
 
 
 def table(sweeps: Across) -> Table:
-    """Returns a table with, for each pair of variants, both means with intervals, the difference
-    second minus first, and how they were compared or why not.
+    """Returns the comparison of two sweeps as a `Table`, one row for each pair of variants: both
+    means with intervals, the difference second minus first with its interval, how it was computed,
+    and a remark.
     """
     columns = ("variant", *_NAMES, "B - A", "its 95 % interval", "compared", "remark")
     rows = tuple(
@@ -220,8 +221,9 @@ def _matched(
 
 
 def _pair(first: Row | None, second: Row | None, basis: Basis, scale: Scale) -> Pair:
-    """Returns the line of the table for two rows, with their difference (None if one is missing,
-    has no values, or the scales differ) and the reasons in its remark.
+    """Returns the `Pair` (a line of the table) of two rows, of which one may be None, with their
+    difference (None if a row is missing or has no values, or the scales differ) and the reasons in
+    its remark.
     """
     if first is None or second is None:
         name, only = (first.name, "A") if first else (second.name if second else "", "B")
@@ -276,8 +278,8 @@ def _figures(row: Row | None) -> list[Any]:
 
 
 def _plan_settings(plan: Plan) -> dict[str, str]:
-    """Returns what two plans may differ in besides their variants, by name: config, seeds,
-    baseline, selection metric, number of settings tried, budget.
+    """Returns the settings of a plan other than its variants as texts by name: config, seeds,
+    baseline, selection metric, numbers of settings tried, budget.
     """
     budget = "none" if plan.budget is None else f"{plan.budget['match']} by {plan.budget['knob']}"
     return {
@@ -293,8 +295,8 @@ def _plan_settings(plan: Plan) -> dict[str, str]:
 
 
 def _facts(records: Records) -> dict[str, str]:
-    """Returns facts on the environment of the trials (versions, devices) and the digests of their
-    data by name; several values, joined by "; ", if they differ within a sweep.
+    """Returns, as texts by name, facts on the environment of the trials (versions, devices) and the
+    first digits of the digests of their data; values that differ within the sweep are all listed.
     """
     machines = environment(records.trials)
     differing = {name: "; ".join(values) for name, values in machines.differing.items()}
@@ -327,8 +329,8 @@ def _settings(sweeps: Across) -> list[tuple[str, ...]]:
 def write_across(
     first: Path, second: Path, file: Path | None = None, stream: TextIO | None = None
 ) -> Across:
-    """Compares two sweeps, prints the tables, writes them to `file` (CSV if it ends in ".csv",
-    otherwise Markdown; None: no file), and returns the comparison.
+    """Compares two sweeps, prints the tables to `stream`, writes them to `file` unless it is None
+    (as CSV if it ends in ".csv", otherwise as Markdown), and returns the comparison.
 
     Raises:
       UserError: see `across`; a full disk.

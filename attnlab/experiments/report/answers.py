@@ -43,8 +43,8 @@ class _Kept(TypedDict):
 
 
 def answers(workdir: Path) -> tuple[Answer, ...]:
-    """Reads the first `MOST` answers of a trial from `workdir`, in the order of the test split; ()
-    if it is not scored or gives no answers.
+    """Reads from a trial's folder its first `MOST` answers to test examples, each with source and
+    reference, in the order of the test split; () if the trial is not scored or gives no answers.
 
     In a table (".tsv") a line is "reference TAB answer", and the second text of an example is a
     source too.
@@ -66,8 +66,9 @@ def answers(workdir: Path) -> tuple[Answer, ...]:
 
 
 def _answer(line: str, example: _Example | None, *, table: bool) -> Answer:
-    """Returns the answer in a line of the output file, with source and reference from `example`; in
-    a table the line is "reference TAB answer", and the example's target is a second source.
+    """Returns the `Answer` in a line of the output file, with source and reference from `example`
+    ("" if it is None); in a table the line is "reference TAB answer", and the example's target is a
+    second source.
     """
     source, target = ("", "") if example is None else (example["source"], example["target"] or "")
     if not table:

@@ -20,7 +20,7 @@ BOOKKEEPING = (
 
 def measures(comparison: Comparison) -> Table | None:
     """Returns a table with the mean and interval of every measure on the test split, one row a
-    variant; None if the test split is not scored or there are fewer than two measures.
+    variant, or None if the test split is not scored or there are fewer than two measures.
     """
     basis = comparison.basis
     if basis.split != "test":
@@ -46,8 +46,9 @@ def measures(comparison: Comparison) -> Table | None:
 
 
 def validation(records: Records, comparison: Comparison) -> Table | None:
-    """Returns a table with the chosen settings of each variant and its mean scores on the
-    validation and the test split, with their difference; None before test scores.
+    """Returns a table with each variant's chosen settings and its mean scores on the validation and
+    the test split, by the selection and the main measure, with the difference test minus
+    validation, or None before test scores; empty columns are left out.
     """
     if comparison.basis.split != "test":
         return None

@@ -191,8 +191,8 @@ class Records:
         return tuple(record for record in self.trials if record.candidate.id == candidate.id)
 
     def representative(self, variant: str) -> Candidate | None:
-        """Returns the candidate that represents a variant: the chosen one, or the variant's first
-        if none was chosen as no trial finished; None before the choice.
+        """Returns the chosen candidate of a variant (its first one if none was chosen, as no trial
+        finished), or None if the choice is not made or lacks the variant.
         """
         if self.choice is None or variant not in self.choice.chosen:
             return None
@@ -247,8 +247,9 @@ def collect(directory: Path, only: Collection[str] | None = None) -> Records:
 
 
 def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
-    """Reads all records in the folder of a trial, and what does not fit among them; one that never
-    began has an empty record.
+    """Reads the files in the folder of a trial of the sweep in `directory` and returns them as a
+    `Record`, with the contradictions among them in its `misfits`; a trial that never began has an
+    empty record.
     """
     workdir = trial.workdir(directory)
     scored = {split: read_scores(workdir / name) for split, name in SCORES.items()}
@@ -277,8 +278,9 @@ def _record(trial: Trial, directory: Path, plan: Plan) -> Record:
 
 
 def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
-    """Returns, where they are on record, the digest of the target vocabulary, its text normaliser
-    and its class names, by the names of `measures.DEPENDS`, see `Record.learned`.
+    """Returns, by the names of `measures.DEPENDS`, the digest of a trial's target vocabulary, its
+    text normaliser and its class names as JSON, from its manifest and `workdir`/vocabulary; those
+    that are not on record are left out (see `Record.learned`).
     """
     prints = (manifest and manifest.vocabulary) or {}
     digests = {VOCABULARY: prints.get("target.json") or prints.get("shared.json")}
@@ -299,8 +301,8 @@ def _learned(workdir: Path, manifest: Manifest | None) -> dict[str, str]:
 
 
 def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
-    """Returns the paths of a trial's attention pictures by example and map, from file names such as
-    "test0-decoder_0-self.png".
+    """Returns the paths of the attention pictures in `folder`, by number of the test example and
+    then by name of the map, from file names such as "test0-decoder_0-self.png".
     """
     pictures: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.glob("test*-*.png")):
@@ -324,8 +326,9 @@ def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]
 
 
 def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
-    """Returns a trial's median seconds of a step, seconds to the first step, largest peak memory,
-    and sums of what was compiled, from the lines of `timing.jsonl` and the attempts' events.
+    """Returns the `Cost` of a trial from the lines of `timing.jsonl` and its events: median seconds
+    of a step, seconds to the first step, largest peak memory in bytes, numbers of trials trained
+    together, and sums over compiled programs.
     """
     steps = [
         (record["step_seconds"], record.get("together", 1))

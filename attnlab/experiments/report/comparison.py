@@ -128,16 +128,16 @@ class Comparison:
         return {place: row.records[0].shown for place, row in rows if row.records}
 
     def row(self, variant: str) -> Row | None:
-        """Returns the row of a variant; None before the choice, or if it has no row."""
+        """Returns the row of a variant, or None before the choice, or if it has no row."""
         return next(
             (row for row in self.rows if self.frozen and row.candidate.variant == variant), None
         )
 
 
 def compare(records: Records, method: str = "model") -> Comparison:
-    """Returns the comparison of a sweep: one row for each variant on the test split with its
-    difference to the baseline and the best marked, or, before test scores, rows on the validation
-    split without differences.
+    """Returns the comparison of a sweep with intervals by `method` ("model" or "bootstrap"): a row
+    for each variant (before the choice, each candidate), on the test split with its difference to
+    the baseline and a certain best marked, before test scores on validation.
     """
     plan, frozen = records.plan, records.choice is not None
     standing = list(filter(None, map(records.representative, plan.variants)))
@@ -194,8 +194,8 @@ def _summed(row: Row, family: Family, method: str) -> Row:
 
 
 def measured(comparison: Comparison, metric: str) -> Comparison:
-    """Returns the comparison with the values, means and intervals of another, derived measure (less
-    is better) in its rows, without differences and without a best row.
+    """Returns `comparison` with the values, means and intervals of its rows replaced by those of
+    the derived measure `metric` (less is better), without differences and without a best row.
     """
     basis = Basis(comparison.basis.split, metric, "min")
     rows = [
@@ -227,8 +227,9 @@ def scores(records: Iterable[Record], split: str, metric: str) -> dict[int, floa
 
 
 def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
-    """Returns the bounds and the count of a measure from the records of all trials: no bounds
-    unless all have the same, and the least of their counts.
+    """Returns the `Scale` of a measure on a split from the records of all trials: its bounds (none
+    unless all trials have the same) and the smallest of their counts of examples (None without both
+    bounds).
     """
     recorded = [record.measures[split] for record in records]
     measures = [named[metric] for named in recorded if metric in named]
@@ -240,8 +241,8 @@ def scale(records: Iterable[Record], split: str, metric: str) -> Scale:
 
 
 def _valued(row: Row, basis: Basis) -> Row:
-    """Returns the row with the values of a measure by seed, and the reasons why seeds have none,
-    instead of its own; the mean and interval are left out.
+    """Returns the row with its values by seed, and the reasons why seeds have none, replaced by
+    those for the measure and split of `basis`; the mean and interval are left empty.
     """
     numbers = {record.seed: value(record, basis.split, basis.metric) for record in row.records}
     values = {seed: number for seed, number in numbers.items() if number is not None}

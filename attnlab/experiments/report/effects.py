@@ -68,8 +68,9 @@ class Effect:
 
 
 def effects(records: Records, comparison: Comparison) -> tuple[Effect, ...]:
-    """Returns the effects of a sweep whose variants are a design, once the test split is scored,
-    those with the largest share first; () of any other.
+    """Returns the effects of a sweep whose variants are a design (a complete cross, or changes one
+    at a time), each with difference, share and sentence, the largest share first; () for other
+    variants and before test scores.
     """
     if not comparison.frozen or comparison.basis.split != "test":
         return ()
@@ -103,8 +104,8 @@ def _is_significant(gap: Difference | None, alpha: float) -> bool:
 
 
 def _settings(records: Records) -> dict[str, dict[str, str]]:
-    """Returns the compared settings of each variant as texts, by short names; a component is its
-    name.
+    """Returns, by variant and then by shortened setting name, the values as text of all settings
+    that any variant of the sweep changes; the value of a component is its name.
     """
     plan, values = records.plan, {}
     keys = {key.removesuffix(".name"): None for row in plan.variants.values() for key in row}
@@ -118,8 +119,9 @@ def _settings(records: Records) -> dict[str, dict[str, str]]:
 
 
 def crossed(settings: Settings, baseline: str) -> tuple[Effect, ...]:
-    """Returns the main effects and interactions of a complete cross of two settings or more, by the
-    variants' settings, without numbers; () if they are none.
+    """Returns, without numbers, the main effects (and pairwise interactions, unless more than
+    `MOST` effects) of variants that are a complete cross of two factors or more, from `settings`
+    (variant to setting name to value); () for another design.
     """
 
     def count(*groups: Sequence[str]) -> int:
@@ -145,8 +147,9 @@ def crossed(settings: Settings, baseline: str) -> tuple[Effect, ...]:
 def _products(
     settings: Settings, baseline: str, factors: Sequence[tuple[str, ...]]
 ) -> Iterator[Effect]:
-    """Yields the effects of one group of settings, or of two together: of each value, or pair of
-    values, against the baseline's.
+    """Yields the main effects of one factor, or the interactions of two (a factor is a tuple of
+    setting names): an `Effect` for each value, or pair of values, that is not the baseline's, with
+    its weights by variant.
     """
     columns = [
         {variant: tuple(row[name] for name in names) for variant, row in settings.items()}
@@ -174,8 +177,9 @@ def _written(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def one_at_a_time(settings: Settings, baseline: str) -> tuple[Effect, ...]:
-    """Returns the effects of parts that variants change one at a time, of all parts together, and
-    of these beyond the sum, without numbers; () for another design.
+    """Returns, without numbers, the effects of three variants or more that each change another part
+    of the baseline's settings, of the variant with all changes, and of it beyond their sum, from
+    `settings` (variant to setting name to value); () for another design.
     """
     usual = {*settings[baseline].items()}
     changes = {name: {*row.items()} - usual for name, row in settings.items() if name != baseline}
@@ -194,7 +198,10 @@ def one_at_a_time(settings: Settings, baseline: str) -> tuple[Effect, ...]:
 
 
 def _sentence(effect: Effect, basis: Basis) -> str:
-    """Returns an effect, its number and what follows from it, in words."""
+    """Returns a sentence on an effect: its difference of the measure in `basis` with interval,
+    adjusted p and share, and the conclusion (better, worse, no difference found, undecided), or why
+    it has no number.
+    """
     gap, joint = effect.difference, effect.kind in (INTERACTION, BEYOND)
     if gap is None:
         why = effect.lacking or "other test data"
@@ -220,7 +227,9 @@ def _percent(share: Share | None) -> str:
 
 
 def table(effects: Sequence[Effect]) -> Table | None:
-    """Returns the table of effects with a sentence for each below it; None without any."""
+    """Returns the table of effects, one row each (difference, interval, p, share), with their
+    sentences as notes, or None if there are no effects.
+    """
     if not effects:
         return None
     rows = []

@@ -71,7 +71,7 @@ def shared(environment: Environment, records: Records) -> Table:
 
 def differing(environment: Environment) -> Table | None:
     """Returns a table of the environment facts in which trials differ, a row for each value with
-    the first trials that have it; None if there are none.
+    the first trials that have it, or None if there are none.
     """
     rows = []
     for name, values in environment.differing.items():

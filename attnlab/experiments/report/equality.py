@@ -90,9 +90,9 @@ def differing(records: Records) -> tuple[Differing, ...]:
 
 
 def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
-    """Returns each variant's flat config without settings that have no effect on numbers; a node
-    outside the system whose component differs between variants becomes one value, the component's
-    name.
+    """Returns, by variant, the flat config of its candidate in `standing` without settings that
+    have no effect on numbers; a node outside the system whose component differs between variants
+    becomes one value, the component's name.
     """
     settings = {variant: flat(candidate.config) for variant, candidate in standing.items()}
     other = {
@@ -118,10 +118,10 @@ def _kind(
     set_by: Mapping[str, set[str]],
     baseline: str,
 ) -> Kind:
-    """Returns whether the differing setting `name` is "tuned", set by the "budget", "compared"
-    (every variant with another value has a partner that differs in it alone, or changes all that
-    others change one at a time) or "unequal". Settings that change with this one from variant to
-    variant count as one with it.
+    """Returns the kind of the differing setting `name` (`varied` has values by setting and
+    variant): "tuned", "budget" (set by it), "compared" (each variant with another value has a
+    partner that differs in it alone, or changes all that others change one at a time), else
+    "unequal". Settings that change with this one from variant to variant count as one with it.
     """
     if _near(name, set_by["tuned"]):
         return "tuned"
@@ -146,8 +146,9 @@ def _kind(
 
 
 def _wholes(configs: Mapping[str, Settings], baseline: str, free: set[str]) -> list[str]:
-    """Returns the variants that change all that others change of the baseline one at a time, and
-    nothing else, as of `sweep --without`; settings that are tuned or solved for do not count.
+    """Returns the names of the variants whose changes to the baseline's config (`configs` by
+    variant) are exactly those that other variants make one at a time, as of `sweep --without`; the
+    tuned or solved settings `free` do not count.
     """
     usual = configs.get(baseline, {})
     changes = {
@@ -188,8 +189,8 @@ class Apart:
     unsaid: frozenset[frozenset[str]] = frozenset()
 
     def refuses(self, weights: Mapping[str, float]) -> bool:
-        """Returns whether a contrast is invalid: it compares scores of different test examples, and
-        the data is not what the experiment compares.
+        """Returns whether the contrast with these `weights` by variant is invalid: it compares
+        scores of different test examples, and the data is not what the experiment compares.
 
         Differences within the same examples may be compared across examples, "is the gain larger on
         long sentences?".
@@ -209,8 +210,9 @@ class Apart:
 
 
 def apart(records: Records, metric: str) -> Apart:
-    """Returns the pairs of variants whose chosen candidates' numbers of a measure cannot be
-    compared, and those of them where the data is not the question; none before the choice.
+    """Returns an `Apart` with the pairs of variants whose chosen candidates' scores by `metric`
+    cannot be compared, and those among them whose test data is not what the experiment compares; it
+    is empty before the choice.
     """
     standing = {variant: records.representative(variant) for variant in records.plan.variants}
     trials = {name: records.of(candidate) for name, candidate in standing.items() if candidate}
@@ -264,8 +266,9 @@ def _depends(record: Record, name: str) -> tuple[str, ...]:
 
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
-    """Returns how the test data of the trials differs, as names of settings or digests; "" if it
-    does not. By the digests of what was read; where one has none, by the settings of task and data.
+    """Returns as text the first difference of test data among the trials `records`, or between them
+    and the trials `usual` (names of settings, else both digests); "" if there is none. By the
+    digests of what was read; where one has none, by the settings of task and data.
     """
     mine, theirs = _read(records), _read(usual)
     pairs = (

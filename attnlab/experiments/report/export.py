@@ -28,7 +28,9 @@ ALL = "all"  # in place of a seed: a figure over all of them
 
 
 def as_json(contents: Contents) -> str:
-    """Returns the report as one JSON object in text; a number that does not exist is null."""
+    """Returns the report as the text of one JSON object (warnings, rows, effects, verdict, trials,
+    environment); a number that does not exist is null, an infinite one is a text.
+    """
     records, comparison = contents.records, contents.comparison
     plan = records.plan
     whole = {
@@ -126,8 +128,8 @@ def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 
 def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
-    """Yields the lines of `report.csv` for the statistics and costs of each row, which are over all
-    seeds; those without a value are left out.
+    """Yields a line of `report.csv` (variant, candidate, `ALL` in place of a seed, split, measure,
+    value as text) for each statistic and cost of the comparison's rows that has a value.
     """
     basis = contents.comparison.basis
     for row in contents.comparison.rows:
@@ -137,8 +139,9 @@ def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 
 def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
-    """Yields names and values of a row's statistics (n, mean, spread, interval, difference to the
-    baseline if it has one) and of its costs.
+    """Yields the name and the value (None if missing) of each statistic of a row, named "`metric`
+    mean" and so on (n, mean, spread, interval, difference to the baseline if it has one), and of
+    each of its costs.
     """
     summary, difference = row.summary, row.difference
     low, high = summary.interval or (None, None)
@@ -154,8 +157,9 @@ def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
 
 
 def _costs(row: Row) -> dict[str, float | None]:
-    """Returns what a row cost, by name: parameters, operations of a step, median seconds of a step,
-    and peak memory in bytes.
+    """Returns the costs of a row by name: parameters, FLOPs and transcendentals of a step, median
+    seconds of a step and peak memory in bytes, both with the number of trials trained together, or
+    None where a cost is unknown.
     """
     (seconds, together), (peak, most) = row.pace, row.peak
     return {

@@ -8,8 +8,9 @@ from attnlab.experiments.report.statistics import ALPHA, CHANCE, detectable, spe
 
 def foresight(plan: Plan) -> str:
     """Returns a sentence on the smallest difference to the baseline that the seeds of a plan can
-    find, in standard deviations of a run; "" for a single variant. It assumes one standard
-    deviation for all variants, as in most sweeps, besides what all variants of a seed share.
+    find, in standard deviations of a run (with one seed: that none can be found); "" for a single
+    variant. It assumes one standard deviation for all variants, as in most sweeps, besides what all
+    variants of a seed share.
     """
     variants, seeds = len(plan.variants), len(plan.seeds)
     if variants < 2:

@@ -23,8 +23,9 @@ def of_trial(
     altered: Sequence[str] | None,
     chosen_by: str,
 ) -> Iterator[str]:
-    """Yields a sentence for each contradiction among the records of one trial: in splits, steps,
-    scores, digests or seeds, or a digest that is missing.
+    """Yields a sentence for each contradiction among a trial's records: split labels, steps, scores
+    (also against the per-example `items` and the log of the measure `chosen_by`), `altered` files
+    (None if their digests are missing) and seeds.
 
     Args:
       record: of the trial.

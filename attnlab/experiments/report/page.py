@@ -25,8 +25,9 @@ def page(contents: Contents) -> str:
 
 
 def _part(section: Section, part: Table | Figure) -> str:
-    """Returns a table or figure of the report as HTML; long tables other than the main one are cut
-    to `MOST` rows and folded.
+    """Returns the table or figure `part` of a section of the report as HTML; a table outside the
+    main and linked sections is cut to `MOST` rows, and a table of more than `MANY` rows outside the
+    main section is folded.
     """
     if isinstance(part, Figure):
         return figure(part)

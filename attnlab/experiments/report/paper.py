@@ -15,7 +15,7 @@ from attnlab.pages.tables import NONE, Table, mean, p_value, signed
 
 def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
     """Returns a table for a paper (variant, mean with interval and, on the test split, difference
-    with p), or the given `columns` of the main table; UserError for an unknown one.
+    with p), or the given `columns` of the main table, and raises UserError for an unknown column.
 
     Args:
       records: of the sweep.

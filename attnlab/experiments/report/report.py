@@ -29,7 +29,7 @@ def write(
     stream: TextIO | None = None,
 ) -> Contents:
     """Writes the report of a sweep into its folder (report.md, .csv, .html, .json, trials.csv, on
-    request report.tex), prints it and returns its contents; UserError if a file is a link.
+    request report.tex), prints it and returns its contents; raises UserError if a file is a link.
 
     Args:
       directory: the sweep's folder.
@@ -82,7 +82,9 @@ def document(contents: Contents) -> str:
 
 
 def show(contents: Contents, stream: TextIO | None = None) -> None:
-    """Prints the question, warnings, the tables that fit a terminal, and the verdict."""
+    """Prints to `stream` (stdout if None) a report's question, warnings, extent, tables cut to fit
+    a terminal, sentences on effects, claim and verdict.
+    """
     plan = contents.records.plan
     first = (f"warning: {warning.text}" for warning in contents.warnings)
     print(f"\n{plan.question}", *first, contents.extent, sep="\n", file=stream)

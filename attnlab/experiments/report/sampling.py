@@ -50,7 +50,8 @@ def _both(
     row: Row, base: Row, metric: str
 ) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
     """Returns the statistics [seeds][items,statistics] of a row and of the baseline, on the seeds
-    that both have, and the function from sums of statistics to a score; None if they do not pair.
+    that both have, and the function from sums of statistics to a score, or None if they do not
+    pair.
     """
     if unlike(row.records, base.records, metric):
         return None
@@ -79,7 +80,7 @@ def _both(
 
 def table(comparison: Comparison, baseline: str) -> Table | None:
     """Returns the table of differences to the baseline with intervals and p over test examples, see
-    `sampled`; None if there are none.
+    `sampled`, or None if there are none.
     """
     tests = sampled(comparison, baseline)
     if not tests:

@@ -91,8 +91,9 @@ def heading(basis: Basis) -> str:
 def _result(
     row: Row, baseline: str, records: Records, unequal: Sequence[Differing], metric: str
 ) -> tuple[str, ...]:
-    """Returns the cells of a row of the main table as texts, with remarks on what is best, missing,
-    or not comparable with the baseline.
+    """Returns the cells of a row of the main table as texts: mean, difference, costs, budget (with
+    its values of the settings `unequal` between variants), and remarks on what is best, missing, or
+    not comparable with the baseline.
     """
     candidate, gap = row.candidate, row.difference
     base = records.representative(baseline)
@@ -154,8 +155,8 @@ def budget(candidate: Candidate) -> str:
 
 
 def contrasts(verdict: Verdict | None) -> Table | None:
-    """Returns a table of the claim's contrasts, one row each: seeds, mean, bounds and outcome; None
-    without a claim.
+    """Returns a table of the claim's contrasts, one row each: seeds, mean, bounds and outcome, or
+    None without a claim.
     """
     if verdict is None:
         return None

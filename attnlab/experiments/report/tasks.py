@@ -59,8 +59,9 @@ class Ranked:
 def ranked(
     tasks: Mapping[str, Family], variants: Sequence[str], partial: Mapping[str, Collection[str]]
 ) -> list[Ranked]:
-    """Returns the mean ranks of variants over tasks and who is better where, all at the level of the
-    families together.
+    """Returns a `Ranked` for each of `variants`: its mean rank over `tasks` (task to its `Family`),
+    or None if a task lacks a variant, the rank's interval, and on which tasks it is better than
+    which variant for certain (never for the task's `partial` variants).
 
     Args:
       tasks: the values of each.
@@ -84,8 +85,9 @@ def ranked(
 
 
 def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
-    """Returns the ranks of all variants, by the reports of the tasks, and the table of scores and
-    ranks; a task that is not scored on the test split tells nothing apart.
+    """Returns the ranks of all variants over the tasks in `made` (task to the contents of its
+    report) and the table of scores and ranks; a task that is not scored on the test split tells
+    nothing apart.
     """
     tasks = {task: of.comparison for task, of in made.items()}
     scored = {task: of.basis.split == "test" for task, of in tasks.items()}
@@ -111,8 +113,9 @@ def scores(made: Mapping[str, Contents]) -> tuple[list[Ranked], Table]:
 
 
 def write_over_tasks(directory: Path, method: str = "model", **options: Any) -> None:
-    """Writes the report of each task in a folder (see `report.write`) and, beside them, report.html,
-    report.md and report.json on all, which it prints.
+    """Writes the report of each task's sweep in a folder (see `report.write`) and, beside them,
+    report.html, report.md and report.json on all tasks, and prints the question and the table of
+    ranks over tasks.
 
     Raises:
       UserError: a task without a sweep, a damaged record.

@@ -40,8 +40,8 @@ class Taken:
 
 
 def taken(records: Sequence[Record]) -> Taken:
-    """Returns the sums of steps, FLOPs, examples, tokens and seconds over the trials that have
-    begun; None for what a trial has no record of.
+    """Returns the sums of steps, FLOPs, transcendentals, examples, tokens and seconds over the
+    trials that have begun; a sum is None if a trial with steps has no record of it.
     """
     begun = [run for run in records if run.effort.began is not None]
     steps = [run.effort.steps for run in begun]
@@ -57,7 +57,7 @@ def taken(records: Sequence[Record]) -> Taken:
 
 
 def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
-    """Returns the sum over trials of steps times the number of `each`; None if a trial that has
+    """Returns the sum over trials of steps times the number of `each`, or None if a trial that has
     done steps has no number.
     """
     if any(value is None and number for value, number in zip(each, steps, strict=True)):
@@ -66,7 +66,7 @@ def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
 
 
 def _tokens(record: Record) -> float | None:
-    """Returns the mean tokens of a training step over the logged steps of a trial; None if it
+    """Returns the mean tokens of a training step over the logged steps of a trial, or None if it
     logged none.
     """
     logged = [

@@ -13,7 +13,7 @@ from attnlab.pages.tables import Table, interval, number
 
 def tried(records: Records, method: str) -> Table | None:
     """Returns a table of all tuned settings of each variant with mean and interval on the
-    validation split, the chosen ones marked; None if nothing was tuned.
+    validation split, the chosen ones marked, or None if nothing was tuned.
     """
     plan, metric = records.plan, records.plan.select["metric"]
     if all(len(plan.of(variant)) < 2 for variant in plan.variants):

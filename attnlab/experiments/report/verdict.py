@@ -107,7 +107,7 @@ class Verdict:
 
 
 def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:
-    """Judges a claim (of `plan.json`) by each of its contrasts and returns the verdict; None
+    """Judges a claim (of `plan.json`) by each of its contrasts and returns the verdict, or None
     without a claim.
     """
     if claim is None:
@@ -182,7 +182,7 @@ def _power(
     family: statistics.Family, weights: Mapping[str, float], at_least: float, seeds: int
 ) -> Power | None:
     """Returns the smallest distance of a contrast from its bound that `seeds` seeds find, and how
-    many seeds the observed distance needs; None without a spread.
+    many seeds the observed distance needs, or None without a spread.
     """
     estimate = family.model.estimate(weights)
     if estimate.error is None or seeds < 2:

@@ -25,7 +25,9 @@ class Warned(NamedTuple):
 
 
 def warnings(records: Records, comparison: Comparison, machines: Environment) -> tuple[Warned, ...]:
-    """Collects the warnings of every kind in `KINDS`, the most serious kind first."""
+    """Returns the warnings on a sweep of every kind in `KINDS`, each as (kind, text), the most
+    serious kind first.
+    """
     return tuple(
         Warned(kind, line)
         for kind, lines in KINDS.items()

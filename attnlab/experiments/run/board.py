@@ -43,8 +43,9 @@ class Board:
     def __init__(
         self, plan: Plan, directory: Path, slots: int = 0, stream: TextIO | None = None
     ) -> None:
-        """Stores where and what to show, reads the states of the plan's trials from the folder, and
-        shows nothing yet.
+        """Stores the plan, the sweep's folder, the number of slots and the stream to print to
+        (stderr by default), reads the states of the plan's trials from the folder, and prints
+        nothing yet.
         """
         self._directory, self._slots = directory, slots
         self._stream = sys.stderr if stream is None else stream
@@ -198,8 +199,8 @@ def summary(seen: Iterable[Seen], slots: int = 0) -> str:
 
 
 def remaining(seen: Sequence[Seen], slots: int) -> float | None:
-    """Estimates the remaining seconds of a sweep from the durations of its trials so far; returns
-    None if none is known or nothing runs.
+    """Estimates the remaining seconds of a sweep that runs `slots` trials at a time (0: as many as
+    now) from the durations of its trials so far; returns None if none is known or nothing runs.
 
     Args:
       seen: all trials.
@@ -236,8 +237,9 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
 
 
 def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
-    """Returns column names and rows, one per variant, of its best single trial so far: validation
-    score, name, and how many of the variant's trials are done.
+    """Returns column names and rows, one per variant, of its best single trial so far (validation
+    score, name, and how many of the variant's trials are done), or no rows while nothing has been
+    measured.
 
     No rows while nothing has been measured. Of a trial that is done it is the score that the choice
     goes by, of another one the best that it has measured.
@@ -259,8 +261,8 @@ def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
 
 
 def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
-    """Returns the validation scores of a trial: the final one if it is done, else all measured so
-    far.
+    """Returns the list of validation scores of a trial (`seen`: its state): the final one if it is
+    done, else all measured so far.
     """
     if seen.state == "done":
         score = validation_score(seen.trial, directory, metric)
@@ -328,8 +330,8 @@ def _end_line(seen: Seen) -> str:
 
 
 def _live(stream: Any) -> rich.live.Live | None:
-    """Returns a live display that redraws in place if the stream is a terminal that can move its
-    cursor; None otherwise.
+    """Returns a live display of rich, not started, that redraws in place if the stream is a
+    terminal that can move its cursor, else None.
     """
     if (console := live_console(stream)) is None:
         return None

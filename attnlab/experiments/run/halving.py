@@ -76,8 +76,9 @@ def rungs(trials: int, least: int, finish: int) -> int:
 
 
 def ruling(courses: Sequence[Course], finish: int) -> Ruling:
-    """Decides on the trials of a round that have not settled: which are pruned now, and up to which
-    step each of the others trains; of equal scores the one drawn first continues.
+    """Returns a `Ruling` on the unsettled trials of a round, given all its `courses`: which are
+    pruned now, with the reason, and up to which step each other one trains (None: to its end); of
+    equal scores the one drawn first continues.
 
     Args:
       courses: of the round; a failed or diverged trial frees no place for another.

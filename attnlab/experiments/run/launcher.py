@@ -42,8 +42,9 @@ class Launcher:
     accept_failed: bool = False
 
     def train(self) -> list[str]:
-        """Runs all trials of its part until they have settled, with a search round by round until
-        it is over or a signal comes; returns a line for each job that could not run.
+        """Runs all trials of its part of the plan until they have settled, or a signal comes;
+        advances a search round by round until it is over; returns a line for each job that could
+        not run.
         """
         searching, lines = True, list[str]()
         while searching and not lines and self.stop.signal is None:
@@ -55,8 +56,8 @@ class Launcher:
         return lines
 
     def _advance(self) -> bool:
-        """Advances the search of the plan to its next round and returns whether it goes on; False
-        if the plan has no search.
+        """Advances the search of the plan to its next round and returns whether it goes on, always
+        False if the plan has no search.
         """
         if Plan.of_sweep(self.directory).search is None:
             return False
@@ -66,7 +67,8 @@ class Launcher:
 
     def finish(self) -> list[str]:
         """Freezes the choice, then evaluates the chosen trials on the test split; returns a line
-        for each evaluation that failed, or one that says why nothing may be chosen.
+        for each failed evaluation, or one on failed trials that prevent a choice; raises
+        `UserError` if a trial has not settled; only prints a note if trials are left out.
 
         If a candidate has a failed trial, nothing is frozen or read, and the line says so, unless
         that is accepted. Nothing is frozen while trials are left out either.
@@ -132,8 +134,8 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
-    """Records that a trial, running or not begun, is stopped for good, with the reason; returns its
-    state before.
+    """Records that a trial, named "CANDIDATE/seedN", running or not begun, is stopped for good,
+    with the reason; returns its state before; raises `UserError` if it has settled.
 
     Only the reason is written. The queue that runs the trial, on any machine, reads it and asks the
     process to leave; no queue begins the trial.
@@ -153,7 +155,8 @@ def stop_trial(directory: Path, name: str, reason: str) -> Seen:
 
 
 def take_back(directory: Path, name: str) -> None:
-    """Reopens a trial that was stopped by request, so that it runs again.
+    """Reopens a trial, named "CANDIDATE/seedN", that was stopped by request, so that it runs again;
+    raises `UserError` if it was not, or if the choice of its variant is frozen.
 
     Raises:
       UserError: no such trial, it was not stopped, or the choice of its variant is frozen.
@@ -176,8 +179,8 @@ def course(directory: Path) -> list[Seen]:
 
 
 def _patient(directory: Path) -> RunLock:
-    """Returns the lock of a folder, taken; raises `Held` if another process holds it, at once
-    unless that is a worker that only tests for a moment whether locks hold between machines.
+    """Takes and returns the lock of a folder; raises `Held` if another process holds it, after a
+    short wait if that is a worker that only tests whether locks hold between machines.
     """
     until = time.monotonic() + locks.ANSWER + 2.0
     while True:

@@ -131,8 +131,9 @@ class Live:
     def __init__(
         self, work: Perform, directory: Path, job: Job, slot: Slot, options: WorkOptions = DEFAULTS
     ) -> None:
-        """Starts a process that enters the slot and does the job, and stores what is needed to
-        follow and end it.
+        """Starts a process that binds itself to the slot and calls `work(directory, job, slot)`,
+        and stores what is needed to follow and end it; `options` hold the time that it has to
+        leave.
         """
         self.job, self.slot, self.why, self.asked = job, slot, "", False
         self.open, self.alone, self.before = list(job.trials), False, 0.0
@@ -159,8 +160,8 @@ class Live:
         return [] if self._handle is None else [self._handle]
 
     def exit_code(self) -> int | None:
-        """Returns the exit code of the process, -n after signal n; None while it lives; `ORPHANED`
-        if its server is gone, so that the code is unknown.
+        """Returns the exit code of the process (-n after signal n; `ORPHANED` if its server is
+        gone, so that the code is unknown), or None while it lives.
         """
         code: int | None = self._process.exitcode
         if self._code is None and code is not None and not (code == ORPHANED and self._breathes()):
@@ -223,8 +224,8 @@ class Live:
 
 
 def died(code: int) -> str:
-    """Returns the words for a process that ended with this exit code (-n: by signal n) and left no
-    record.
+    """Returns words such as "was killed by SIGKILL" for a process that ended with this exit code
+    (-n: by signal n) and left no record.
     """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
@@ -234,8 +235,8 @@ def died(code: int) -> str:
 
 
 def _handle(pid: int) -> int | None:
-    """Returns a file descriptor that becomes readable when the process ends, even if it gets
-    another parent; None if the system has none.
+    """Returns a file descriptor that becomes readable when the process `pid` ends, even if it gets
+    another parent, or None if the system has none.
     """
     try:
         return os.pidfd_open(pid)
@@ -246,8 +247,9 @@ def _handle(pid: int) -> int | None:
 def start(
     target: Callable[..., int], *given: Any, name: str, grace: float = GRACE, under_way: Any = None
 ) -> Any:
-    """Starts a process that runs `target`, forked from a server that has imported jax (and is
-    started if necessary), and returns it.
+    """Starts a process that calls `target(*given)`, forked from a server that has imported jax
+    (started if necessary), and returns it; it must leave within `grace` seconds when this process
+    is gone, and counts what it compiles in the memory `under_way`.
 
     Args:
       target: what it does; the result is its exit code. Importable.
@@ -283,8 +285,8 @@ def start(
 
 def _begin(target: Callable[..., int], given: Sequence[Any], grace: float, under_way: Any) -> None:
     """The main function of a forked process: makes its own process group, unblocks signals, has it
-    end with the launcher, and exits with the result of `target`. It counts in `under_way` what it
-    compiles.
+    end within `grace` seconds after the launcher, counts what it compiles in `under_way`, and exits
+    with the result of `target(*given)`.
     """
     programs.under_way = programs.under_way if under_way is None else under_way
     os.setpgid(0, 0)
@@ -301,7 +303,8 @@ def _enter_and_work(work: Perform, directory: Path, job: Job, slot: Slot) -> int
 
 def _end_with_parent(grace: float) -> None:
     """Waits until the launcher is gone, then sends this process SIGTERM, so that it saves and
-    leaves, and kills it after its time. The next launcher waits for its lock.
+    leaves, and kills it after `grace` seconds, later if it compiles. The next launcher waits for
+    its lock.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -62,8 +62,8 @@ def note_choice(directory: Path, plan: Plan, chosen: Mapping[str, str | None]) -
 
 
 def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
-    """Records in `looks.jsonl` that the test split is about to be read to score these seeds of a
-    candidate.
+    """Records in `looks.jsonl` that the test split is about to be read to score a candidate (its
+    id) with the seeds `scored`, and on CPUs the number of cores.
     """
     cores = {} if usable_gpus() else {"cores": len(usable_cores())}
     look = {"event": "test", "candidate": candidate, "scored": list(scored), **cores}
@@ -80,8 +80,8 @@ def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
 
 
 def _append(directory: Path, plan: Plan, entry: Mapping[str, Any]) -> None:
-    """Appends an event, with time, plan, seeds and code revision, to `looks.jsonl`, and waits until
-    it is on disk.
+    """Appends an event (`entry`) with the time, the plan's hash and seeds, and the code revision,
+    as a line of JSON to `looks.jsonl` in the sweep's folder, and waits until it is on disk.
     """
     context = {"time": timestamp(), "plan": plan.hash, "seeds": plan.seeds, "code": code_revision()}
     with locked(directory), closing(AppendOnly(directory / FILE)) as file:

@@ -14,8 +14,8 @@ COUNTERS = (
 
 def kills() -> int | None:
     """Returns the sum of all 'oom_kill' counters of the kernel that can be read, of this container
-    and of the machine: it grows with every kill for lack of memory, maybe by more than one; None if
-    none can be read.
+    and of the machine, or None if none can be read; it grows with every kill for lack of memory,
+    maybe by more than one.
     """
     counts = []
     for path in COUNTERS:

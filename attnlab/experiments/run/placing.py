@@ -60,9 +60,9 @@ class Placed(abc.ABC):
         """
 
     def run(self, due: Due) -> list[str]:
-        """Has cluster workers do the jobs that `due` lists until none is left or a signal comes:
-        submits them, and again if all have ended; returns a line if they keep ending with jobs
-        left.
+        """Submits cluster workers for the jobs that `due()` lists until none is left or a signal
+        comes, again whenever all have ended; returns [], or one line if they have ended
+        `SUBMISSIONS` times with jobs left.
 
         Returns:
           A line if workers ended before the jobs did.

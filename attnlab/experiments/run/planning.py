@@ -30,8 +30,9 @@ def ensure(
     changes: Changes = AS_IT_IS,
     cores: Callable[[Plan], int | None] = lambda plan: None,
 ) -> Plan:
-    """Returns the plan of an experiment in the sweep folder: the existing one if nothing has
-    changed, else a new or extended one, which it makes in another process and writes.
+    """Returns the plan of an experiment file in the sweep folder: the existing one if nothing has
+    changed, else a new or extended one, made in another process; sets `cores(plan)` cores per trial
+    if none are set; writes the plan if it differs.
 
     An experiment that has not changed is not planned again.
 
@@ -73,8 +74,9 @@ def draft(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
 
 
 def grow(directory: Path, points: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidate]:
-    """Adds candidates for further (variant, tuned settings) points to the plan in a folder, unless
-    it has them, and returns them; safe with several processes at once.
+    """Adds candidates for those `points`, (variant, tuned settings) pairs, that the plan in a
+    folder lacks, and returns the candidates of all points in order; safe with several processes at
+    once.
 
     Args:
       directory: a sweep folder with a plan.
@@ -147,9 +149,9 @@ def _plan(
     function: Literal["made", "grown"],
     given: tuple[Any, ...],
 ) -> int:
-    """The main function of the planning process: calls `function` with `given` in the launcher's
-    folder and environment, sends the plan or the error through `sender`, returns the exit code.
-    What it prints goes to `log`.
+    """The main function of the planning process: calls `function` of `plan.process` with `given`,
+    in `folder` and `environment`, with output to `log`; sends the counts and then the plan as text
+    or the error through `sender`; returns the exit code, 0 or 2.
     """
     os.chdir(folder)
     os.environ.clear()

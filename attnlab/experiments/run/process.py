@@ -24,7 +24,7 @@ from attnlab.records.provenance import Changed
 
 def named(directory: Path, name: str) -> Trial:
     """Returns the trial called "additive-3f2a9c1b/seed0", for example, in the plan of a sweep
-    folder.
+    folder; raises `UserError` if there is none.
 
     Raises:
       UserError: a name of another form, no plan, no such trial.
@@ -37,8 +37,9 @@ def named(directory: Path, name: str) -> Trial:
 
 
 def perform(directory: Path, job: Job, slot: Slot | None = None) -> int:
-    """Does a job (training or evaluation) in this process and returns its exit code, see the top of
-    this file; prints errors of the user's on stderr.
+    """Trains the trials of a job, or evaluates its candidate, in this process and returns the exit
+    code, that of `training.run` or `scoring.run`, or after an error of the user's, printed on
+    stderr, `CHANGED`, `UNLOCKED` or 2.
     """
     try:
         if job.kind == "final":

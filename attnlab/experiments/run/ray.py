@@ -143,8 +143,8 @@ class Cluster(Placed):
         stop: Stop,
         options: WorkOptions = DEFAULTS,
     ) -> None:
-        """Stores the request and options, with no task yet, and has Ray send this module's
-        functions by value.
+        """Stores the sweep's folder, the request, board, stop and workers' options, with no task
+        yet, and has Ray send this module's functions by value.
         """
         super().__init__(directory, request.workers, board, stop)
         self._ray, self._request, self._options = _ray(), request, options
@@ -153,8 +153,9 @@ class Cluster(Placed):
         self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
     def run(self, due: Due) -> list[str]:
-        """Runs what is due through Ray workers, see `Placed.run`; before a `UserError` goes on,
-        they save and leave.
+        """Runs the jobs that `due()` lists through Ray workers and returns the lines of
+        `Placed.run`; after a `UserError` it first has the workers save and leave, then raises it
+        again.
         """
         try:
             return super().run(due)
@@ -164,7 +165,8 @@ class Cluster(Placed):
 
     def workers(self) -> int:
         """Returns the number of Ray tasks that have not ended, after it has removed those that have
-        and noted on the board which were lost or died.
+        and noted on the board which were lost or died; raises `UserError` if a worker ended with
+        exit code 2.
 
         Raises:
           UserError: what the worker of one has said.
@@ -234,9 +236,10 @@ def worker_environment() -> dict[str, str]:
 def run_worker(
     line: Sequence[str], given: bytes, cwd: str, environment: Mapping[str, str], patience: float
 ) -> tuple[int, str]:
-    """In a Ray task: runs a worker as a child process until it ends, and returns its exit code and
-    the last line of its stderr. What it wrote on its standard error is written on that of the task,
-    for the logs of Ray.
+    """In a Ray task: runs Python with the arguments `line` as a child process, with `given` on its
+    stdin, until it ends, and returns its exit code and the last line of its stderr; if cancelled,
+    asks it to leave within `patience` seconds. What it wrote on its standard error is written on
+    that of the task, for the logs of Ray.
 
     A task that is cancelled gets KeyboardInterrupt; its worker is asked to leave. Ray sends this
     function as it is, so that only the worker needs this package.
@@ -278,7 +281,7 @@ def run_worker(
 
 def serve() -> None:
     """The main function of a worker process on Ray: reads its input from stdin and runs jobs until
-    none is left; it gets SIGTERM if its task dies.
+    none is left; prints a `UserError` and exits with 2; it gets SIGTERM if its task dies.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     directory, options, number, cores = pickle.load(sys.stdin.buffer)

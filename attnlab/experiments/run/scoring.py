@@ -28,8 +28,8 @@ from attnlab.records.sealed import check_test_split
 
 
 def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
-    """Returns, for each chosen candidate, its trials that are done but lack test results or
-    pictures; leaves out candidates without any.
+    """Returns {candidate id: trials} of the chosen candidates' trials that are done but lack test
+    results or pictures; leaves out candidates without any.
     """
     chosen = {choice.candidate(variant) for variant in plan.variants}
     trials_due: dict[str, list[Trial]] = {}
@@ -59,8 +59,9 @@ def drawn(workdir: Path) -> bool:
 
 
 def run(directory: Path, candidate: str) -> int:
-    """Evaluates those trials of a chosen candidate that lack test results or pictures, after it has
-    recorded in `looks.jsonl` that the test split is read; returns the exit code.
+    """Evaluates on the test split those trials of a chosen candidate, given by its id, that lack
+    test results or pictures, after it has recorded that in `looks.jsonl`; returns the exit code (0,
+    1 or `HELD`); raises `UserError` without a frozen choice.
 
     Raises:
       UserError: no plan, the choice is not frozen, or another candidate was chosen.
@@ -139,8 +140,9 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
 
 
 def _check(trial: Trial, directory: Path, digests: Mapping[str, str]) -> None:
-    """Raises `Changed` unless vocabulary and test split are those of the trial and of the sweep's
-    other trials; then records in the trial's folder that the split was read.
+    """Raises `Changed` unless the vocabulary and the test split (`digests`: split to hash) are
+    those of the trial and of the sweep's other trials; then records in the trial's folder that the
+    split was read.
     """
     workdir = trial.workdir(directory)
     manifest = Manifest.read(workdir)

@@ -23,8 +23,8 @@ from attnlab.records.locks import exclusive
 
 
 def advance(directory: Path) -> bool:
-    """Advances a search: tells the studies the results of settled trials, draws and plans the next
-    ones, at the end promotes the best candidate of every variant; returns whether it goes on.
+    """Advances a search: reports the results of settled trials to the studies, draws and plans the
+    next ones, at the end promotes the best candidate of every variant; returns whether it goes on.
 
     With a pruner it also sets the step at which each trial waits, and stops the trials that are not
     among the best of their round.
@@ -103,8 +103,8 @@ def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan
 def _rulings(
     plan: Plan, directory: Path, variant: str, study: Study, search: Search
 ) -> Iterator[tuple[Candidate, halving.Ruling]]:
-    """Yields the candidates of a variant that its study has drawn, each with the `halving` decision
-    on its round; nothing without a pruner.
+    """Yields pairs of a candidate of a variant that its study has drawn and the `Ruling` of
+    `halving` on the candidate's round; yields nothing without a pruner.
     """
     if search.pruner is None:
         return
@@ -119,8 +119,8 @@ def _rulings(
 
 
 def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course:
-    """Returns the progress of a candidate with the first seed: the steps of its evaluations, its
-    scores so far (less is better), whether it has settled.
+    """Returns the `Course` of a candidate's trial with the first seed: the steps of its
+    evaluations, its scores so far (less is better), whether it has settled.
     """
     trial = Trial(candidate, plan.seeds[0])
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
@@ -135,8 +135,8 @@ def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
 
 
 def _ask(study: Study, search: Search) -> None:
-    """Draws the trials that the current round still lacks, or those of the next round once all
-    results are told; none while results are missing.
+    """Has the study draw the trials that the current round still lacks, or those of the next round
+    once all results of this one are reported; draws none while results are missing.
 
     A round is filled first, so that what is drawn does not depend on when a launcher was killed.
     """
@@ -159,7 +159,7 @@ def _promote(plan: Plan, directory: Path) -> None:
 
 def _best(plan: Plan, directory: Path) -> Iterator[str]:
     """Yields, for each variant, the id of the candidate to train with all seeds: the frozen one,
-    else the one with the best validation score with the first seed.
+    else the one with the best validation score with the first seed; skips a variant without scores.
     """
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     first, metric = plan.seeds[0], plan.select["metric"]

@@ -104,7 +104,8 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
 
 def freeze(plan: Plan, directory: Path) -> Choice:
     """Chooses a candidate, by the `valid.json` of its trials, for every variant that has none yet,
-    writes `choice.json` and returns the whole choice.
+    writes `choice.json` and returns the whole choice; raises `UserError` if a variant has no
+    candidates.
 
     A frozen choice stays: a plan that has grown adds variants, and new seeds do not reopen it.
       Failed trials are left out, and named in it; the caller decides whether that is accepted
@@ -137,7 +138,8 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
     """Chooses, of the candidates of a variant with the most scored seeds, the one with the best
-    mean validation score, and returns the entry for `Choice.chosen`.
+    mean validation score; returns the entry for `Choice.chosen`, a dict with its id (or None), the
+    scores of all and the lost trials.
     """
     scores = {candidate.id: scored(plan, candidate, directory) for candidate in plan.of(variant)}
     measured = {identity: entry for identity, entry in scores.items() if entry["seeds"]}
@@ -174,8 +176,9 @@ def scored(plan: Plan, candidate: Candidate, directory: Path) -> Scored:
 
 
 def validation_score(trial: Trial, directory: Path, metric: str) -> float | None:
-    """Returns the value of `metric` in the `valid.json` of a trial; None if the trial is not done
-    or the value is not finite.
+    """Returns the value of `metric` in the `valid.json` of a trial, or None if the trial is not
+    done or the value is not finite; raises `UserError` if the file is damaged or has no such
+    metric.
 
     Raises:
       UserError: `valid.json` is damaged or has no such metric.

@@ -72,7 +72,8 @@ def local_slots(
     wanted: int | None = None, devices: int | None = None, least: int | None = None
 ) -> list[Slot]:
     """Returns the slots of this machine: `wanted` of them, by default one for every `devices` GPUs
-    if jax can use GPUs, else one for every `devices` or `least` cores, the larger.
+    if jax can use GPUs, else one for every `devices` or `least` cores, the larger; raises
+    `UserError` for a number out of range.
 
     Args:
       wanted: how many; None for as many as there is room for.
@@ -119,7 +120,8 @@ def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) 
 
 def allotted(number: int, wanted: int | None = None) -> Slot:
     """Returns the slot of worker `number` on a cluster: all cores of this process, or, if these are
-    more than `wanted` (by default SLURM's number per task), a share of so many.
+    more than `wanted` (by default SLURM's number per task), `wanted` of them, which differ by
+    `number`.
     """
     cores = usable_cores()
     wanted = wanted or int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))

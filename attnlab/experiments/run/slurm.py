@@ -134,7 +134,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """Makes the SLURM request from the flags of a command line.
+    """Makes the SLURM request from the parsed flags of a command line; raises `UserError` for a
+    warning shorter than `--grace` or beyond the limit, or a `--slurm.set` without a value.
 
     Raises:
       UserError: a warning beyond the limit or shorter than `--grace`, or a setting without a value.
@@ -175,8 +176,8 @@ class Cluster(Placed):
         stop: Stop,
         options: WorkOptions = DEFAULTS,
     ) -> None:
-        """Stores the request and prepares submitit's executor; the workers' `grace` becomes at most
-        the request's `warning`.
+        """Stores the sweep's folder, the request, board and stop, and prepares submitit's executor;
+        the `grace` of the workers' options becomes at most the request's `warning`.
         """
         super().__init__(directory, request.workers, board, stop)
         options = dataclasses.replace(options, grace=min(options.grace, request.warning))
@@ -196,7 +197,7 @@ class Cluster(Placed):
 
     def workers(self) -> int:
         """Returns how many jobs of this sweep SLURM has queued or running, as `squeue` counts them
-        by name.
+        by name; raises `UserError` if it does not answer.
 
         Raises:
           UserError: SLURM does not answer.

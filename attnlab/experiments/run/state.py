@@ -114,8 +114,8 @@ def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
 
 
 def look(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
-    """Returns the present state of a trial: that of its records (`records`, or those in its
-    folder), or "running" if a live process holds its lock and it has not settled.
+    """Returns the present state of a trial as a `Seen`: that of its records (`records`, or those in
+    its folder), or "running" if a live process holds its lock and it has not settled.
 
     Raises:
       UserError: a record in its folder is damaged.
@@ -134,8 +134,8 @@ def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None = None) -> Seen:
-    """Returns the state of a trial by its attempts' records alone (`records`, or those in its
-    folder), as if no process worked on it.
+    """Returns the state of a trial as a `Seen` by its attempts' records alone (`records`, or those
+    in its folder), as if no process worked on it.
 
     A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
     is so once its scores are there.
@@ -152,8 +152,9 @@ def recorded(trial: Trial, directory: Path, records: list[dict[str, Any]] | None
 
 
 def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:
-    """Computes from the attempt records of a trial the time of its last record, the longest gap
-    within an attempt in seconds, and the seconds per step of its latest attempt.
+    """Computes from the attempt records of a trial the time of its last start or step, the longest
+    gap within an attempt in seconds, and the seconds per step of its latest attempt; the first and
+    last are None if unknown.
     """
     heard, gap, pace, start, first = None, 0.0, None, None, None
     for record in records:

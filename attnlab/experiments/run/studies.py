@@ -64,7 +64,10 @@ class Study:
     """
 
     def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
-        """Opens the study called `name` in the journal of the sweep's folder, or creates it."""
+        """Opens the study called `name` in the journal of the sweep's folder, or creates it, for a
+        search for the least ("min") or greatest ("max") score; raises `UserError` if the journal is
+        damaged.
+        """
         optuna = _optuna()
         self._search = search
         self._direction = {"min": "minimize", "max": "maximize"}[mode]
@@ -95,7 +98,7 @@ class Study:
 
     def ask(self) -> Asked:
         """Draws the next trial, stores it in the journal under a lock (two processes never get the
-        same one) and returns it.
+        same one) and returns it as an `Asked`.
         """
         optuna = _optuna()
         with exclusive(self._asking):
@@ -131,8 +134,8 @@ class Study:
         self._study.tell(number, None, state=optuna.trial.TrialState.PRUNED, skip_if_finished=True)
 
     def _draw(self) -> dict[str, Any]:
-        """Draws the parameters of the next trial, by Optuna's names: a function of the seed and of
-        the trials before.
+        """Draws the parameters of the next trial as {setting: value}, a choice as the index of its
+        option: a function of the search's seed and of the trials before.
         """
         history = self._study.get_trials(deepcopy=False)
         draft = _optuna().create_study(
@@ -190,9 +193,9 @@ def _rounded(value: Any, values: Range) -> Any:
 
 
 def _sampler(search: Search, number: int) -> Any:
-    """Returns the Optuna sampler for draw `number`, seeded by the search's seed and that number.
-    The seed does not depend on the variant, so draws that do not depend on results are the same for
-    all variants.
+    """Returns the Optuna sampler (random, grid or TPE) for draw `number`, seeded by the search's
+    seed and, except for the grid, by that number. The seed does not depend on the variant, so draws
+    that do not depend on results are the same for all variants.
     """
     samplers = _optuna().samplers
     seed = int.from_bytes(hashlib.sha256(f"{search.seed}/{number}".encode()).digest()[:4])

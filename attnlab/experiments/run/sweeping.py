@@ -61,8 +61,9 @@ class Ended:
 
 
 def run_sweep(directory: Path, options: SweepOptions) -> Ended:
-    """Runs the rest of a planned sweep, whose lock the caller holds: trials, choice, evaluation on
-    the test split; returns the signal that stopped it, and a line for each failure.
+    """Runs the rest of a planned sweep, whose lock the caller holds: reopens failed trials if
+    asked, trains, and with `final` chooses and evaluates on the test split; returns `Ended`, the
+    signal that stopped it and a line for each failure.
     """
     options.work.part.check(Plan.of_sweep(directory))
     if options.retry_failed:
@@ -102,7 +103,7 @@ def _together(directory: Path, options: SweepOptions) -> bool:
 
 def devices_wanted(plan: Plan) -> int | None:
     """Returns the largest `parallel.devices` in the configs of a plan's candidates (in its base if
-    there are none); None if that is at most 1.
+    there are none), or None if that is at most 1.
     """
     configs: list[Mapping[str, Any]] = [candidate.config for candidate in plan.candidates]
     numbers = [config.get("parallel", {}).get("devices", 0) for config in configs]
@@ -134,8 +135,8 @@ def outlook(plan: Plan, directory: Path) -> str:
 
 
 def _searched(plan: Plan, variants: int, more: int) -> str:
-    """Returns the text on the trials of a search for `variants` variants: settings, seeds, and the
-    most trials, with `more` of variants whose choice is frozen.
+    """Returns a text on the trials of a search over so many `variants`: its settings, its seeds,
+    and the most trials, including `more` trials of variants whose choice is frozen.
     """
     assert plan.search is not None
     (first, *others), number = plan.seeds, plan.search["trials"]

@@ -49,7 +49,8 @@ UNLOCKED = os.EX_PROTOCOL
 
 def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:
     """Trains those of the trials that no other process works on, each from its last checkpoint, and
-    writes the validation scores of those that are done; returns the exit code.
+    writes the validation scores of those that are done; returns the exit code (0, 1, `HELD` or 128
+    + a signal).
 
     Returns:
       0: all done, or waiting for the others of a search's round, now or before; 1: one failed or
@@ -83,7 +84,7 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
 
 
 def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLock | None:
-    """Takes a trial's lock, still to be proved, until `stack` closes, and returns it; None if
+    """Takes a trial's lock, still to be proved, until `stack` closes, and returns it, or None if
     another process holds it.
     """
     with contextlib.suppress(Held):
@@ -93,7 +94,8 @@ def _locked(trial: Trial, directory: Path, stack: contextlib.ExitStack) -> RunLo
 
 def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
     """Trains trials that this process has locked, records the attempt and its end in each folder,
-    and returns the exit code (1: one failed or diverged).
+    and returns the exit code (1: one failed or diverged); `began` is the `perf_counter` at the
+    start.
     """
     plan = Plan.read(directory)
     assert plan is not None
@@ -113,8 +115,9 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
 
 
 def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan) -> int:
-    """Writes the validation scores of a trial if it is done, and the end of its attempt, then prunes
-    its states as the plan says; returns its exit code: 1 if it diverged or this failed, else 0.
+    """Writes the validation scores of a trial if it is done, and the end of its attempt, then
+    prunes its saved states as the plan says; returns its exit code: 1 if it diverged or this failed
+    (130 after Ctrl-C), else 0.
     """
     try:
         if outcome.state == "done":
@@ -136,7 +139,8 @@ def fit(
     trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
 ) -> tuple[list[Run], list[Outcome], int]:
     """Trains the trials, one alone or several as one program, to the end, `Candidate.until` or a
-    signal; returns the runs, how each ended, and 128 + the signal's number or 0.
+    signal; returns the runs, their `Outcome`s, and 128 + the signal's number or 0; `began` is the
+    `perf_counter` at the start.
     """
     from attnlab.training.run import start_jax
 
@@ -157,7 +161,9 @@ def fit(
 
 
 def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
-    """Trains several runs as one program and returns how each ended."""
+    """Writes or checks the manifest of each run, prints the notes of the first, trains the runs as
+    one program and returns the `Outcome` of each.
+    """
     from attnlab.training.stacked import train
 
     for run in runs:
@@ -208,7 +214,8 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
 
 def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> int:
     """Records that an attempt ended by an error (all of it on stderr, one line in the trial's
-    records) and returns the exit code: 130 after Ctrl-C, else 1.
+    records) with the trial in `state`, and returns the exit code: 130 after Ctrl-C, which always
+    means "interrupted", else 1.
 
     The trial is then in `state`; after Ctrl-C it is "interrupted" in any case.
     """

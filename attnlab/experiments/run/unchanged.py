@@ -48,8 +48,8 @@ def check_code(trial: Trial) -> Code:
 
 
 def check_data(trial: Trial, directory: Path, fingerprints: Mapping[str, str]) -> None:
-    """Raises `Changed` unless the data that a trial has read is the same as that of the sweep's
-    other trials with the same task and data settings.
+    """Raises `Changed` unless the data that a trial has read (`fingerprints`: split to hash) is the
+    same as that of the sweep's other trials with the same task and data settings.
 
     Args:
       trial: that has read it; the seed is no part of the data.

@@ -72,7 +72,9 @@ class Worker:
         options: WorkOptions = DEFAULTS,
         stack: bool = False,
     ) -> None:
-        """Stores where to run and the limits, and begins without processes or jobs."""
+        """Stores the sweep's folder, slots, board, stop, limits (`options`) and whether trials may
+        train together (`stack`), and begins without processes or jobs.
+        """
         self._directory, self._board, self._stop, self._options = directory, board, stop, options
         self._slots, self._free, self._stack = len(slots), list(slots), stack
         self._live: list[Live] = []
@@ -87,8 +89,9 @@ class Worker:
         self.failures: dict[str, str] = {}
 
     def run(self, due: Due) -> list[str]:
-        """Runs the jobs that `due` lists, each in a process and a slot, until none is left or a
-        signal comes; returns a line for each that failed without a record.
+        """Runs the jobs that `due()` lists, each in a process and a slot, until none is left or a
+        signal comes; returns a line for each that failed without a record; raises `Changed` or
+        `Unlocked` if one meets changed code or data, or locks that do not hold.
 
         Args:
           due: lists the jobs that are left, one for each trial or evaluation, in their order; asked
@@ -168,7 +171,9 @@ class Worker:
         return job.name in self._hungry
 
     def _start(self, job: Job) -> None:
-        """Starts a job in a free slot; one that is done or runs elsewhere is set aside instead."""
+        """Starts a job in a free slot; instead, reports one that is done as ended, and sets one
+        that another process runs aside in `_held`.
+        """
         left = job.left(self._directory)
         if not left:
             return self._board.ended(job)
@@ -282,8 +287,9 @@ class Worker:
         self._waiting.extendleft(reversed(jobs))
 
     def _spare(self, live: Live, ending: str) -> None:
-        """Handles a job whose process may have been killed for lack of memory: runs its trials one
-        at a time, or the one trial once more with nothing beside it; after that it has failed.
+        """Handles a job whose process may have been killed for lack of memory (`ending`: words on
+        its end): runs its trials one at a time, or the one trial once more with nothing beside it;
+        after that it has failed.
         """
         words = f"its process {ending}, perhaps for lack of memory"
         if live.job.together:
@@ -295,7 +301,9 @@ class Worker:
             self._hungry.add(live.job.name)
 
     def _fail(self, job: Job, why: str) -> None:
-        """Records a job's failure in each of its unfinished trials; an evaluation's in `failures`."""
+        """Records that a training failed, with `why` and the log's last line, in each of its
+        unfinished trials; records an evaluation's failure in `failures`.
+        """
         first = (job.left(self._directory) or job.trials)[0].workdir(self._directory)
         word = shortened(last_line(first / "log.txt"), first)
         message = "; ".join(part for part in (why, word) if part)
@@ -328,7 +336,8 @@ def work(
     directory: Path, slots: Sequence[Slot], stop: Stop, options: WorkOptions = DEFAULTS
 ) -> None:
     """Runs the trials and evaluations of a sweep that no other process works on, until none is left
-    or a signal comes.
+    or a signal comes; while a launcher works in the folder, waits up to `IDLE` seconds for its next
+    trials and its choice.
 
     While a launcher works in the folder, wait up to `IDLE` seconds for its next trials and its
     choice.
@@ -371,8 +380,8 @@ def work(
 
 
 def _advanced(directory: Path, part: Part) -> bool:
-    """Advances the search of a sweep that has no launcher, and returns whether it has new trials;
-    False without a search, or if this worker has only a part of the trials.
+    """Advances the search of a sweep that has no launcher, and returns whether it has new trials,
+    always False without a search or if this worker has only a part of the trials.
     """
     if Plan.of_sweep(directory).search is None or part != WHOLE:
         return False

@@ -40,9 +40,9 @@ class CNN(Convolutional):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes feature maps [B,h,w,C] of images [B,H,W,C']: in each stage convolutions with
-        norm and ReLU, a gate if any, and pooling by 2; raises `UserError` for too small images. See
-        `Backbone.__call__`.
+        """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by stages of convolutions with norm
+        and ReLU, a gate if any, and pooling by 2; `valid` [B]: which images are real, for norms;
+        raises `UserError` for invalid fields or too small images. See `Backbone.__call__`.
         """
         self._check()
         self.check_size(images, "cnn", 2 ** len(self.widths))

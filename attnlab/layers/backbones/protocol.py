@@ -90,8 +90,9 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def gate_of(self, stage: int, stages: int) -> Callable[..., Gate] | None:
-        """Returns the factory of the gate of a stage, None if the stage has none; raises
-        `UserError` if `gated` names a stage that does not exist.
+        """Returns the factory of the gate of stage number `stage` of `stages` stages, None if this
+        stage has no gate; raises `UserError` if the field `gated` names a stage that does not
+        exist.
 
         Raises:
           UserError: `gated` names a stage that is not there.
@@ -106,7 +107,9 @@ class Convolutional(Backbone, kw_only=True):
 
     @nn.nowrap
     def check_size(self, images: jax.Array, name: str, least: int) -> None:
-        """Raises `UserError` if images [B,H,W,C] have fewer than `least` rows or columns."""
+        """Raises `UserError`, with the network's `name` in its message, if images [B,H,W,C] have
+        fewer than `least` rows or columns of pixels.
+        """
         if min(images.shape[1:3]) < least:
             height, width = images.shape[1:3]
             raise UserError(

@@ -79,8 +79,9 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """Computes x [B,H,W,C] -> [B,H/s,W/s,f'] by the branch of convolutions, the gate and the
-        shortcut; `valid` [B] as in `Backbone.__call__`.
+        """Computes one residual block on x [B,H,W,C], to [B,ceil(H/s),ceil(W/s),f] with total
+        stride s: convolutions with norms and ReLU, the gate if any, plus the shortcut if any;
+        `valid` [B]: which images are real, for norms.
         """
         y = start = x
         for number, (features, kernel, stride) in enumerate(self.layers):
@@ -105,8 +106,9 @@ class Block(nn.Module):
 
     @nn.nowrap
     def _short(self, x: jax.Array, start: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """Computes the shortcut that is added to the branch: x itself, x strided and padded with
-        zeros, or a 1x1 projection of `start`, the input of the branch's first convolution.
+        """Computes the shortcut that is added to the output of the block's convolutions: x itself,
+        x strided and padded with zero channels, or a 1x1 convolution of `start`, the input of the
+        first convolution; `valid` [B]: which images are real, for its norm.
         """
         features, stride = self.layers[-1][0], math.prod(layer[2] for layer in self.layers)
         unchanged = features == x.shape[-1] and stride == 1
@@ -145,8 +147,8 @@ class ResNet(Convolutional):
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """Returns the number of blocks of each stage for the depth, stem and kind of block; raises
-        `UserError` for a depth that these do not make.
+        """Returns a tuple with the number of blocks of each stage for the fields `depth`, `stem`
+        and `block`; raises `UserError` for a depth that no such network has.
 
         Raises:
           UserError: no such depth.
@@ -175,8 +177,8 @@ class ResNet(Convolutional):
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Computes feature maps [B,h,w,C] of images [B,H,W,C'] by the stem, all residual blocks and
-        (if norms come first) a last norm; raises `UserError` for too small images. See
-        `Backbone.__call__`.
+        (if norms come first) a last norm; `valid` [B]: which images are real, for norms; raises
+        `UserError` for too small images. See `Backbone.__call__`.
         """
         at_least(1, "resnet", width=self.width)
         large, stages = self.stem == "imagenet", self.stages

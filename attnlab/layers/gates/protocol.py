@@ -82,8 +82,9 @@ class Factor(Gate):
         raise NotImplementedError
 
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes x * g(x) for x [B,H,W,C], and sows g into the collection of gates if that is
-        collected; raises `UserError` for an x of another shape. See `Gate.__call__`.
+        """Computes x * g(x) for x [B,H,W,C] (`valid` [B]: which images are real), and sows g into
+        the variable collection "gates" if that is collected; raises `UserError` for an x of another
+        shape. See `Gate.__call__`.
         """
         checked(self, x)
         g = self.factor(x, valid)
@@ -93,9 +94,9 @@ class Factor(Gate):
 
 
 def handed_out(collected: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns the collection "gates" of a pass as a flat dictionary: g by the path of its gate,
-    float32, [B,H,W,C] with 1 in place of the axes that g does not depend on. If a gate was used
-    several times, the later ones are called "<path>_1" and so on.
+    """Returns the gates g of a pass as a flat dictionary by the path of the gate's module
+    ("<path>_1" and so on for later uses), from `collected`, the nested variables of the collection
+    "gates"; g is [B,H,W,C], with 1 in place of the axes that it does not depend on.
     """
     return {
         "/".join(path[:-1]) + (f"_{number}" if number else ""): g
@@ -120,7 +121,9 @@ def reduced(gate: Gate, channels: int, reduction: int) -> int:
 
 
 def odd(gate: Gate, kernel: int) -> int:
-    """Returns the kernel size; raises `UserError` unless it is odd and at least 1."""
+    """Returns the size `kernel` unchanged; raises `UserError`, with the class of `gate` in its
+    message, unless it is odd and at least 1.
+    """
     if kernel < 1 or kernel % 2 == 0:
         raise UserError(
             f"gate {type(gate).__name__}: kernel={kernel}: expected an odd number of at least 1"

@@ -115,8 +115,9 @@ class ResidualAttention(Factor):
 
     @nn.nowrap
     def sizes(self, height: int, width: int) -> list[tuple[int, int]]:
-        """Returns height and width of the maps h_0 to h_D, each half of the one before, rounded up;
-        raises `UserError` if the depth is too large for the map.
+        """Returns a list of (height, width) of the maps h_0, of `height` x `width`, to h_D, each
+        half of the one before, rounded up (`depth` 0: halved until small); raises `UserError` if
+        the depth is too large for the map.
         """
         sizes = [(height, width)]
         while len(sizes) <= self.depth or (not self.depth and self._goes_on(sizes)):
@@ -146,9 +147,9 @@ class ResidualAttention(Factor):
 
     @nn.compact
     def factor(self, x: jax.Array, valid: jax.Array | None) -> jax.Array:
-        """Computes g = a + M [B,H,W,C] of x [B,H,W,C], M the mask made by residual units on maps
-        that are halved D times and enlarged again, with connections between equal sizes. See
-        `Factor.factor`.
+        """Computes g = a + M [B,H,W,C] of x [B,H,W,C], a the field `identity`, M the mask made by
+        residual units on maps that are halved D times and enlarged again, with connections between
+        equal sizes; `valid` [B]: which images are real, for norms. See `Factor.factor`.
         """
         sizes, channels, maps = self.sizes(*x.shape[1:3]), x.shape[-1], [x]
         last, hidden = len(sizes) - 1, self.hidden(channels)
@@ -173,8 +174,9 @@ class ResidualAttention(Factor):
         return self.identity + self._mask(widened(u))
 
     def _mask(self, logits: jax.Array) -> jax.Array:
-        """Computes the mask M [B,H,W,C] of logits by `activation`: x / |x| over channels for
-        "channel", else their sigmoid, standardised over places first for "spatial".
+        """Computes the mask M [B,H,W,C] of logits [B,H,W,C] by the field `activation`: logits
+        divided by their length over channels for "channel", else their sigmoid, for "spatial" after
+        standardising each channel over its pixels.
         """
         if self.activation == "channel":
             squared = jnp.square(logits).sum(axis=-1, keepdims=True)

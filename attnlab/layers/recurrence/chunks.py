@@ -89,8 +89,9 @@ class Chunks:
 
 
 def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, Part]]:
-    """Computes the state after one chunk from that before it; returns it, and beside it the state
-    before and the correction N (None if there is none).
+    """Computes the state [B,H,D,E] after one chunk from the `state` before it; returns the new
+    state, and a pair of the old state and the correction N [B,H,C,E] of the chunk (None if it has
+    none).
     """
     next_state = state if chunk.decay is None else chunk.decay * state
     next_state = next_state if chunk.added is None else next_state + chunk.added
@@ -103,8 +104,9 @@ def _step(state: jax.Array, chunk: Chunks) -> tuple[jax.Array, tuple[jax.Array, 
 
 
 def _solve(chunks: Chunks) -> Chunks:
-    """Returns what the scan over chunks needs of them (decay, additions, correction), with M
-    multiplied into A and R for all chunks at once.
+    """Returns a `Chunks` with what the scan over chunks needs (decay, additions and correction, the
+    other fields None), in which the correction's M is multiplied into A and R for all chunks at
+    once.
     """
     correction = chunks.correction
     if correction is not None:
@@ -114,8 +116,9 @@ def _solve(chunks: Chunks) -> Chunks:
 
 
 def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> Chunks:
-    """Returns the chunked form (`Chunks`) of `recur`, from its inputs cut into n chunks of C
-    tokens, [B,H,n,C,...]; g [B or 1,H,n,C,1 or D].
+    """Returns the chunked form (`Chunks`) of `recur` from its inputs (queries q, written keys w and
+    values u, log gates g, erased keys r; g and r may be None), cut into n chunks of C tokens,
+    [B,H,n,C,...]; g [B or 1,H,n,C,1 or D].
     """
     b = None if g is None else jnp.cumsum(g, axis=-2)
     read, to_end = pairs(q, w, b), _to_end(w, b)
@@ -129,7 +132,8 @@ def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Part, r: Part) -> 
 def dplr_chunks(
     q: jax.Array, k: jax.Array, v: jax.Array, g: Part, a: jax.Array, b: jax.Array
 ) -> Chunks:
-    """Returns the chunked form (`Chunks`) of `recur_dplr`, from its inputs cut into chunks
+    """Returns the chunked form (`Chunks`) of `recur_dplr` from its inputs (queries q, keys k,
+    values v, log gates g or None, low-rank vectors a and b), cut into n chunks of C tokens,
     [B,H,n,C,...]. N_t = a_t^T S_{t-1} sees the state before the gate of step t: with c the running
     sum of g, (I - A_ab) N = (A * e^{c - g}) S + A_ak V.
     """

@@ -88,8 +88,9 @@ def descend(
     valid: jax.Array | None = None,
     chunk: int = 0,
 ) -> tuple[jax.Array, Learner]:
-    """Runs gradient descent over mini-batches of tokens, with the weights of an inner network as
-    state; returns the outputs o [B,H,T,D] and the state after the last token.
+    """Trains an inner network by gradient descent on `examples` (q, k, v, eta of T tokens) in
+    mini-batches of len(`shares`) tokens, from its weights in `state`; returns its outputs o
+    [B,H,T,D] for the queries q, and the state after the last token.
 
     Args:
       examples: the tokens of a piece.
@@ -139,9 +140,9 @@ def together(length: int, count: int, chunk: int, beginning: bool) -> int:
 def _learn(
     state: Learner, piece: _Piece, norm: Norm, shares: jax.Array, summed: bool
 ) -> tuple[Learner, jax.Array]:
-    """Computes the outputs o [B,H,C,D] of a piece, with the inner `norm` N and the `shares` c [b], and
-    the state after it, updated where the piece ends a mini-batch; `summed`: whether S and s before it
-    may be other than 0.
+    """Returns the state after a piece of C tokens, its weights changed only where the piece ends a
+    mini-batch, and the outputs o [B,H,C,D] for the queries of the piece, with the inner norm N and
+    the `shares` c [b]; `summed`: whether S and s in `state` may be other than 0.
     """
     share, x, sums = shares[piece.place][:, None, :, None], piece.examples.q, []
     gradients = _layer_gradients(state.weights, norm, piece.examples)
@@ -163,9 +164,9 @@ def _learn(
 def _layer_gradients(
     weights: Layers, norm: Norm, examples: Examples
 ) -> list[tuple[jax.Array, jax.Array]]:
-    """Computes for every layer of the inner network, at `weights` and with N = `norm`, its inputs
-    x_{l-1}(k_j) [B,H,C,m] and the gradients eta_j g_j [B,H,C,n] of the loss of the examples by its
-    outputs.
+    """Returns a pair for every layer of the inner network, with `weights` and N = `norm`: its
+    inputs x_{l-1}(k_j) [B,H,C,m] for the keys, and the gradients eta_j g_j [B,H,C,n] of the loss of
+    the examples by its outputs.
     """
     x, inputs, pullbacks = examples.k, [], []
     for number, layer in enumerate(weights, start=1):
@@ -191,9 +192,9 @@ def _gelu(x: jax.Array) -> jax.Array:
 def _cut(
     examples: Examples, read: jax.Array | None, valid: jax.Array | None, size: int, count: int
 ) -> tuple[_Piece, jax.Array | None]:
-    """Cuts tokens into pieces [n,...] of `size` tokens that lie within one mini-batch of `count`;
-    returns them, and the slot of each token, [B,T] (None where it is the token's index). `read` and
-    `valid` as in `descend`.
+    """Cuts examples [B,H,T,...] into one `_Piece` of stacked pieces [n,...] of `size` tokens, each
+    within one mini-batch of `count`; returns it and the slot of each token [B,T] (None where it is
+    the token's index); `read` [B] tokens came before, `valid` [B,T] are real (None: 0, all).
     """
     length = examples.q.shape[2]
     if read is None and valid is None:

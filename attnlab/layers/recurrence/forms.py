@@ -101,8 +101,9 @@ def chosen(length: int, erases: bool) -> int:
 def _run(
     step: Step, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes the outputs [B,H,T,E] and the last state of a recurrence, token by token (`step`) or
-    in chunks (`chunked`) of size `chunk` (0: chosen by the length).
+    """Computes the outputs [B,H,T,E] and the last state of a recurrence over `inputs` (arrays
+    [B,H,T,...] or None) from `state` (None: zeros), token by token with the function `step` or,
+    with the function `chunked`, in chunks of size `chunk` (0: chosen by the length).
     """
     length, columns = inputs[0].shape[2], inputs[2].shape[-1]
     kind = inner_dtype(*(x for x in inputs if x is not None))
@@ -126,9 +127,9 @@ def _run(
 
 
 def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """Computes one step of `recur`, S <- e^g S, S <- S + w (u - r^T S)^T, o = q^T S: from the state
-    S [B,H,D,E] and the token's q, w, u, g, r the next state and o [B,H,E]. g [B,H,1 or D] and r may
-    be None.
+    """Computes one step of `recur`, S <- e^g S, S <- S + w (u - r^T S)^T, o = q^T S, from the
+    `state` S [B,H,D,E] and the token's arrays `now` = (q, w, u, g, r); returns the next state and o
+    [B,H,E]; g [B,H,1 or D] and r may be None.
     """
     q, w, u, g, r = now
     state = _decayed(state, g)
@@ -138,8 +139,9 @@ def delta_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
-    """Computes one step of `recur_dplr`, S <- e^g S + b (a^T S)^T + k v^T, o = q^T S: from the
-    state S [B,H,D,E] and the token's q, k, v, g, a, b the next state and o [B,H,E].
+    """Computes one step of `recur_dplr`, S <- e^g S + b (a^T S)^T + k v^T, o = q^T S, from the
+    `state` S [B,H,D,E] and the token's arrays `now` = (q, k, v, g, a, b); returns the next state
+    and o [B,H,E].
     """
     q, k, v, g, a, b = now
     reading = _of_state(a, state)
@@ -149,8 +151,9 @@ def dplr_step(state: jax.Array, now: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def scanned(step: Step, inputs: Any, state: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Runs `step` over the tokens of `inputs`, each [B,H,T,...] or None, from `state`; returns o
-    [B,H,T,E] and the last state; one token needs no loop.
+    """Runs `step` (state and inputs of a token to the next state and o) over the tokens of
+    `inputs`, each [B,H,T,...] or None, from `state`, in a scan unless there is one token; returns o
+    [B,H,T,E] and the last state.
     """
     length = jax.tree.leaves(inputs)[0].shape[2]
     if length == 1:
@@ -172,10 +175,10 @@ def _decayed(state: jax.Array, g: jax.Array | None) -> jax.Array:
 def _in_groups(
     chunked: Callable[..., Chunks], size: int, groups: int, inputs: Any, state: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes the outputs and the last state of a recurrence over any number of tokens, in chunks
-    of `size`: all at once if `groups` is 1, else group after group, each recomputed in the backward
-    pass to save memory. With several groups each is recomputed in the backward pass, so that only
-    states are stored.
+    """Computes the outputs [B,H,T,E] and the last state of a recurrence over `inputs` [B,H,T,...]
+    from `state`, in chunks of `size` tokens by `chunked`, which makes `Chunks`: all at once if
+    `groups` is 1, else group after group, each recomputed in the backward pass, so that only states
+    are stored.
     """
     length = inputs[0].shape[2]
     count = -(-length // size)

@@ -38,8 +38,9 @@ def pairs(
     strict: bool = False,
     precision: Any = None,
 ) -> jax.Array:
-    """Computes the lower triangular matrix A [..., C,C] of products of x and y between the tokens
-    of a chunk, with the decays of the gates between them, see the top of this file.
+    """Computes the lower triangular matrix A [..., C,C], A_ij = sum_d x_id y_jd e^{c_id - b_jd} for
+    j <= i (`strict`: j < i), of x and y [..., C,D] of C tokens under the running sums b and c of
+    their log gates (b None: no gates; c None: b).
 
     Args:
       x, y: [..., C,D].
@@ -67,8 +68,9 @@ def _decays(c: jax.Array, b: jax.Array, mask: np.ndarray) -> jax.Array:
 def _by_halves(
     x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, strict: bool, precision: Any
 ) -> jax.Array:
-    """Computes `pairs` with a gate for each channel by halving chunks, which are padded to a power
-    of two: products of matrices below the diagonal blocks, `_direct` in them.
+    """Computes the matrix [..., C,C] of `pairs`, with its arguments and a gate for each channel, by
+    halving chunks, which are padded to a power of two: products of matrices below the diagonal
+    blocks, `_direct` in them.
     """
     length = x.shape[-2]
     size = 1 << (length - 1).bit_length()
@@ -92,8 +94,8 @@ def _by_halves(
 
 
 def _direct(x: jax.Array, y: jax.Array, b: jax.Array, c: jax.Array, *, strict: bool) -> jax.Array:
-    """Computes `pairs` [..., C,C] with a gate for each channel, diagonal by diagonal: sums over D,
-    with no array [..., C,C,D].
+    """Computes the matrix [..., C,C] of `pairs`, with its arguments and a gate for each channel,
+    diagonal by diagonal: sums over D, with no array [..., C,C,D].
     """
     size, total = x.shape[-2], jnp.zeros(())
     for offset in range(1 if strict else 0, size):

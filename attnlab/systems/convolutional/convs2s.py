@@ -135,8 +135,10 @@ class DecoderLayer(nn.Module):
         looks: Any,
         first: jax.Array | int,
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """Computes one decoder layer on h [B,T,d]: convolution, attention to the source if any,
-        residual sums; returns the next h, the convolution's last inputs and the history of looks.
+        """Computes one decoder layer on h [B,T,d] and embedded words g [B,T,f]: convolution of h
+        after its inputs `past`, attention to the source's memory `attended` if any, with `looks` as
+        its history, residual sums; returns the next h, the convolution's last inputs and the new
+        history.
 
         Args:
           h: [B,T,d], of the layer below.
@@ -234,9 +236,9 @@ class ConvS2S(Seq2Seq):
         return {"all": layers, "last": layers[-1:], "first": layers[:1], "none": []}[self.attend]
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S] by convolutions: the memory of every decoder layer's attention
-        (keys: states, values: states plus embeddings) and sqrt(m), m the length of the source. See
-        `Seq2Seq.encode`.
+        """Encodes source ids [B,S] by convolutions to an `Encoded`: the memory of every decoder
+        layer's attention (keys: states, values: states plus embeddings) and sqrt(m) [B], m the
+        length of the source. See `Seq2Seq.encode`.
         """
         valid = self.real(source)
         positions = jnp.arange(source.shape[1])
@@ -254,8 +256,9 @@ class ConvS2S(Seq2Seq):
         return self._continue(self.start(memory, target_in.shape[1]), memory, target_in)[0]
 
     def start(self, memory: Encoded, length: int) -> Decoding:
-        """Returns the decoding state before the first token: empty windows of all convolutions and
-        no looks yet; raises `UserError` if the positions end before `length`. See `Seq2Seq.start`.
+        """Returns the decoding state before the first token of at most `length`: empty windows of
+        all convolutions and the attentions' first histories; raises `UserError` if the positions
+        end before `length`. See `Seq2Seq.start`.
         """
         rows, dtype = len(memory.scale), memory.scale.dtype
         self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))
@@ -275,8 +278,9 @@ class ConvS2S(Seq2Seq):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """Returns the attention weights to the source [B,Tq,S] averaged over all layers and heads;
-        raises `UserError` if no layer attends. See `Seq2Seq.alignment`.
+        """Returns the attention weights to the source [B,Tq,S] averaged over all layers and heads
+        in `maps`, the attention maps of a pass by path; raises `UserError` if no layer attends. See
+        `Seq2Seq.alignment`.
         """
         between = "target", "source"
         looks = [heads for heads in maps.values() if (heads.rows, heads.columns) == between]
@@ -288,8 +292,8 @@ class ConvS2S(Seq2Seq):
     def _continue(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
-        """Computes the logits [B,T,V] of tokens [B,T] that follow those fed so far, and the state
-        after them.
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], which follow those
+        in the decoding `state`, with the encoded source `memory`; returns them and the next state.
         """
         positions = token_positions(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]

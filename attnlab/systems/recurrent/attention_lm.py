@@ -114,8 +114,9 @@ class AttentionLanguageModel(LanguageModel):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """Returns the class's needs of its slots; raises `UserError` where, for this mechanism and
-        `merge`, the current output would be merged twice or never. See `System.asks`.
+        """Returns the class's `Need` by attention slot; raises `UserError` where, for the mechanism
+        and `merge` among the config fields `chosen`, the current output would be merged with the
+        context twice or never. See `System.asks`.
         """
         mechanism = kind(made(MECHANISMS, chosen.get("attention", "single")))
         merge = chosen.get("merge", cls.merge)
@@ -166,8 +167,9 @@ class AttentionLanguageModel(LanguageModel):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Returns the attention maps cut to the words that were read, [B,H,T,T]; earlier words and
-        the slot of zeros are left out. See `System.maps`.
+        """Returns the attention maps of a pass by path, made from the variables `collected`, cut to
+        the words that were read, [B,H,T,T]; earlier words and the slot of zeros are left out. See
+        `System.maps`.
         """
         maps = super().maps(collected)
         return {
@@ -180,9 +182,10 @@ class AttentionLanguageModel(LanguageModel):
         return jnp.zeros((rows, self.window, self.state)), jnp.zeros((rows, self.window), bool)
 
     def _contexts(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
-        """Computes the contexts of outputs [B,T,H], each attending to the `window` slots before it
-        in `slots` [B,L+T,H], in blocks if that takes fewer scores. The last T slots are the outputs
-        themselves. While maps are collected, this is one block.
+        """Computes the contexts [B,T,n] of outputs [B,T,H], each attending to the `window` slots
+        before it in `slots` [B,L+T,H], as far as `filled` [B,L+T] is True, in blocks if that takes
+        fewer scores. The last T slots are the outputs themselves. While maps are collected, this is
+        one block.
 
         Query t has position L + t - 1, since it must not see its own output.
         """
@@ -203,7 +206,9 @@ class AttentionLanguageModel(LanguageModel):
         return contexts.reshape(len(outputs), length + spare, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        """Computes the logits [B,T,V] of tokens [B,T] and the state after them."""
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
+        `state`, and returns them and the state after the tokens.
+        """
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)

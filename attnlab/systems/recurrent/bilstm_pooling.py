@@ -67,8 +67,9 @@ class BiLSTMPooling(Classifier):
         return self.verdict(vectors[0] if target is None else compared(*vectors))
 
     def _pooled(self, read: Read) -> jax.Array:
-        """Computes the sentence vector [B,2H]: the last states of both directions, or the mean or
-        maximum of the states of the real tokens (0 for a text without any).
+        """Computes the sentence vector [B,2H] of the texts in `read`: the last states of both
+        directions, or the mean or maximum of the states of the real tokens (0 for a text without
+        any).
         """
         if self.pooling == "last":
             return read.last

@@ -96,8 +96,8 @@ class ConditionalGRU(RecurrentWriter, Seq2Seq):
         self.out_context = dense(self.readout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S]: the attention's memory of the annotations, and the decoder's
-        first state, made of their mean (zero without words). See `Seq2Seq.encode`.
+        """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the annotations, and
+        the decoder's first state, made of their mean (zero without words). See `Seq2Seq.encode`.
         """
         valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]

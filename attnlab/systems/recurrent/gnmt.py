@@ -127,8 +127,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         ]
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S]: the attention's memory of the top layer's outputs, and the
-        decoder's first states, the encoder's last ones or zeros. See `Seq2Seq.encode`.
+        """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the top layer's
+        outputs, and a tuple of the decoder's first states, the encoder's last ones or zeros. See
+        `Seq2Seq.encode`.
         """
         valid = self.real(source)
         words, ends = self.both_ways(self.drop(self.embed_source(source)), valid)
@@ -154,8 +155,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """Computes one step of the lowest layer and of the attention; returns the next state, and h
-        of the layer with the context a as inputs of the layers above. See
+        """Computes one step of the lowest layer and of the attention from the decoding `state`,
+        `word`, the word's part [B,4H] of the gates, and the encoded source `memory`; returns the
+        next state, and the pair of the layer's h and the context a, inputs of the layers above. See
         `RecurrentWriter.transition`.
         """
         if self.query == "previous":
@@ -168,8 +170,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
         return Decoding(state.fed + 1, following, a, looks), (following.h, a)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """Computes the logits [B,T,V] of given targets: the lowest layer and the attention step by
-        step, the layers above over all steps at once. See `Seq2Seq.decode`.
+        """Computes the logits [B,T,V] of given targets [B,T] with the encoded source `memory`: the
+        lowest layer and the attention step by step, the layers above over all steps at once. See
+        `Seq2Seq.decode`.
         """
         first, _ = self.start(memory, target_in.shape[1])
         words = self.inputs(self.embedded(target_in))
@@ -183,8 +186,9 @@ class GNMT(RecurrentWriter, Seq2Seq):
     def step(
         self, state: tuple[Decoding, States], memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Decoding, States]]:
-        """Feeds tokens [B] through all layers; returns the logits [B,V] of the next tokens and the
-        next state. See `Seq2Seq.step`.
+        """Feeds tokens [B] through all layers, with the encoded source `memory`; returns the logits
+        [B,V] of the next tokens and the next state, a pair for the lowest layer and those above.
+        See `Seq2Seq.step`.
         """
         lowest, states = state
         lowest, (x, a) = self.transition(lowest, self.inputs(self.embedded(tokens)), memory)

@@ -60,8 +60,9 @@ class OfSteps(System):
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Returns the maps, see `System.maps`, with those of intra-attention cut to the steps that
-        were read, [B,H,T,T]; slot 0 and what was read before are left out.
+        """Returns the attention maps of a pass by path, made from the variables `collected`, those
+        of intra-attention cut to the steps that were read, [B,H,T,T]; slot 0 and what was read
+        before are left out.
 
         Of a single step nothing is left but itself, which no step sees; its slot is not there yet
         where spare slots are left out.
@@ -127,9 +128,9 @@ class LSTMNLanguageModel(OfSteps, LanguageModel):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """Returns the needs of the intra-attention; raises `UserError` for positions that measure
-        distances together with a slot of zeros, which has no position in the text. See
-        `System.asks`.
+        """Returns the `Need` of the intra-attention slot for the config fields `chosen`; raises
+        `UserError` for positions that measure distances together with a slot of zeros, which has no
+        position in the text. See `System.asks`.
         """
         origin, look = chosen.get("origin", cls.origin), chosen["attention"]
         scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
@@ -163,9 +164,9 @@ class LSTMNLanguageModel(OfSteps, LanguageModel):
     def read(
         self, state: tuple[Past, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Past, ...]]:
-        """Computes the logits [B,T,V] of tokens [B,T] from `state`, and the state after them; long
-        texts are read in pieces of `span`, since each step carries arrays as long as its piece. See
-        `LanguageModel.read`.
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
+        `state`, and the state after them; long texts are read in pieces of `span`, since each step
+        carries arrays as long as its piece. See `LanguageModel.read`.
 
         While maps are collected, the text is read in one pass.
         """
@@ -197,8 +198,9 @@ class LSTMNLanguageModel(OfSteps, LanguageModel):
     def _read(
         self, state: tuple[Past, ...], tokens: jax.Array
     ) -> tuple[jax.Array, tuple[Past, ...]]:
-        """Runs all layers over a piece, tokens [B,T]; returns the top layer's hidden states
-        [B,T,H], the input of the output layer, and the state after it.
+        """Runs all layers over a piece, tokens [B,T], from the layers' states in `state`; returns
+        the top layer's hidden states [B,T,H], the input of the output layer, and a tuple of the
+        layers' states after it.
 
         The memory of the earlier slots is computed again, since it may depend on their positions.
         """

@@ -94,8 +94,8 @@ class TwoReaders(nn.Module):
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
-        """Reads the embedded source y [B,S,E]; returns its states, which are real, the
-        inter-attention's memory of them and the last state.
+        """Reads the embedded source y [B,S,E], real at `valid` [B,S]; returns an `Encoded` of its
+        states [B,S,H], `valid`, the inter-attention's memory of them, and the last state.
         """
         slots, reader = self.encoder(y, valid)
         attended = (
@@ -123,8 +123,8 @@ class TwoReaders(nn.Module):
         return dataclasses.replace(reader, looks=self.search.initial_history(source.attended))
 
     def step(self, source: Encoded, reader: Reader, x: jax.Array) -> tuple[jax.Array, Reader]:
-        """Computes one step of the second layer on x [B,E]; returns its output z [B,H], fused with
-        the source, and the next state.
+        """Computes one step of the second layer on x [B,E] from its state `reader`, with the
+        encoded `source`; returns its output z [B,H], fused with the source, and the next state.
         """
         following = self.decoder.step(
             reader, x, self.decoder.contributions(x), jnp.ones(len(x), bool), source.attended
@@ -138,9 +138,9 @@ class TwoReaders(nn.Module):
     def _fuse(
         self, states: jax.Array, source: Encoded, fed: jax.Array | int, looks: Any = None
     ) -> tuple[jax.Array, Any]:
-        """Computes z [B,t,H] of the target's states: the states themselves for deep fusion, else
-        merged with their contexts from the source; returns it and the new history of looks. `fed`
-        is the number of earlier states.
+        """Computes z [B,t,H] of the target's `states` [B,t,H]: the states themselves for deep
+        fusion, else merged with their contexts from the encoded source; returns z and the next
+        attention history (`looks` before); `fed`: the number of earlier states.
         """
         if self.fusion == "deep":
             return states, looks
@@ -176,8 +176,9 @@ class Fused(OfSteps):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """Returns the needs of both slots for these `chosen` fields: of the intra-attention by span
-        and origin, of the inter-attention with separate values for deep fusion only.
+        """Returns the `Need` of both attention slots for the config fields `chosen`: of the
+        intra-attention by span and origin, of the inter-attention with separate values for deep
+        fusion only.
         """
         span, origin, fusion = (
             chosen.get(field, getattr(cls, field)) for field in ("span", "origin", "fusion")
@@ -241,8 +242,8 @@ class LSTMNPairClassifier(Fused, Classifier):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of pairs of texts from the mean states of both; raises
-        `UserError` without a second text. See `Classifier.__call__`.
+        """Computes the logits [B,C] of pairs of texts, `source` [B,S] and `target` [B,T], from the
+        mean states of both; raises `UserError` without a second text. See `Classifier.__call__`.
         """
         if target is None:
             raise UserError(

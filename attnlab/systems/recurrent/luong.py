@@ -74,8 +74,9 @@ class Luong(StackedSides, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """Returns the class's needs of its slots; raises `UserError` for windows that move forward
-        with the target (`local_m`) over a source that is read only backwards. See `System.asks`.
+        """Returns the class's `Need` by attention slot; raises `UserError` if the config fields
+        `chosen` combine windows that move forward with the target (`local_m`) and a source that is
+        read only backwards. See `System.asks`.
         """
         windows = holds(chosen.get("attention"), LocalM)
         if (
@@ -105,8 +106,8 @@ class Luong(StackedSides, kw_only=True):
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S], backwards for order "reversed": the attention's memory of the
-        outputs and the last states of all layers. See `Seq2Seq.encode`.
+        """Encodes source ids [B,S], backwards for order "reversed", to an `Encoded`: the
+        attention's memory of the outputs and the last states of all layers. See `Seq2Seq.encode`.
         """
         valid = self.real(source)
         annotations, last = self.reader(
@@ -124,8 +125,9 @@ class Luong(StackedSides, kw_only=True):
         return self.writer.contribute(words)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
-        """Computes the logits [B,T,V] of given targets: step by step with input feeding, else all
-        steps of the LSTMs first, then all attention at once. See `Seq2Seq.decode`.
+        """Computes the logits [B,T,V] of given targets [B,T] with the encoded source `memory`: step
+        by step with input feeding, else all steps of the LSTMs first, then all attention at once.
+        See `Seq2Seq.decode`.
         """
         if self.feeding == "input":
             return super().decode(memory, target_in)

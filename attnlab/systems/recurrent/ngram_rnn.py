@@ -88,8 +88,9 @@ class NgramRNN(LanguageModel):
         return Past(no_states(rows, (self.order - 1) * self.width, self.layers), none)
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        """Computes the logits [B,T,V] of tokens [B,T] from part i of the output of i - 1 steps
-        before, i = 1..N-1, and the state after them. See `LanguageModel.read`.
+        """Computes the logits [B,T,V] of the words after each of tokens [B,T], read after those in
+        `state`, from part i of the LSTM's output of i - 1 steps before, i = 1..N-1; returns them
+        and the state after the tokens. See `LanguageModel.read`.
         """
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)

@@ -166,9 +166,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         self.read_out = dense(self.readout)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S]: the ids, the annotations [B,S,2H], the attention's memory of
-        them (None if coverage is part of the keys) and the decoder's first state. See
-        `Seq2Seq.encode`.
+        """Encodes source ids [B,S] to an `Encoded`: the ids, the annotations [B,S,2H], the
+        attention's memory of them (None if coverage is part of the keys) and the decoder's first
+        state. See `Seq2Seq.encode`.
         """
         table = self.embed_target if self.share == "embeddings" else self.embed_source
         annotations, ends = self.reader(self.drop(table(source)), self.real(source))  # [B,S,2H]
@@ -189,8 +189,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         return Decoding(jnp.zeros((), jnp.int32), (memory.first, uncovered), nothing, looks)
 
     def _attended(self, memory: Encoded, covered: jax.Array) -> Any:
-        """Returns the attention's memory of the annotations; unless `coverage` is "none" it is made
-        anew, with the coverage so far [B,S] beside each annotation in the keys.
+        """Returns the attention's memory of the annotations of the encoded source `memory`; unless
+        the field `coverage` is "none" it is made anew, with the coverage so far, `covered` [B,S],
+        beside each annotation in the keys.
         """
         if self.coverage == "none":
             return memory.attended
@@ -201,8 +202,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, Step]:
-        """Computes one step of LSTM, attention and coverage (its loss is recorded for coverage
-        "keys"); returns the next state and the `Step` (x, s, context, weights). See
+        """Computes one step of LSTM, attention and coverage (whose loss is recorded for coverage
+        "keys") from the decoding `state`, the part `word` [B,E] of the input and the encoded source
+        `memory`; returns the next state and the `Step` (x, s, context, weights). See
         `RecurrentWriter.transition`; `word` [B,E] is what y_{t-1} gives to x_t.
         """
         cell_state, covered = state.state
@@ -224,9 +226,9 @@ class PointerGenerator(RecurrentWriter, Seq2Seq):
         )
 
     def generate(self, words: jax.Array, steps: Step, memory: Encoded) -> jax.Array:
-        """Computes log P [B,T,V] float32 of the next words: the mixture of generating from the
-        vocabulary and copying source words by their attention weights. See
-        `RecurrentWriter.generate`.
+        """Computes log P [B,T,V] float32 of the next words from `steps`, the stacked `Step` of T
+        steps: the mixture of generating from the vocabulary and copying words of the encoded source
+        `memory` by their attention weights; `words` is not used. See `RecurrentWriter.generate`.
         """
         read = self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1))
         scores = widened(self.out(self.drop(read)))

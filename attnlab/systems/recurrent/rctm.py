@@ -57,8 +57,8 @@ class SentenceModel(nn.Module):
     widest: int
 
     def setup(self) -> None:
-        """Creates the windows of 2 to `widest` columns, and as many for the last, joining
-        convolution.
+        """Creates the learned windows [size,q] of the convolutions, one for each size from 2 to
+        `widest` columns, and as many for the last convolution, which joins all remaining columns.
         """
 
         def window(kind: str, size: int) -> jax.Array:
@@ -97,9 +97,9 @@ class SentenceModel(nn.Module):
 def convolve(
     columns: jax.Array, counts: jax.Array, window: jax.Array, active: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Convolves columns [B,S,q] with `window` [w,q], then sigmoid, in the rows that are `active`
-    [B]; returns the columns and how many of them, from the first, now count in each row, `counts`
-    [B] before.
+    """Convolves columns [B,S,q] with `window` [w,q], then sigmoid, in the rows where `active` [B]
+    is True; returns the columns [B,S,q] and how many of them, from the first, are valid now in each
+    row (`counts` [B] before); both unchanged if w exceeds S.
     """
     size, length = len(window), columns.shape[1]
     if size > length:
@@ -148,8 +148,9 @@ class RCTM(RecurrentWriter, Seq2Seq):
         return self.of_sentence(self.sentence(words, self.real(source)))
 
     def decode(self, memory: jax.Array, target_in: jax.Array) -> jax.Array:
-        """Computes the logits [B,T,V] of given targets; only the product of state and recurrent
-        matrix, h R, is computed step by step. See `Seq2Seq.decode`.
+        """Computes the logits [B,T,V] of given targets [B,T] from the sentence vectors `memory`
+        [B,q]; only the product of state and recurrent matrix, h R, is computed step by step. See
+        `Seq2Seq.decode`.
         """
         inputs = self.of_word(self.embedded(target_in)) + memory[:, None]  # [B,T,q]
         past = jnp.asarray(self.past)

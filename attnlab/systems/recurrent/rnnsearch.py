@@ -114,8 +114,9 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
         self.out_context = dense(2 * self.maxout, use_bias=False)
 
     def encode(self, source: jax.Array) -> Encoded:
-        """Encodes source ids [B,S]: the attention's memory of the annotations, and the decoder's
-        first state, made of the last state of the backward direction. See `Seq2Seq.encode`.
+        """Encodes source ids [B,S] to an `Encoded`: the attention's memory of the annotations, and
+        the decoder's first state, made of the last state of the backward direction. See
+        `Seq2Seq.encode`.
         """
         valid = self.real(source)
         annotations, end = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
@@ -133,9 +134,10 @@ class RNNsearch(RecurrentWriter, Seq2Seq):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """Computes one step of attention and cell in the order that `readout` says; returns the
-        next state, and the state that the output layer reads with the context c_i. See
-        `RecurrentWriter.transition`; `word` [B,3G], of a GRU, is y_{i-1} W.
+        """Computes one step of attention and cell, in the order that `readout` says, from the
+        decoding `state`, `word`, the word's part of the gates, and the encoded source `memory`;
+        returns the next state, and the pair of the h and the context c_i that the output layer
+        reads. See `RecurrentWriter.transition`; `word` [B,3G], of a GRU, is y_{i-1} W.
         """
         s = state.state
         if self.readout == "released":

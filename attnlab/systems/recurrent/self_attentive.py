@@ -113,8 +113,9 @@ class SelfAttentive(Classifier):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of texts from their sentence matrices; of pairs from the
-        product of both matrices, each through a row-wise layer. See `Classifier.__call__`.
+        """Computes the logits [B,C] of texts, `source` [B,S], from their sentence matrices; of
+        pairs with the texts `target` from the product of both matrices, each through a row-wise
+        layer. See `Classifier.__call__`.
         """
         read = self.reader([source] if target is None else [source, target])
         rows, *second = [self._matrix(text) for text in read]

@@ -136,8 +136,10 @@ class Decoder(Ruled, LanguageModel, kw_only=True):
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """Embeds tokens [B,T] from position `first` on and runs all layers, causally and under the
-        visibility of each; returns x [B,T,d] and the layers' next states.
+        """Embeds tokens [B,T] from position `first` on and runs all layers, each causally and under
+        its visibility rule, after their `states` (None: whole texts); returns x [B,T,d] and a list
+        of the next states; `real`, `segments` [B,T]: which tokens are real, which text they belong
+        to.
 
         Args:
           tokens: of the texts.

@@ -97,8 +97,9 @@ class EncoderOnly(Ruled, kw_only=True):
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
     ) -> jax.Array:
-        """Computes the states h [B,T,d] of tokens [B,T] after all layers; raises `UserError` if the
-        positions end before T; see `TokenClassifier.__call__` for the arguments.
+        """Computes the states h [B,T,d] of tokens [B,T] after all layers, with the numbers [B,T] of
+        each token's type and text (`types`, `segments`) and distances in dependency trees [B,T,T]
+        if given; raises `UserError` if the positions end before T; see `TokenClassifier.__call__`.
 
         Raises:
           UserError: rows longer than the positions reach.
@@ -205,8 +206,8 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
         return None if real is None else real & real[:, 1:].any(axis=1, keepdims=True)
 
     def _pooled(self, states: jax.Array, real: jax.Array) -> jax.Array:
-        """Computes a vector [B,d] of states [B,T,d]: the mean or maximum over real tokens, the
-        first state, or tanh of a linear layer of the first.
+        """Computes a vector [B,d] of states [B,T,d]: the mean or maximum over the tokens where
+        `real` [B,T,1] is True, the first state, or tanh of a linear layer of the first.
         """
         match self.pooling:
             case "mean":
@@ -219,8 +220,9 @@ class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
 
 
 def joined(texts: list[jax.Array], system: System) -> tuple[jax.Array, jax.Array]:
-    """Joins the beginning of a text and one or two texts [B,S], [B,T] into one row, padding moved
-    to its end; returns the tokens and the number of the text of each, both [B,1+S+T].
+    """Joins the id that begins a text (of `system`) and one or two texts [B,S], [B,T] into one row,
+    with padding moved to its end for two; returns the tokens and the number of the text (0 or 1) of
+    each, both [B,1+S+T].
     """
     begin = jnp.full((len(texts[0]), 1), system.bos_id, texts[0].dtype)
     tokens = jnp.concatenate([begin, *texts], axis=1)

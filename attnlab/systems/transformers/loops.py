@@ -82,9 +82,9 @@ class Layers:
     def apply(
         self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
     ) -> jax.Array:
-        """Computes the layer `number` on x [B,T,d] with the parameters and inputs `inputs` and the
-        random keys given, which may be those of another layer like it. With `remat` it is
-        recomputed in the backward pass.
+        """Computes the layer `number` on x [B,T,d], to [B,T,d], with `inputs`, a pair of its
+        parameters and extra arrays, and random `keys` by stream name, which may be those of another
+        layer like it. With `remat` it is recomputed in the backward pass.
 
         Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
         """
@@ -115,8 +115,8 @@ class Layers:
 
 
 def _alone(block: Block, params: Any) -> tuple[Block, Any]:
-    """Returns an unbound copy of a block and its parameters, with those of a shared position scheme
-    put where its own would be.
+    """Returns a copy of a block that is bound to no module, and its nested parameters `params`
+    completed by those of shared position schemes, put where each mixer would have its own.
     """
     shared = {name: mixer for name, mixer in block.mixers if isinstance(mixer, Sharing)}
     mixers = tuple(
@@ -138,8 +138,8 @@ def loops(module: nn.Module) -> bool:
 
 
 def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
-    """Returns, for every random stream that the module has, one key for each of n = `layers`
-    layers, [n].
+    """Returns a dictionary with n = `layers` random keys, [n], one for each layer, by the name of
+    each random stream that the module has.
     """
     return {
         name: jax.random.split(module.make_rng(name), layers)
@@ -149,9 +149,9 @@ def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
 
 
 def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: int) -> jax.Array:
-    """Computes x [B,T,d] through all layers: a `scan` over whole periods of `period` layers if
-    there are at least two and the NumPy arrays given to their layers agree, the rest one by one;
-    `period` 0 for no scan.
+    """Computes x [B,T,d] through all `layers`, with `keys` [n] for each random stream, by a `scan`
+    over whole periods of `period` layers if there are at least two and the NumPy arrays given to
+    their layers agree, the other layers in turn; `period` 0 for no scan.
     """
     count = len(layers.stack)
     rounds = count // period if period else 0

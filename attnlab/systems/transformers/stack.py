@@ -128,9 +128,9 @@ class Stacked(System, kw_only=True):
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
-        """Creates, in `setup`, the `count` blocks (0: `layers`) of a stack around these mixers, of
-        the class `kind`, with the feed-forward, norm and placement of the fields. See `by_layer`
-        for mixers that differ by layer.
+        """Creates, in `setup`, a list of the `count` blocks (0: `layers`) of a stack, of the class
+        `kind`, around `mixers`, pairs of a name and a factory, with the feed-forward, norm and
+        placement of the fields. See `by_layer` for mixers that differ by layer.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         inside = _else(self.hidden_dropout, self.dropout)
@@ -221,8 +221,9 @@ class Stacked(System, kw_only=True):
         extras: Sequence[Any] | None = None,
         full_texts: bool = True,
     ) -> tuple[jax.Array, list[Any]]:
-        """Runs x [B,T,d] through the blocks of a stack; returns x and what each layer leaves, such
-        as its state (nothing where layers are looped over or recomputed).
+        """Runs x [B,T,d] through the blocks of `stack`, each by `step` with its item of `extras`;
+        returns x and a list of what each step returns beside x, such as its state ([] where layers
+        are looped over or recomputed).
 
         Args:
           stack: the blocks.
@@ -252,8 +253,9 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
-        """Returns the variables of the module with the matrices drawn anew by the initializer that
-        `initial` names ("own": as the layers drew them).
+        """Returns the variables of the module, created by Flax's `init` with its arguments, with
+        the matrices drawn anew by the initializer that the field `initial` names ("own": as the
+        layers drew them).
         """
         variables = super().init(rngs, *arguments, **named)
         key = rngs["params"] if isinstance(rngs, Mapping) else rngs
@@ -268,8 +270,8 @@ class Stacked(System, kw_only=True):
 
     @nn.nowrap
     def _place(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
-        """Returns what an initializer may use of the matrix at a path: path, shape, width, number
-        of residual connections, heads.
+        """Returns a `Where`, the description for initializers of the matrix at a parameter path:
+        path, shape, width d, number of residual connections in its stack, heads of its attention.
         """
         stack, _, number = path[0].rpartition("_")
         if not number.isdecimal():
@@ -293,8 +295,8 @@ def _else(rate: float | None, usual: float) -> float:
 def mixed(
     block: Block, x: jax.Array, view: View, state: Any = None, valid: jax.Array | None = None
 ) -> tuple[jax.Array, Any]:
-    """Runs x [B,T,d] through a block whose only mixer is `attention`; returns x and the mixer's
-    next state; `valid` is that of `Block.__call__`.
+    """Runs x [B,T,d] through a block whose only mixer is `attention`, under `view` and from the
+    mixer's `state`; returns x and the mixer's next state; `valid` is that of `Block.__call__`.
     """
     states = [state]
 
@@ -375,8 +377,9 @@ class Ruled(Stacked, kw_only=True):
 
 
 def rule_of(part: Part, layer: int = 0) -> Rule:
-    """Builds the visibility rule that a field gives to a layer; raises `UserError` if it cannot be
-    built or is no `Rule`, since a dotted path may name anything.
+    """Builds the visibility `Rule` that a config field with the value `part` gives to the layer
+    number `layer`; raises `UserError` if it cannot be built or is no `Rule`, since a dotted path
+    may name anything.
     """
     factory = of_layer(made(VISIBILITIES, part), layer)
     name = getattr(behind(factory), "__name__", factory)

@@ -62,8 +62,9 @@ class DecoderLayer(Block):
         looks: Any = None,
         valid: jax.Array | None = None,
     ) -> tuple[jax.Array, Any, Any]:
-        """Computes y [B,T,d] from position `first` on by self-attention under `view`, attention to
-        the source and feed-forward; returns y, the grown cache and the new history of looks.
+        """Computes one layer on y [B,T,d] from position `first` on: self-attention under `view`
+        with earlier tokens in `cache`, attention to the memory `source` with the history `looks`,
+        feed-forward; returns y, the grown cache and the new history.
 
         `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
         before, and `looks` what the looks at the source so far leave to the next; `valid` [B,T] is
@@ -165,8 +166,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """Returns the needs of the slots for these fields: a bidirectional decoder for `leaking`,
-        and the restrictions of the visibility rules of both sides. See `System.asks`.
+        """Returns the `Need` by attention slot for the config fields `chosen`: a bidirectional
+        decoder for `leaking`, and the restrictions of the visibility rules of both sides. See
+        `System.asks`.
         """
         needs = dict(cls.needs)
         if chosen.get("leaking"):
@@ -180,7 +182,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     @nn.nowrap
     def notes(self) -> list[str]:
-        """Returns a line if `leaking`, on losses that say nothing about decoding then; else []."""
+        """Returns a list with one line if `leaking`, which says that losses of given targets say
+        nothing about decoding; else [].
+        """
         note = (
             "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
             " of given targets say nothing of what it writes"
@@ -188,7 +192,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [note] if self.leaking else []
 
     def setup(self) -> None:
-        """Creates the embedding, output layer, stacks of blocks, positions and norms asked for."""
+        """Creates the embedding, output layer, stacks of blocks, positions and norms that the
+        fields ask for.
+        """
         self.embed_target = self.table(self.target_vocabulary)
         if self.own_matrix:
             self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
@@ -222,7 +228,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return self.share in ("input", "none")
 
     def read_through(self, x: jax.Array, valid: jax.Array) -> list[Any]:
-        """Runs x_0 [B,S,d], `valid` [B,S], through the encoder; returns a memory for each layer."""
+        """Runs x_0 [B,S,d], `valid` [B,S], through the encoder; returns a list with each decoder
+        layer's memory of the result, for its attention to the source.
+        """
         x = self.drop(
             apply_norm(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x
         )
@@ -236,7 +244,9 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
         return [layer.cross_attention.remember(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
-        """Computes logits [B,T,V] of given targets [B,T], causally unless `leaking`; `Writer.decode`."""
+        """Computes logits [B,T,V] of given targets [B,T] with each layer's `memory` of the source,
+        causally unless `leaking`; `Writer.decode`.
+        """
         y = self._embed_target(target_in, jnp.arange(target_in.shape[1]))
         valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
@@ -248,7 +258,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """Returns the decoding state before the first token, with caches for `length` tokens in
-        every layer; raises `UserError` if the positions end before. See `Writer.start`.
+        every layer, from each layer's `memory` of the source; raises `UserError` if the positions
+        end before. See `Writer.start`.
         """
         longest = self.decoder_scheme.longest
         if longest is not None and length > longest:
@@ -269,8 +280,8 @@ class EncoderDecoder(Stacked, Writer, kw_only=True):
     def step(
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
-        """Feeds tokens [B] with the caches of `state`; returns the logits [B,V] of the next tokens
-        and the next state. See `Writer.step`.
+        """Feeds tokens [B] with the caches of `state` and each layer's `memory` of the source;
+        returns the logits [B,V] of the next tokens and the next state. See `Writer.step`.
         """
         y = self._embed_target(tokens[:, None], token_positions(state.fed, 1))
 
@@ -333,7 +344,9 @@ class Transformer(EncoderDecoder, Seq2Seq, kw_only=True):
     """
 
     def setup(self) -> None:
-        """Creates the source embedding and the rest; `UserError` if one table serves two vocabularies."""
+        """Creates the source embedding and what `EncoderDecoder.setup` does; raises `UserError` if
+        one table has to serve two vocabularies.
+        """
         if self.one_table and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
             raise UserError(
@@ -367,7 +380,9 @@ class Bias(nn.Module):
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
-    """Returns a factory of mechanisms with one position scheme, and it; `UserError` if none."""
+    """Returns a factory of mechanisms like those of `factory` that share one position scheme, and
+    the scheme; raises `UserError`, which names the `slot`, for mechanisms without positions.
+    """
     if "positions" not in getattr(behind(factory), "parts", {}):
         raise UserError(
             f"transformer: share_positions=true, but {getattr(behind(factory), '__name__', factory)} of {slot} has no"

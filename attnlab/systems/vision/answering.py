@@ -61,7 +61,8 @@ class Viewer(OnBackbone, VisualAnswerer, kw_only=True):
 
     def places(self, images: jax.Array, questions: jax.Array) -> jax.Array:
         """Computes the feature map of images [I,H,W,C'] as L vectors [I,L,D], row by row, with
-        coordinates appended if `coordinates`; images without real questions [B,S] are padding.
+        their coordinates appended if `coordinates`; images whose questions ([B,S], B / I an image)
+        are all padding count as padding in norms.
         """
         valid = self.real(questions).reshape(len(images), -1).any(axis=1)
         features = self.see(images, valid)

@@ -84,9 +84,9 @@ class BottomUp(Answerer, kw_only=True):
 
     @nn.compact
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the logits [B,C] of answers: attention over image regions with keys that join
-        region and question, then the product of question and attended image. See
-        `VisualAnswerer.__call__`.
+        """Computes the logits [B,C] of answers to questions [B,S] about images: attention over
+        image regions with keys that join region and question, then the product of question and
+        attended image. See `VisualAnswerer.__call__`.
         """
         places, asks = self.places(images, questions), self.read(questions).last
         if self.normalised:
@@ -103,8 +103,8 @@ class BottomUp(Answerer, kw_only=True):
 
     @nn.nowrap
     def _keys(self, places: jax.Array, asks: jax.Array) -> jax.Array:
-        """Computes the attention's keys [B,L,J] of places [I,L,D] and questions [B,H]: the product
-        of their projections, or a layer over both side by side.
+        """Computes the attention's keys [B,L,J] of image regions `places` [I,L,D] and question
+        vectors `asks` [B,H]: the product of their projections, or a layer over both side by side.
         """
         if self.joint == "product":
             units = [

@@ -86,8 +86,9 @@ class Together(nn.Module):
         values: jax.Array,
         valid: jax.Array | None,
     ) -> jax.Array:
-        """Computes the context [B,d] of a learned query that attends to `keys` and `values`, with a
-        mechanism of `factory`; `side` ("image" or "question") names its parameters.
+        """Computes the context [B,d] of a learned query that attends to `keys` [B,N,k] and `values`
+        [B,N,d], real at `valid` [B,N], with a mechanism of `factory`; `side` ("image" or
+        "question") names its parameters.
         """
         initializer = nn.initializers.normal(self.hidden**-0.5)
         query = self.param(f"{side}_query", initializer, (self.hidden,))
@@ -180,8 +181,9 @@ class CoAttention(Answerer, kw_only=True):
         return self.width
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the logits [B,C] of answers: co-attention of image and question at each level
-        (word, phrase, sentence), joined from the lowest up. See `VisualAnswerer.__call__`.
+        """Computes the logits [B,C] of answers to questions [B,S] about images: co-attention of
+        image and question at each level (word, phrase, sentence), joined from the lowest up. See
+        `VisualAnswerer.__call__`.
         """
         places = self.drop(jnp.tanh(self.of_place(self.places(images, questions))))
         places, valid = per_question(places, images, questions), self.real(questions)
@@ -194,8 +196,9 @@ class CoAttention(Answerer, kw_only=True):
         return self.out(self.drop(hidden[0]))
 
     def _levels(self, questions: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
-        """Computes the question's features [B,S,d] at the levels "word", "phrase" and "sentence",
-        by name, as far as the fields use them or one is made of them.
+        """Returns the features [B,S,d] of questions, ids [B,S] real at `valid` [B,S], by the names
+        "word", "phrase" and "sentence" of the levels, as far as the fields use a level or another
+        is made of it.
         """
         words = self.drop(self.embed(questions))
         levels = {"word": words}

@@ -53,8 +53,9 @@ class Reading(Block):
     """
 
     def read(self, x: jax.Array, memory: Any, view: View, valid: jax.Array | None) -> jax.Array:
-        """Computes one block on x [B,T,d] of tokens: self-attention under `view`, attention to
-        `memory` of the image, feed-forward; `valid` as in `Block.__call__`.
+        """Computes one block on the tokens' states x [B,T,d], to [B,T,d]: self-attention under
+        `view`, attention to `memory`, that of the image, and feed-forward; `valid` [B,T]: which
+        tokens are real, for norms.
         """
         return self(
             x,
@@ -131,8 +132,10 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         self.out = Dense(self.classes)
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the logits [B,C] of answers from the first state of the question, through layers
-        of self-attention and attention to the image. See `VisualAnswerer.__call__`.
+        """Computes the logits [B,C] of answers from images and questions [B,S]: the question's
+        tokens pass through layers of self-attention and attention to the image, and its first state
+        is classified; raises `UserError` if positions end before the question or the image. See
+        `VisualAnswerer.__call__`.
 
         Raises:
           UserError: questions longer than the positions reach, or more places than that.
@@ -153,8 +156,9 @@ class CrossAttention(Stacked, Viewer, kw_only=True):
         return self.out(self.drop(x[:, 0]))
 
     def looked_at(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the vectors m [I,L,d] of images that the question attends to: features with
-        positions, through the image layers; raises `UserError` if the positions end before L.
+        """Computes the vectors m [I,L,d] of images [I,H,W,C'] that questions attend to: features
+        with positions, through the image layers; raises `UserError` if the positions end before L;
+        questions [B,S] only tell which images are padding.
         """
         m = self.of_place(self.places(images, questions))
         longest = self.where.longest

@@ -111,8 +111,9 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
         self.of_box = [Dense(self.width) for _ in range(HIDDEN)] + [Dense(4)]
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> Detected:
-        """Computes class logits and boxes of N learned queries for images [B,H,W,C'], after every
-        decoder layer; raises `UserError` if positions end before the map. See `Detector.__call__`.
+        """Computes a `Detected`, class logits [L,B,N,C+1] and boxes [L,B,N,4] of N learned queries
+        after each of L decoder layers, for images [B,H,W,C'], `valid` [B]; raises `UserError` if
+        positions end before the feature map does. See `Detector.__call__`.
         """
         f = self.features(images, valid)
         rows, columns = f.shape[1:3]
@@ -142,7 +143,7 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
 
     def _encoded(self, x: jax.Array, p: jax.Array, valid: jax.Array | None) -> jax.Array:
         """Runs the feature map x [B,S,d] with positions p [1,S,d] through the encoder and its last
-        norm.
+        norm, to [B,S,d]; `valid` [B]: which images are real, for norms.
         """
         x, norm_mask = self.drop(x), self.norm_mask_of_images(x, valid)
         for block in self.encoder:
@@ -160,8 +161,9 @@ class Detr(OnBackbone, Stacked, Detector, kw_only=True):
         p: jax.Array,
         valid: jax.Array | None,
     ) -> jax.Array:
-        """Runs y [B,N,d] through one layer of the decoder: self-attention with the learned queries
-        o, attention to the map x with positions p.
+        """Runs y [B,N,d] through one layer of the decoder, `block`, to [B,N,d]: self-attention with
+        the learned queries o [1,N,d], attention to the map x [B,S,d] with positions p; `valid` [B]:
+        which images are real, for norms.
         """
         return block(
             y,

@@ -45,8 +45,8 @@ from attnlab.systems.vision.protocol import ImageClassifier
 
 
 def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
-    """Computes the share of each pixel of the image in each pixel of a patch, along one axis:
-    [B,size,length].
+    """Computes the share of each of `length` pixels of the image in each of `size` pixels of a
+    patch around `centre` [B], `side` image pixels wide each, along one axis: [B,size,length].
 
     Pixel i of the patch is the stretch of `side` pixels that begins at centre + (i - size / 2) side;
     shares are of its length, so they sum to 1 where all of it lies within the image.
@@ -66,7 +66,8 @@ def covered(centre: jax.Array, size: int, side: int, length: int) -> jax.Array:
 
 def patches(images: jax.Array, locations: jax.Array, size: int, scales: int) -> jax.Array:
     """Cuts k = `scales` square patches of n x n pixels, n = `size`, each twice as coarse as the one
-    before, out of images [B,H,W,C] around `locations` [B,2]: [B,k,n,n,C].
+    before, out of images [B,H,W,C] around `locations` [B,2] (row and column, -1 to 1), to
+    [B,k,n,n,C].
     """
     dtype, sizes = inner_dtype(images), images.shape[1:3]
     centres = (locations.astype(dtype) + 1) / 2 * jnp.asarray(sizes, dtype)
@@ -93,8 +94,8 @@ def squares(locations: np.ndarray, size: int, scales: int, height: int, width: i
 
 def coverage(locations: np.ndarray, size: int, scales: int, height: int, width: int) -> np.ndarray:
     """Returns, for each pixel of an image of this height and width, the share of the k = `scales`
-    patches around each of the locations [T,2] that contain its middle, [T,H,W]: 1 inside the finest
-    patch, `size` wide.
+    patches around each of the locations [T,2] (-1 to 1) that contain the pixel's middle, [T,H,W];
+    it is 1 inside the finest patch, `size` pixels wide.
     """
     edges = squares(locations, size, scales, height, width)[:, :, :, None, None]
     row, column = np.mgrid[:height, :width] + 0.5
@@ -159,9 +160,9 @@ class Glimpses(ImageClassifier):
         return {"glimpses": (shares, [f"glimpse {number}" for number in range(1, len(shares) + 1)])}
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of images after a number of glimpses; sows the locations, and
-        log p of each choice with its baseline, for learning by reward. See
-        `ImageClassifier.__call__`.
+        """Computes the logits [B,C] of images [B,H,W,C'] after a number of glimpses; sows the
+        locations of all glimpses, and log p of each choice with its baseline, for learning by
+        reward; `valid` is not used. See `ImageClassifier.__call__`.
         """
         rows = len(images)
         sensed = self._sense(images, jnp.zeros((rows, 2), images.dtype))
@@ -201,7 +202,8 @@ class Glimpses(ImageClassifier):
 
     def _choose(self, h: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Chooses the next location [B,2] from the state h [B,width], without a gradient (drawn if
-        there is a "sample" stream, else the mean), and returns it with its log p [B].
+        there is a "sample" stream, else the mean), and returns it, cut to [-1, 1], with the log p
+        [B] of the choice.
         """
         mean = jnp.tanh(self.location(h))
         location = mean

@@ -32,8 +32,9 @@ class Perceptron(ImageClassifier):
 
     @nn.compact
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes the logits [B,C] of images, flattened, by the hidden layers with ReLU; raises
-        `UserError` for widths below 1. See `ImageClassifier.__call__`.
+        """Computes the logits [B,C] of images [B,H,W,C'], flattened, by the hidden layers with
+        ReLU; raises `UserError` for widths below 1; `valid` is not used. See
+        `ImageClassifier.__call__`.
         """
         if min(self.widths, default=1) < 1:
             raise UserError(f"perceptron: widths={self.widths}: expected at least 1 each")

@@ -91,8 +91,9 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
         self.out_context = dense(self.embedding, use_bias=False)
 
     def encode(self, source: jax.Array, valid: jax.Array | None = None) -> Encoded:
-        """Encodes images: the attention's memory of their annotations [B,L,D], and the LSTM's first
-        state, made of the mean; raises `UserError` if D is not `features`. See `Captioner.encode`.
+        """Encodes images, `source`, of which `valid` [B] are real, to an `Encoded`: the attention's
+        memory of their annotations [B,L,D], and the LSTM's first state, made of the mean; raises
+        `UserError` if D is not `features`. See `Captioner.encode`.
         """
         a, real = self.annotations(source, valid)
         check_channels(a, self.features)
@@ -103,9 +104,10 @@ class ShowAttendTell(RecurrentWriter, Captioner, kw_only=True):
     def transition(
         self, state_before: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
-        """Computes one step: the (gated) context z_t of the last h, then the LSTM cell; returns the
-        next state, and h_t and z_t for the output. See `RecurrentWriter.transition`; `word` [B,4H]
-        is E y_{t-1} W + b.
+        """Computes one step from the decoding state before, `word`, the word's part [B,4H] of the
+        gates, and the encoded image `memory`: the (gated) context z_t of the last h, then the LSTM
+        cell; returns the next state, and the pair h_t and z_t for the output. See
+        `RecurrentWriter.transition`; `word` [B,4H] is E y_{t-1} W + b.
         """
         h = state_before.state.h
         z, looks = self.look(h, memory, state_before)

@@ -61,8 +61,9 @@ class StackedAttention(Answerer, kw_only=True):
         self.out = Dense(self.classes)
 
     def __call__(self, images: jax.Array, questions: jax.Array) -> jax.Array:
-        """Computes the logits [B,C] of answers: the question's vector attends to the image several
-        times, and each context is added to it. See `VisualAnswerer.__call__`.
+        """Computes the logits [B,C] of answers to questions [B,S] about images: the question's
+        vector attends to the image once for each hop, and each context is added to it. See
+        `VisualAnswerer.__call__`.
         """
         places = jnp.tanh(self.of_place(self.places(images, questions)))
         asks = self.read(questions).last

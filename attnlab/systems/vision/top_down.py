@@ -105,9 +105,11 @@ class TopDown(RecurrentWriter, Captioner, kw_only=True):
     def transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, jax.Array]:
-        """Computes one step: LSTM_1, attention by its state, LSTM_2 on the context; returns the
-        next state, and h2_t of LSTM_2 for the output. See `RecurrentWriter.transition`; `word`
-        [B,4H] is what y_{t-1} adds to the gates of LSTM_1, with its bias.
+        """Computes one step from the decoding `state`, `word`, the word's part [B,4H] of the gates
+        of the first LSTM, and the encoded image `memory`: first LSTM, attention by its state,
+        second LSTM on the context; returns the next state, and h2_t of the second LSTM for the
+        output. See `RecurrentWriter.transition`; `word` is what y_{t-1} adds to the gates, with
+        their bias.
         """
         looking, writing = state.state
         contribution = word + memory.mean + self.of_writing(writing.h)

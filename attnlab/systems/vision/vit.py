@@ -74,9 +74,9 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
             self.first = self.param("class_token", nn.initializers.zeros, first, float)
 
     def __call__(self, images: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-        """Computes the states of the patches of images [B,H,W,C'] as a feature map [B,h,w,d];
-        raises `UserError` if it is a part of a system and `initial` is not "own". See
-        `Backbone.__call__`.
+        """Computes the states of the patches of images [B,H,W,C'], of which `valid` [B] are real,
+        as a feature map [B,h,w,d]; raises `UserError` if it is a part of a system and the field
+        `initial` is not "own". See `Backbone.__call__`.
 
         Raises:
           UserError: `Stacked.initial`, which acts on whole systems, in a part of one.
@@ -116,8 +116,9 @@ class VisionTransformer(Ruled, Backbone, kw_only=True):
 
     @nn.nowrap
     def _view(self, layer: int, places: np.ndarray) -> View:
-        """Returns the `View` of a layer: its visibility rule, and the grid positions of tokens if
-        its attention uses them; raises `UserError` for both together.
+        """Returns the `View` of the layer number `layer`: its visibility rule, and the grid
+        positions `places` [T] of the tokens if its attention uses them; raises `UserError` for both
+        together.
         """
         rule = rule_of(self.visibility, layer)
         if not holds(of_layer(self.attention, layer), OnGrid):

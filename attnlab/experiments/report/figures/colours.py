@@ -26,10 +26,10 @@ def ranked(comparison: Comparison) -> list[int]:
 
 
 def looks(comparison: Comparison, baseline: str) -> list[Look]:
-    """Returns the style of each row in figures, in the order of the rows: the baseline its own once
-    candidates are chosen (before that no row counts as it), the others colours by rank, those
-    without a mean grey unless no row has one. Before the choice no row is the baseline, since any
-    of its candidates may be chosen.
+    """Returns the style (`Look`) of each row in figures, in the order of the rows: the baseline's
+    own style once candidates are chosen, colours by rank for the others, grey for those without a
+    mean unless no row has one. Before the choice no row is the baseline, since any of its
+    candidates may be chosen.
     """
     styles: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)
@@ -44,8 +44,9 @@ def looks(comparison: Comparison, baseline: str) -> list[Look]:
 
 
 def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
-    """Returns the values that the axis for the rows `places` must show: the values of all seeds,
-    and the ends of intervals, limited to one range of the seeds beyond them; [] without values.
+    """Returns the numbers that the axis for the rows with the indices `places` must show: the
+    values of all seeds, and the ends of intervals, moved to at most one range of the values beyond
+    them; [] without values.
     """
     rows = [comparison.rows[place] for place in places]
     values = [value for row in rows for value in row.values.values()]
@@ -58,8 +59,8 @@ def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
 
 
 def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
-    """Returns the legend of colours and row names as HTML, the best row first; grey rows come last,
-    folded.
+    """Returns the legend of colours and row names as HTML, from the styles `drawn` of all rows, the
+    best row first; grey rows come last, folded.
     """
     order = [drawn[place] for place in ranked(comparison)]
     coloured = "".join(_entry(look) for look in order if look.shown)

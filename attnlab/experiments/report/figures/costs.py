@@ -45,8 +45,8 @@ def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
 
 
 def costs(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """Returns the figure of score against cost, with a panel for every kind of cost in which
-    variants differ; None where they do not, and before the choice.
+    """Returns the figure of score against cost in the rows' styles `looks`, with a panel for every
+    kind of cost in which variants differ, or None where they do not, and before the choice.
     """
     if not comparison.frozen:
         return None
@@ -90,8 +90,9 @@ def _panel(
     kind: str,
     points: Mapping[int, tuple[float, float]],
 ) -> str:
-    """Returns the SVG text of one panel: mean score against one cost, with intervals of coloured
-    rows, the Pareto front as a line of steps, and names.
+    """Returns the SVG text of one panel: mean score against one `kind` of cost, for the rows in
+    `points` (row index to cost and mean), with intervals of coloured rows, the Pareto front as a
+    line of steps, and names.
     """
     basis = comparison.basis
     shown = [place for place in points if looks[place].shown]

@@ -41,8 +41,9 @@ class Line:
 
 
 def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """Returns the figure of learning curves, with panels for the training loss and for validation
-    measures over steps, and over FLOPs and seconds where they differ; None without any record.
+    """Returns the figure of learning curves in the rows' styles `looks`, with panels for the
+    training loss and for validation measures over steps, and over FLOPs and seconds where they
+    differ, or None without any record.
     """
     plan = records.plan
     measure = plan.measure["metric"]
@@ -97,7 +98,7 @@ def draw(
     x_label: str = "step",
 ) -> str:
     """Returns an SVG element with a line for each curve, thinned to `MOST` points, and a band for
-    those in colour that have several seeds; grey ones lie beneath, else the first of `order` is on
+    coloured ones of several seeds; grey ones lie beneath, else the first index of `order` is on
     top; the x axis is logarithmic if one curve is ten times as long as another.
     """
     thin = [dataclasses.replace(curve, points=_thinned(curve.points)) for curve in curves]
@@ -149,8 +150,8 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
 
 
 def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """Returns the curves with FLOPs in place of steps, if rows differ in FLOPs per step, and with
-    seconds in place of steps, if any row has times, each with the name of its axis.
+    """Returns pairs of an axis name and the curves over it: over FLOPs in place of steps, if rows
+    differ in FLOPs per step, and over seconds in place of steps, if any row has times.
     """
     flops = [row.candidate.flops for row in comparison.rows]
     stretched = []
@@ -178,8 +179,8 @@ def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
 
 
 def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[Line]:
-    """Returns the curves with the numbers of `at` in place of steps; a step without a number is
-    left out.
+    """Returns the curves with each step replaced by its number in `at`, which has a mapping of
+    steps to numbers for each curve; points of steps without a number are left out.
     """
     moved = []
     for curve, numbers in zip(curves, at, strict=True):

@@ -15,7 +15,9 @@ from attnlab.pages.svg import Look
 
 
 def strips(effects: Sequence[Effect], comparison: Comparison) -> Figure | None:
-    """Returns the figure with a strip for each effect that has a number; None without any."""
+    """Returns the figure with a strip (difference and interval) for each effect that has a number,
+    or None if no effect has one.
+    """
     shown = [(effect, gap) for effect in effects if (gap := effect.difference) is not None]
     if not shown:
         return None

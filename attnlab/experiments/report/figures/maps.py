@@ -19,8 +19,8 @@ Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
 
 
 def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """Returns the figure of attention maps of the chosen trials for the first test examples, as
-    many as fit the page; None without any.
+    """Returns the figure of attention maps of the chosen trials with `seed` for the first test
+    examples, as many as fit the page, under the rows' styles `looks`, or None without any.
 
     The best variants come first, and the baseline with them; the first example of all before the
     second of any.
@@ -49,9 +49,9 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | N
 
 
 def _fitting(images: Mapping[int, Pictures]) -> dict[int, Pictures]:
-    """Returns as many pictures of each variant as `BYTES` allows: first maps between two texts of
-    the first example, then its self-attention, then other examples. The first variant always has
-    its first picture; a variant without any is left out.
+    """Returns those pictures of each variant (by row index) that fit into `BYTES` bytes for all
+    together: first maps between two texts of the first example, then its self-attention, then other
+    examples. The first variant always has its first picture; a variant without any is left out.
     """
     taken: dict[int, dict[int, dict[str, Path]]] = {}
     left = BYTES
@@ -75,8 +75,9 @@ def _parts(pictures: Mapping[str, Path]) -> tuple[Mapping[str, Path], Mapping[st
 
 
 def _block(look: Look, pictures: Pictures) -> str:
-    """Returns the pictures of a variant as HTML: those of its first example, with its
-    self-attention and the other examples folded.
+    """Returns the pictures of a variant (by example and then by map, paths of PNG files) as an HTML
+    article under the name in `look`: those of its first example, with its self-attention and the
+    other examples folded.
     """
     (first, shown), *others = sorted(pictures.items())
     between, aside = _parts(shown)
@@ -91,8 +92,8 @@ def _block(look: Look, pictures: Pictures) -> str:
 
 
 def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
-    """Returns an HTML `img` element for each picture of an example, with the PNG file embedded as
-    base64.
+    """Returns an HTML `img` element for each of a variant's pictures of one example (name of the
+    map to PNG file), with the file embedded as base64.
     """
     made = []
     for name, path in pictures.items():

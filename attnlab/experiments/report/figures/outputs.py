@@ -19,8 +19,8 @@ LONGEST = 400  # characters of a text that are shown
 
 
 def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> Figure | None:
-    """Returns the figure of the variants' answers to the first test examples, side by side, equal
-    ones once; None where no variant has answered.
+    """Returns the figure of the variants' answers with `seed` to the first test examples, side by
+    side, equal ones once, in the rows' styles `looks`, or None where no variant has answered.
     """
     answered = {place: trial.answers for place, trial in comparison.shown.items()}
     number = max((len(answers) for answers in answered.values()), default=0)
@@ -57,8 +57,8 @@ def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
 
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
-    """Returns one example as HTML: its source, its reference, and every different answer with the
-    variants that gave it.
+    """Returns one test example as HTML: its `number` (from 0), source and reference, and each
+    different answer in `given` (row index to answer) with the variants that gave it.
     """
     example = next(iter(given.values()))
     lines = [("source", example.source), ("reference", example.reference)]
@@ -89,7 +89,8 @@ def _who(look: Look) -> str:
 
 def marked(answer: str, reference: str) -> str:
     """Returns an answer as HTML, cut to `LONGEST` characters, with `<mark>` around the words that
-    are not in the reference (characters, where both are one word).
+    are not in the reference (characters, where both are one word); an empty answer is
+    "<i>nothing</i>", and without a reference no word is marked.
     """
     answer = cut(answer, LONGEST)
     if not answer:

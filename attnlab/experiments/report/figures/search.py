@@ -81,8 +81,9 @@ def searched(records: Records) -> dict[str, list[Tried]]:
 def search(
     records: Records, several: Mapping[str, list[Tried]], looks: Sequence[Look]
 ) -> Figure | None:
-    """Returns the figure of the search, with a panel of scores by trial for each variant of
-    `several` (see `searched`); None where there is none.
+    """Returns the figure of the search, with a panel of validation scores by number of the setting
+    tried for each variant of `several` (see `searched`), in its style of `looks`, or None if
+    `several` is empty.
     """
     metric, mode = records.plan.select["metric"], records.plan.select["mode"]
     if not several:
@@ -106,8 +107,9 @@ def search(
 
 
 def importances(every: Mapping[str, list[Tried]]) -> Table | None:
-    """Returns a table of the importance of each tuned setting, one row a variant; variants with
-    fewer than `LEAST` completed settings are left out, and it is None if all are.
+    """Returns a table of the importance of each tuned setting, one row for each variant of `every`
+    (variant to its tries) with at least `LEAST` completed settings, or None if no variant has so
+    many.
     """
     whole = {
         variant: [trial for trial in tries if trial.score is not None and not trial.stopped]
@@ -143,7 +145,7 @@ def importances(every: Mapping[str, list[Tried]]) -> Table | None:
 
 def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
     """Returns the share (0 to 1) of the variance of the ranks of `scores` that groups of `values`
-    explain (epsilon squared, see above); None if it is undefined.
+    explain (epsilon squared, see above), or None if it is undefined.
 
     None if all values or all scores are equal, or if no value occurs twice.
     """

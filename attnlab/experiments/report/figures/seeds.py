@@ -18,8 +18,8 @@ _MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
 
 
 def seeds(comparison: Comparison, looks: Sequence[Look]) -> Figure | None:
-    """Returns the figure with one strip for each row, best mean first: its seeds as dots, their
-    mean and interval; None where no row has a value.
+    """Returns the figure with one strip for each row, in its style of `looks` and the best mean
+    first: its seeds as dots, their mean and interval, or None where no row has a value.
     """
     values = reach(comparison, range(len(comparison.rows)))
     if not values:
@@ -55,8 +55,8 @@ def axis(scale: Scale) -> str:
 
 
 def line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
-    """Returns a table row as HTML: the variant with the number of missing seeds, its strip of dots,
-    its mean and n.
+    """Returns a table row as HTML: the variant with the number of missing seeds, its strip of seeds
+    as dots on `scale` (with the baseline's mean `base`), its mean and its number of seeds.
     """
     mean = row.summary.mean
     why = f' <small title="{literal("; ".join(row.missing))}">'

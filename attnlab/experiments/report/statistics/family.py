@@ -214,8 +214,9 @@ class Family:
         return {name: self._difference(weights, loadings, 0) for name, weights in sums.items()}
 
     def share(self, part: Mapping[str, float], whole: Mapping[str, float]) -> Share | None:
-        """Returns the sum `part` as a share of the sum `whole` with its interval at 1 - alpha
-        (Fieller 1954); None where the `whole` is not known to differ from 0.
+        """Returns the weighted sum of means `part` as a share of the sum `whole` (both weights by
+        variant) with its interval at 1 - alpha (Fieller 1954), or None if `whole` is not known to
+        differ from 0.
         """
         rest = {name: part.get(name, 0.0) - whole.get(name, 0.0) for name in {*part, *whole}}
         a, b, c = (self.model.estimate(weights) for weights in (part, whole, rest))
@@ -250,7 +251,7 @@ class Family:
         }
 
     def best(self) -> str | None:
-        """Returns the variant that is significantly better than every other (`better`); None if
+        """Returns the variant that is significantly better than every other (`better`), or None if
         there is none, or fewer than two variants.
         """
         wins = [first for first, _ in self.better()]
@@ -259,8 +260,9 @@ class Family:
     def contrast(
         self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
     ) -> Decision:
-        """Tests the sum of weight times mean >= `at_least`: returns one-sided p values, bounds and
-        the outcome, the upper bound adjusted for `contrasts` contrasts; KeyError without a value.
+        """Tests whether the sum over variants of weight times mean is >= `at_least`: returns
+        one-sided p values, bounds (the upper one adjusted for `contrasts` contrasts) and the
+        outcome, or raises KeyError if a variant has no value.
 
         Raises:
           KeyError: a variant has no value.
@@ -291,7 +293,7 @@ class Family:
 
     def detectable(self, variant: str, baseline: str) -> float | None:
         """Returns the smallest true difference of two variants that their numbers of seeds find
-        with probability `power.CHANCE` in Dunnett's test; None without spread.
+        with probability `power.CHANCE` in Dunnett's test, or None without spread.
         """
         estimate = self.model.judging({variant: 1.0, baseline: -1.0})[-1]
         if estimate.error is None:

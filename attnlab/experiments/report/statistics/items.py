@@ -56,8 +56,8 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
 ) -> Sampled:
-    """Compares two systems on the same test examples: returns the difference of scores, its paired
-    bootstrap interval and p by approximate randomisation; ValueError if shapes differ.
+    """Returns the difference of two systems' scores on the same test examples, its paired bootstrap
+    interval and p by approximate randomisation; raises ValueError if shapes differ.
 
     Args:
       system, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;

@@ -25,7 +25,7 @@ def _spending(share: float, alpha: float) -> float:
 
 def spent(look: int, looks: int, alpha: float = 0.05) -> float:
     """Returns the two-sided level of look number `look` of `looks` equally spaced ones, so that
-    together they err with probability alpha; ValueError for a look not planned.
+    together they err with probability alpha, or raises ValueError for a look not planned.
 
     Args:
       look: which, from 1; the first has as many seeds as each later one adds.

@@ -57,7 +57,7 @@ class Estimate:
 
     @property
     def error(self) -> float | None:
-        """Returns the standard error; None if the variance is unknown, or 0 because all seeds
+        """Returns the standard error, or None if the variance is unknown, or 0 because all seeds
         agree.
         """
         return math.sqrt(self.variance) if self.variance else None
@@ -99,8 +99,8 @@ class Fit:
         return tuple(int(number) for number in (self.values == self.values).sum(1))
 
     def judging(self, weights: Mapping[str, float]) -> tuple[Estimate, ...]:
-        """Returns the estimates of a weighted sum by which it is tested: that of the shared
-        variance and, if its own values vary significantly more (F test), also that of their
+        """Returns the estimates by which a weighted sum of the variants' means is tested: by the
+        shared variance and, if its own values vary significantly more (F test), also by their
         variance. The last one describes it.
         """
         shared, separate = self.estimate(weights), self._separate_estimate(weights)
@@ -117,8 +117,8 @@ class Fit:
 
     def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
         """Returns the error variance of the variants with weight 0, relative to the shared
-        variance, and its degrees of freedom; None if not blocked, for weights that do not sum to 0,
-        or with too few values.
+        variance, and its degrees of freedom, or None if not blocked, for weights that do not sum to
+        0, or with too few values.
         """
         other = np.array([not weights.get(name, 0.0) for name in self.names])
         table, variances = self.values[other], self.variances[other]
@@ -132,8 +132,8 @@ class Fit:
 
     def _separate_estimate(self, weights: Mapping[str, float]) -> Estimate | None:
         """Returns the weighted sum with the variance of its own values: of the sum over the seeds
-        that all its variants have if blocked, of each variant otherwise; None with fewer than two
-        values.
+        that all its variants have if blocked, of each variant otherwise, or None with fewer than
+        two values.
         """
         value = self.estimate(weights).value
         w = np.array([weights.get(name, 0.0) for name in self.names])
@@ -173,8 +173,9 @@ class Fit:
         return Estimate(value, *_sum(parts, np.array([freedom, self.freedom])))
 
     def alone(self, name: str, mean: float) -> Estimate:
-        """Returns `mean` as the estimate of a variant, with variance and degrees of freedom by the
-        number of its own values, whatever the others have on the seeds that it lacks.
+        """Returns the `Estimate` of the variant `name`: `mean` with variance and degrees of freedom
+        by the number of its own values, or, without a block or if the variant has all seeds, the
+        one of `estimate`.
         """
         place = self.names.index(name)
         if self.block is None or self.runs[place] == len(set(self.seeds.tolist())):
@@ -186,14 +187,15 @@ class Fit:
         )
 
     def run_variance(self, name: str) -> float | None:
-        """Of one run of a variant, without the seed's part; None if unknown."""
+        """Of one run of a variant, without the seed's part, or None if unknown."""
         variance = float(self.variances[self.names.index(name)])
         return None if math.isnan(variance) else variance
 
 
 def fit(values: Values, scale: Scale) -> Fit:
-    """Fits the model to values[variant][seed], which need not be complete: with seeds as a block
-    where the design allows it, otherwise pooled; variants without a value are left out.
+    """Returns the model of means and variances fitted to values[variant][seed], which need not be
+    complete: with seeds as a block where the design allows it, otherwise pooled; variants without a
+    value are left out.
     """
     names = tuple(name for name, of_seed in values.items() if of_seed)
     order = sorted({seed for of_seed in values.values() for seed in of_seed})
@@ -218,8 +220,9 @@ def fit(values: Values, scale: Scale) -> Fit:
 
 
 def _blocked(pooled: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
-    """Fits value = variant + seed + error by least squares weighted by 1 / unit, and returns the
-    pooled model changed to it; None if the design is not connected or leaves no degree of freedom.
+    """Fits value = variant + seed + error to the values `y` by least squares weighted by 1 / unit
+    (`units` by variant), and returns the pooled model changed to it, or None if the design is not
+    connected or leaves no degree of freedom.
     """
     variants, seeds = pooled.values.shape
     if variants < 2 or seeds < 2:

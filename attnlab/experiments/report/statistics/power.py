@@ -23,8 +23,9 @@ def chance_to_find(
     comparisons: int,
     alpha: float = 0.05,
 ) -> float:
-    """Returns the probability (power) that the two-sided comparison with a baseline finds a true
-    `difference`, by the noncentral t distribution.
+    """Returns the probability (power) that the two-sided test of `comparisons` variants against a
+    baseline finds a true `difference` of two means with `seeds` runs each, of which each after the
+    first adds `per_seed` degrees of freedom.
 
     Args:
       difference: of two means.
@@ -57,8 +58,9 @@ def detectable(
     alpha: float = 0.05,
     chance: float = CHANCE,
 ) -> float | None:
-    """Returns the smallest true difference that `seeds` seeds find with probability `chance`; None
-    for fewer than two seeds. Arguments as in `chance_to_find`.
+    """Returns the smallest true difference of two means that `seeds` seeds find with probability
+    `chance` (see `chance_to_find`; `per_seed` is degrees of freedom), or None for fewer than two
+    seeds. Arguments as in `chance_to_find`.
     """
     from scipy import optimize
 
@@ -82,8 +84,9 @@ def seeds_needed(
     alpha: float = 0.05,
     chance: float = CHANCE,
 ) -> int | None:
-    """Returns the smallest number of seeds (at least 2) that finds a true difference with
-    probability `chance`; None if more than `MOST` are needed.
+    """Returns the smallest number of seeds (at least 2) that finds a true difference of two means
+    with probability `chance` (see `chance_to_find`; `per_seed` is degrees of freedom), or None if
+    more than `MOST` are needed.
     """
 
     def enough(seeds: int) -> bool:

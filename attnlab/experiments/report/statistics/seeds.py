@@ -10,8 +10,8 @@ GAP = 6.0  # spreads of the other variants: how wide the gap must be at least
 
 
 def spread(values: Sequence[float]) -> float:
-    """Returns the standard deviation of values; from five values on a robust estimate of it, the
-    scaled median distance from the median, which a failed seed or two do not move.
+    """Returns the standard deviation of at least two values; from five values on a robust estimate
+    of it, the scaled median distance from the median, which a failed seed or two do not move.
     """
     if len(values) < 5:
         return statistics.stdev(values)
@@ -29,7 +29,8 @@ def typical(deviations: Sequence[float]) -> float:
 
 def apart(values: Mapping[int, float], usual: float, rounding: float) -> tuple[int, ...]:
     """Returns the seeds on the smaller side of the widest gap between a variant's values (seed to
-    value), if the gap is too wide to be chance; () otherwise.
+    value), if the gap is too wide to be chance (by their range, the `usual` spread of the other
+    variants and `rounding`); () otherwise.
 
     Too wide is more than `GAP` times `usual`, the `typical` of the other variants, and more than 4
     + 10 / m times the standard deviation that the range of the m values on the larger side suggests

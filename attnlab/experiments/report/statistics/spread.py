@@ -32,7 +32,7 @@ def upper_tail(freedom: float, t: float) -> float:
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """Returns the bias-corrected and accelerated (BCa) bootstrap interval of the mean, always from
-    the same resamples; None if all values agree or there is only one.
+    the same resamples, or None if all values agree or there is only one.
 
     With fewer than about ten values it is too narrow: it cannot reach beyond the smallest and the
     largest of them.
@@ -55,7 +55,7 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval
 
 def effect_size(difference: float, variance: float, freedom: float) -> float | None:
     """Returns Hedges' g = J(f) difference / sqrt(variance), the difference of means in standard
-    deviations of one run with f = `freedom`; None for f < 2 or no variance.
+    deviations of one run with f = `freedom`, or None for f < 2 or no variance.
 
     J(f) = Gamma(f / 2) / (sqrt(f / 2) Gamma((f - 1) / 2)) takes out the bias of few degrees of
     freedom.
@@ -69,5 +69,5 @@ def effect_size(difference: float, variance: float, freedom: float) -> float | N
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The sample standard deviation (n - 1); None for fewer than two values."""
+    """The sample standard deviation (n - 1), or None for fewer than two values."""
     return statistics.stdev(values) if len(values) > 1 else None

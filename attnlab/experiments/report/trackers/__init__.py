@@ -44,8 +44,8 @@ class Exported:
 
 
 def tracked_in(directory: Path, folders: Sequence[Path] | None = None) -> list[Tracked]:
-    """Returns the trials of a sweep that have begun, of all or of these folders; or the one run in
-    a folder.
+    """Returns, as runs for a tracker, the trials of a sweep that have begun (only those in the
+    trial folders `folders`, if given), or the single run in `directory` ([] before it has begun).
     """
     if (directory / "manifest.json").exists():
         run = single(directory)

@@ -56,7 +56,9 @@ class Follower:
     """
 
     def __init__(self, name: str, where: str, directory: Path, speaking: int = 2) -> None:
-        """Stores its arguments; begins nothing."""
+        """Stores the name of the tracker, the folder or address `where` of its store, the followed
+        folder of a sweep or run, and the file descriptor `speaking` for messages; starts nothing.
+        """
         self._name, self._where, self._directory = name, where, directory
         self._speaking, self._spoken = speaking, False
         self._asked = float("inf")  # when it began to wait for the tracker
@@ -67,8 +69,9 @@ class Follower:
         self.alone, self.leaving = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        """Reads and tells, as the only process that does so for the folder and the tracker, until
-        the work has ended and the rest is told.
+        """Sends new records of the followed folder to the tracker again and again, as the only
+        process that does so (by a lock file), until `leaving` is set and a last pass is done;
+        reports an error once and continues.
         """
         threading.Thread(target=self._watch, daemon=True).start()
         with exclusive(self._directory / f".{self._name}.lock"):
@@ -87,8 +90,9 @@ class Follower:
                 self.leaving.wait(max(POLL, SHARE * spent))
 
     def look(self, last: bool) -> None:
-        """Tells the tracker what the records have gained (see `Tracked.curve`); at the `last` look,
-        and of trials that have settled, also the final numbers and the state.
+        """Reads the trials whose files have changed and sends the tracker the new points of their
+        curves (see `Tracked.curve`); at the `last` look, and for settled trials of a sweep, also
+        the final numbers and the state.
         """
         if self._store is None:
             module = TRACKERS[self._name]
@@ -115,7 +119,9 @@ class Follower:
             self._ended[run.id] = run.digest
 
     def _ask(self, function: Callable[..., Any], *given: Any) -> Any:
-        """Calls a function of the tracker, notes while it has not answered, returns the answer."""
+        """Calls a function of the tracker with the arguments `given` and returns its answer; while
+        it runs, `_asked` has its start time, by which `_watch` sees that it hangs.
+        """
         self._asked = time.monotonic()
         try:
             return function(*given)
@@ -123,8 +129,9 @@ class Follower:
             self._asked = float("inf")
 
     def _watch(self) -> None:
-        """Says that the tracker is silent; ends this process when the work has ended and the
-        tracker is silent, or another process tells it.
+        """Loops forever: reports once a tracker that has not answered for `SILENT` seconds, and
+        ends this process when the work has ended and the tracker is silent or another process
+        follows the work.
         """
         while True:
             time.sleep(0.2)
@@ -134,7 +141,9 @@ class Follower:
                 os._exit(0)
 
     def _say(self, what: str) -> None:
-        """Says once what is wrong."""
+        """Writes the message `what` with a remedy as one line to the file descriptor `speaking`, at
+        the first call only; later calls do nothing.
+        """
         if not self._spoken:
             self._spoken = True
             remedy = f"'export {self._directory} --to={self._name}' writes all of it later"
@@ -150,7 +159,9 @@ def _changed_at(folder: Path) -> list[int]:
 
 
 def main() -> None:
-    """Follows the work in a folder, with a small claim to the processors."""
+    """Runs a `Follower` for the tracker, store and folder in `sys.argv`, at low priority and
+    without stdout, until stdin is closed and all is sent; then ends the process.
+    """
     os.nice(10)
     speaking = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # trackers talk

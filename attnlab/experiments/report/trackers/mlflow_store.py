@@ -35,8 +35,8 @@ class Store(runs.Store):
     """Runs found by a tag, at the address `where`, or in `mlflow.db` in that folder."""
 
     def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
-        """Opens the store of MLflow at `where`, and finds or creates the experiment of the runs
-        `wanted`.
+        """Opens the store of MLflow at `where` (a folder for an SQLite file, or a URI), and finds
+        or creates the experiment of the runs `wanted`, by their group.
         """
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         for name in ("mlflow", "alembic"):
@@ -61,8 +61,9 @@ class Store(runs.Store):
         return digests
 
     def open(self, run: Tracked) -> tuple[Any, int]:
-        """Returns MLflow's id of the run, which gets its parameters and, if new, its tags, and the
-        last step that is there.
+        """Creates a run in MLflow, with tags, or reopens the stored one, logs its config as
+        parameters, and returns MLflow's id of the run and the last step of its stored curves (-1
+        without any).
         """
         from mlflow.entities import Param
 
@@ -89,7 +90,9 @@ class Store(runs.Store):
         return identity, last
 
     def log(self, opened: Any, points: Sequence[Point]) -> None:
-        """See `runs.Store`."""
+        """Logs the values of the curve's `points`, with their times and steps, as metrics of the
+        run with MLflow's id `opened`, in batches.
+        """
         from mlflow.entities import Metric
 
         for piece in pieces(points, _STEPS):
@@ -101,7 +104,9 @@ class Store(runs.Store):
             self._client.log_batch(opened, metrics=metrics)
 
     def end(self, opened: Any, run: Tracked) -> None:
-        """See `runs.Store`; what is known now goes into the tags."""
+        """Logs the final numbers of a run under MLflow's id `opened`, sets its end time and its
+        status by its state, and writes its facts and digest as tags.
+        """
         from mlflow.entities import RunTag
 
         self.log(opened, [Point(run.last, run.ended, run.final)])
@@ -111,7 +116,9 @@ class Store(runs.Store):
         self._client.log_batch(opened, tags=[RunTag(name, str(tags[name])) for name in tags])
 
     def _search(self, experiments: list[str], only: str = "") -> Iterator[Any]:
-        """Yields the runs of experiments that fit MLflow's filter `only`."""
+        """Yields the stored MLflow runs of the experiments with these ids, page by page, that fit
+        MLflow's filter text `only` ("" for all).
+        """
         token = None
         while experiments:
             page = self._client.search_runs(

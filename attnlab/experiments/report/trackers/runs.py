@@ -173,7 +173,7 @@ def _run(records: Records, record: Record, group: str, varied: Mapping[str, Any]
 
 
 def _final(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Returns the scores of all splits by "final/split/name"."""
+    """Returns the scores, by split and then by name, as one dict with keys "final/split/name"."""
     return {
         f"final/{split}/{name}": number
         for split, numbers in scores.items()

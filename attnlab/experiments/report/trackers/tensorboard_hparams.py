@@ -26,8 +26,8 @@ class Store(runs.Store):
     """
 
     def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
-        """Makes the folder `where/tensorboard`, finds the folder of each run, and writes the sweep's
-        event file for the HParams page.
+        """Makes the folder `where`/tensorboard, sets the folder of each run in `wanted`, and, if
+        there are any, writes the sweep's event file for the HParams page.
         """
         self._root = folder(Path(where) / "tensorboard")
         self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in wanted}
@@ -49,8 +49,8 @@ class Store(runs.Store):
         return stored
 
     def write(self, run: Tracked) -> None:
-        """Writes the event file of a run at once, instead of those that are there: its settings,
-        its curve, its final numbers and its state.
+        """Deletes the stored event files of a run and writes a new one at once: its settings, its
+        curve, its final numbers and its state.
         """
         for path in self._runs[run.id].glob(f"{_FILE}.*"):
             path.unlink()
@@ -71,8 +71,8 @@ def _settings(run: Tracked) -> dict[str, Any]:
 
 
 def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
-    """Returns the HParams description of the sweep: the names and types of the settings, and the
-    names of the final numbers, over all runs.
+    """Returns, under the key "experiment", the HParams description of a sweep: the names and types
+    of the settings, and the names of the final numbers, over all runs.
     """
     from tensorboardX.proto.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName
 
@@ -92,7 +92,9 @@ def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
 
 
 def _start(run: Tracked) -> dict[str, Any]:
-    """Returns the HParams record of a run's start: its time and the run's settings."""
+    """Returns, under the key "session_start_info", the HParams record of a run's start: its time
+    and the run's settings.
+    """
     from tensorboardX.proto.plugin_hparams_pb2 import SessionStartInfo
 
     info = SessionStartInfo(start_time_secs=run.began)
@@ -104,7 +106,9 @@ def _start(run: Tracked) -> dict[str, Any]:
 
 
 def _end(run: Tracked) -> dict[str, Any]:
-    """Returns the HParams record of a run's end: its status (success, running or failure) and time."""
+    """Returns, under the key "session_end_info", the HParams record of a run's end: its time and
+    its status (success if done, running, otherwise failure).
+    """
     from tensorboardX.proto.api_pb2 import Status
     from tensorboardX.proto.plugin_hparams_pb2 import SessionEndInfo
 

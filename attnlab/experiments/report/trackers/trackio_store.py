@@ -25,7 +25,9 @@ class Store(runs.Store):
     """
 
     def __init__(self, where: str, wanted: Sequence[Tracked] = ()) -> None:
-        """Imports Trackio, which reads then where its store is."""
+        """Imports Trackio after setting the folder of its store to `where`/trackio, by the variable
+        TRACKIO_DIR, or leaves Trackio's own folder if `where` is "local".
+        """
         self.hint = "trackio show"
         if where != "local":
             os.environ["TRACKIO_DIR"] = str(folder(Path(where) / "trackio").resolve())
@@ -33,7 +35,9 @@ class Store(runs.Store):
         self._trackio: Any = importlib.import_module("trackio")
 
     def open(self, run: Tracked) -> tuple[Any, int]:
-        """See `runs.Store`."""
+        """Starts or resumes a run in Trackio with its config and facts, without printing, and
+        returns Trackio's run and the last stored step (-1 without any).
+        """
         from trackio.sqlite_storage import SQLiteStorage
 
         name = f"{run.facts['trial']}-{run.id}"
