@@ -388,9 +388,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         return {}
 
     def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
-        """Returns scores beyond `evaluate`, a table as row to (column to number), and for each example a
-        line of `outputs`.
-        """
+        """Returns scores beyond `evaluate`, with tables {row: {column: number}}, and output lines."""
         return {}, []
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:

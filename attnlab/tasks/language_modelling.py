@@ -83,8 +83,7 @@ def build_system(
 
 
 class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, LanguageModel]):
-    """Language modelling: every token of a text from those before it; see
-    `attnlab.tasks.base.Task`.
+    """Language modelling: every token of a text from those before it; see `tasks.base.Task`.
 
     Attributes:
       config: see `configs/language_modelling.py`.

@@ -152,8 +152,7 @@ class Checkpoints:
         `keep` and the best; raises `UserError` if the save failed.
 
         Raises:
-          UserError: the save failed for lack of space, or the folder cannot be written; the
-            half-written step is removed.
+          UserError: no space, or a folder that cannot be written; the half-written step is removed.
         """
         if self._saving is None:
             return

@@ -79,8 +79,7 @@ def build_optimizer(
         config, unchecked: each a `Number` that is traced, so that one program serves all values.
 
     Returns:
-      The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for
-      logging.
+      The optax transformation, and its `schedule(count) -> learning rate` for logging.
 
     Raises:
       UserError: an unknown name or field, a value of the wrong type or out of range.
