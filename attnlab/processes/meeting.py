@@ -197,9 +197,9 @@ def _listen(member: Member) -> socket.socket:
 def _mismatch(
     other: dict[str, Any], first: dict[str, Any], hellos: Mapping[int, dict[str, Any]]
 ) -> str:
-    """Returns why a process with the hello `other` does not belong to the group of process 0: another
-    version, count or command than in its own, `first`, or an index that is taken in `hellos`; "" if it
-    does.
+    """Returns why a process with the hello `other` does not belong to the group of process 0 (a
+    version, count or command unlike its own hello, `first`, or an index that is taken in `hellos`),
+    or "" if it does belong.
     """
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != first["attnlab"]:

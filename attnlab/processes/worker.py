@@ -154,8 +154,8 @@ class Worker:
 
 def _work(work: Callable[[], int], speaks: bool, sink: Connection, noise: Connection) -> NoReturn:
     """In the forked process: calls `work`; if it succeeds and `speaks`, sends its `End` through
-    `sink` and exits; if it fails, sends the error's `End`; otherwise waits until the parent kills
-    it. Its output below Python goes to the pipe `noise`.
+    `sink` and exits; if it fails, sends the error's `End`; then, and after a silent success, waits
+    until the parent kills it. Its output below Python goes to the pipe `noise`.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
