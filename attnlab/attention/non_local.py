@@ -114,8 +114,8 @@ class Block(Gate):
     @nn.compact
     def __call__(self, x: jax.Array, valid: jax.Array | None = None) -> jax.Array:
         """Returns the feature map x [B,height,width,channels] plus the projected context of
-        attention from each of its pixels to all pixels, or to the means of tiles of side `pool`;
-        `valid` is not used. See `Gate.__call__`.
+        attention from each of its pixels to all pixels, or, if `pool` > 1, to the largest number of
+        each channel in every tile of side `pool`; `valid` is not used. See `Gate.__call__`.
         """
         checked(self, x)
         self._check(*x.shape[1:3])

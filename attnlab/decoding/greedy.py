@@ -84,9 +84,9 @@ def unroll(
     until: jax.Array | int | None = None,
     special: Special = OURS,
 ) -> Run:
-    """Continues a run with the tokens that `choose` takes from logits under `rules` and returns it
-    when every row is done or `until` tokens are written in all; `limits` [N], from 1 to L, are the
-    most tokens of each row.
+    """Continues a run by `step(state, memory, last tokens)` and the tokens that `choose` takes from
+    its logits under `rules`, and returns it when every row is done or `until` tokens are written,
+    earlier ones counted; `limits` [N], from 1 to L, are the most tokens of each row.
     """
     until = run.tokens.shape[1] if until is None else until
 

@@ -109,9 +109,9 @@ class ImageClassification(
     def read(
         cls, config: schemas.ImageClassification, workdir: Path | None, splits: Sequence[str]
     ) -> ImageData:
-        """Reads the data of `splits`; unless `workdir` has what a run learned of it, the mean and
-        deviation of images are those of the pretrained model, if any, and so are the classes if all
-        its weights are taken. See `Task.read`.
+        """Reads the images of `splits` and returns them as `ImageData`; their mean, deviation and
+        classes are those saved in `workdir`, else those of the pretrained model (its classes only
+        if all its weights are taken), else those of the training split. See `Task.read`.
 
         Raises:
           UserError: unreadable data, or what was learned of it is damaged, or a folder of weights

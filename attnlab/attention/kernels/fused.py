@@ -85,9 +85,9 @@ class Cudnn(Xla):
         return self.lacks(look)
 
     def lacks(self, look: AttentionInputs) -> str | None:
-        """Returns None if cuDNN on a suitable GPU can compute the attention inputs `look` (half
-        precision, no bias, width and lengths that it supports), else a message (text) why not and
-        what to choose.
+        """Returns None if cuDNN could compute the attention inputs `look` (by their type, bias,
+        width and lengths; whether there is a suitable GPU is not checked here), else a message
+        (text) why not and what to choose.
         """
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
             return (

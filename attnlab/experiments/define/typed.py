@@ -37,9 +37,7 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
         return {}
     places = (base, {**known_defaults(), **flat(read_config_file(config))})
     return {
-        name: _value(
-            name, given, [place[key] for place in places for key in place if covers(name, key)]
-        )
+        name: _value(given, [place[key] for place in places for key in place if covers(name, key)])
         for name, given in settings.items()
     }
 
@@ -68,7 +66,7 @@ def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _value(name: str, given: str, old: list[Any]) -> Any:
+def _value(given: str, old: list[Any]) -> Any:
     """Converts the text of a setting to the type of the first of the `old` values with which that
     works; else to a Python number or tuple if it is spelt as one; else returns the text.
     """

@@ -23,9 +23,10 @@ def of_trial(
     altered: Sequence[str] | None,
     chosen_by: str,
 ) -> Iterator[str]:
-    """Yields a sentence for each contradiction among a trial's records: split labels, steps, scores
-    (also against the per-example `items` and the log of the measure `chosen_by`), `altered` files
-    (None if their digests are missing) and seeds.
+    """Yields a sentence for each contradiction in a trial's `record`: a split whose file of scores
+    names another (`splits` says which), unequal steps, test scores unlike those of `items`, a
+    validation score of `chosen_by`, which chooses candidates, unlike the log, another seed, and
+    `altered` files (None: no digests).
 
     Args:
       record: of the trial.

@@ -116,9 +116,9 @@ class Fit:
         return (shared, separate) if chance < WIDER else (shared,)
 
     def _rest(self, weights: Mapping[str, float]) -> tuple[float, float] | None:
-        """Returns the error variance of the variants with weight 0, relative to the shared
-        variance, and its degrees of freedom, or None if not blocked, for weights that do not sum to
-        0, or with too few values.
+        """Returns the error variance of the variants with weight 0, divided by the shared variance,
+        and its degrees of freedom; returns None if seeds are no block, if the weights do not sum to
+        0, and if there are fewer than two such variants or seeds.
         """
         other = np.array([not weights.get(name, 0.0) for name in self.names])
         table, variances = self.values[other], self.variances[other]

@@ -38,8 +38,8 @@ class Store(runs.Store):
             write_atomic(folder(self._root / wanted[0].group) / f"{_FILE}.0.sweep", content)
 
     def held(self) -> Mapping[str, str]:
-        """Returns the digest, by id, of each run that is stored already, from the name of its event
-        file; "" where its folder has more than one.
+        """Returns the digest, by `Tracked.id`, of each of the store's runs that has an event file,
+        read from the name of that file; "" where its folder has more than one.
         """
         stored = {}
         for identity, path in self._runs.items():
