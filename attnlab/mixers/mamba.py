@@ -84,9 +84,9 @@ class Mamba(Stateful):
     def steps(
         self, x: jax.Array, positions: jax.Array, valid: jax.Array | None, recent: jax.Array
     ) -> Steps:
-        """Returns the `Steps` of the recurrence for x [B,T,d] with C as queries, B as keys, values
-        v and their scale dt, the log decay -dt e^A, z for the output, and the next `recent`, the
-        last inputs of the short convolution; `valid` [B,T]: real tokens; `positions` are not used.
+        """Returns the `Steps` of the recurrence for x [B,T,d], which hold C as queries, B as keys,
+        values v and their scale dt, the log decay -dt e^A, z for the output, and the next `recent`
+        (last inputs of the short convolution); `valid` [B,T]: real tokens; no `positions` are used.
         See `Stateful.steps`; the step dt goes with v, since heads share B.
         """
         shape, wide = self.shape(), self.expansion * self.width

@@ -218,8 +218,8 @@ def maps_of(
 def map_program(
     system: System, chosen: Chosen = EVERY_MAP
 ) -> Callable[[Params, Sequence[Any]], dict[str, AttentionMap]]:
-    """Returns a function of parameters and one row of inputs that gives the chosen attention maps
-    by name, [H,Tq,Tk] on the host; it is compiled once for inputs of equal shapes.
+    """Returns a function of parameters and one row of inputs that gives {name: `AttentionMap`} of
+    the chosen maps, with weights [H,Tq,Tk] on the host; inputs of equal shapes compile it once.
     """
     names: list[str] = []
 
