@@ -171,8 +171,10 @@ def evaluation_batches(
       with rows of padding, whose index is -1.
 
     Raises:
-      UserError: an impossible width.
+      UserError: an impossible size or width.
     """
+    if size < 1:
+        raise UserError(f"config.batch.size={size} must be positive")
     lengths = examples.lengths
     widths = _widths(buckets, max(buckets, default=16))
     while len(lengths) and widths[-1] < lengths.max():
@@ -216,7 +218,7 @@ def _fill_buckets(
 ) -> tuple[list[_Bucket], int]:
     """Returns a list of the buckets that have examples, each example number in the narrowest bucket
     that holds its length, and the number of examples longer than all widths; raises `UserError` if
-    no example fits.
+    no example fits or the size is below 1.
 
     Args:
       lengths: [N], tokens of each example.
@@ -224,6 +226,8 @@ def _fill_buckets(
       size, unit: see `TrainBatches`.
       granule: what the rows of a batch must be divisible by.
     """
+    if size < 1:
+        raise UserError(f"config.batch.size={size} must be positive")
     bucket_numbers = np.searchsorted(widths, lengths)
     buckets = []
     for j, width in enumerate(map(int, widths)):

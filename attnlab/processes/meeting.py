@@ -185,8 +185,8 @@ def _listen(member: Member) -> socket.socket:
     try:
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
-        place, backlog = ("", member.port), member.count
-        return socket.create_server(place, family=family, backlog=backlog, dualstack_ipv6=both)
+        place = ("", member.port)
+        return socket.create_server(place, family=family, backlog=member.count, dualstack_ipv6=both)
     except OSError as error:
         where = f"process 0 cannot listen on port {member.port}: {error.strerror}"
         raise UserError(

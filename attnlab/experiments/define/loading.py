@@ -78,8 +78,8 @@ class Changes:
         file = {**flat(read_config_file(experiment.config)), **settings} if given else {}
         if (warmup := fitting_warmup(file, {**file, **given}, given)) is not None:
             given["schedule.warmup"] = warmup
-        base, seeds = layered(settings, given), self.seeds or experiment.seeds
-        return dataclasses.replace(experiment, base=base, seeds=seeds)
+        base = layered(settings, given)
+        return dataclasses.replace(experiment, base=base, seeds=self.seeds or experiment.seeds)
 
 
 AS_IT_IS = Changes()

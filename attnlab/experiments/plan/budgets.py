@@ -168,7 +168,8 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
     start = _whole(builder.config(wanted.overrides), knob)
     if wanted.variant == to:
-        matched, solution = True, Solution(start, goal, "the others are matched to it")
+        matched = True
+        solution = Solution(start, goal, "the others are matched to it")
     else:
         settings = wanted.overrides
         solution = solve(

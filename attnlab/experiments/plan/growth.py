@@ -172,7 +172,8 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
       UserError: they have another one; the message names the fields.
     """
     for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
-        manifest, ignore = Manifest.read(path.parent), ("parallel", "seed")
+        manifest = Manifest.read(path.parent)
+        ignore = ("parallel", "seed")
         if manifest and (wrong := changed(manifest.config, candidate.config, ignore=ignore)):
             raise UserError(
                 f"variant {candidate.variant!r}: {path.parent} was trained with another config:"

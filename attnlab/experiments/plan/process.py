@@ -257,7 +257,8 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
         if wanted.variant != plan.budget["to"]:
             overrides[budget["knob"]] = budget["value"]
     config = builder.config(overrides)
-    parameters, work = int(builder.count(config, "parameters")), builder.work(config)
+    parameters = int(builder.count(config, "parameters"))
+    work = builder.work(config)
     stored = json.loads(json.dumps(configs.to_dict(config)))
     code = provenance.code(stored).digests
     identity = with_code(wanted.id, code)
@@ -285,7 +286,8 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
         return candidate
     # earlier plans did not store the code
     unknown = before.code is None and bool(candidate.code) and not accept
-    code, made_of = None if unknown else candidate.code, wanted if wanted != before.id else ""
+    code = None if unknown else candidate.code
+    made_of = wanted if wanted != before.id else ""
     return dataclasses.replace(candidate, id=before.id, code=code, wanted=made_of)
 
 

@@ -13,8 +13,14 @@ from attnlab.pages.tables import NONE, Table, mean, number, signed
 
 # Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.
 BOOKKEEPING = (
-    *("step", "parameters", "decoding_seconds"),
-    *("sentences", "examples", "words", "texts", "tokens"),
+    "step",
+    "parameters",
+    "decoding_seconds",
+    "sentences",
+    "examples",
+    "words",
+    "texts",
+    "tokens",
 )
 
 

@@ -23,8 +23,12 @@ Settings = Mapping[str, Any]
 
 _SYSTEM = "system"  # nodes in which variants are expected to differ
 _WITHOUT_EFFECT = (
-    *("seed", "parallel", "training.log_every", "decoding.batch"),
-    *("checkpoint.every", "checkpoint.keep"),
+    "seed",
+    "parallel",
+    "training.log_every",
+    "decoding.batch",
+    "checkpoint.every",
+    "checkpoint.keep",
 )
 _TEST_DATA = ("task", "data")  # the nodes that decide which examples the test split has
 _DIGITS = 12

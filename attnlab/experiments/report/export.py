@@ -21,8 +21,18 @@ from attnlab.records import csv_text
 HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
 # fields of the plan that the JSON repeats
 STATED = (
-    *("name", "file", "question", "config", "seeds", "baseline"),
-    *("select", "measure", "budget", "claim", "search", "hash"),
+    "name",
+    "file",
+    "question",
+    "config",
+    "seeds",
+    "baseline",
+    "select",
+    "measure",
+    "budget",
+    "claim",
+    "search",
+    "hash",
 )
 ALL = "all"  # in place of a seed: a figure over all of them
 

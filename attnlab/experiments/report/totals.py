@@ -96,7 +96,8 @@ def table(records: Records) -> Table:
         " Tokens: steps x the mean of the logged steps. Time: of the trials' processes, added"
         " up; trials that trained as one program share its time."
     )
-    notes, numbers = (note, *_programs(records)), frozenset(range(2, len(COLUMNS)))
+    numbers = frozenset(range(2, len(COLUMNS)))
+    notes = (note, *_programs(records))
     totals = Table("What it took", COLUMNS, tuple(rows), numbers, notes=notes)
     filled = {name for row in rows for name, cell in zip(COLUMNS, row, strict=True) if cell}
     return totals.only([name for name in COLUMNS if name in filled or name not in _OPTIONAL])

@@ -228,7 +228,8 @@ def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Ro
             trial = status.trial
             measured = _measured(trial, directory, metric)
             step, value = measured[-1] if measured else (None, None)
-            age, stalled = status.age(now), ", stalled" * status.stalled(now)
+            age = status.age(now)
+            stalled = ", stalled" * status.stalled(now)
             heard = "-" if age is None else f"{clock(age)} ago{stalled}"
             steps = f"{status.step}/{status.total}"
             who = holder(trial.workdir(directory)).partition(" since ")[0]

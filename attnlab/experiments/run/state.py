@@ -174,6 +174,6 @@ def counts(seen: Iterable[Seen]) -> dict[str, int]:
     order in which a trial goes through them.
     """
     states = [status.word for status in seen]
-    begun, ended = ("done", "running", "waiting", "pending"), ("failed", "diverged")
-    order = (*begun, "interrupted", "pruned", "stopped", *ended)
+    order = ["done", "running", "waiting", "pending"]
+    order += ["interrupted", "pruned", "stopped", "failed", "diverged"]
     return {state: states.count(state) for state in order if state in states}

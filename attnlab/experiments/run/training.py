@@ -205,9 +205,11 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
             complete += [folder] if kind.saved(folder) else []
     task = kind.load(first, complete[0] if complete else None, splits)
     check_scores(task)
-    devices, runs = place_trials(len(trials), first.parallel), []
+    devices = place_trials(len(trials), first.parallel)
+    runs = []
     for config, (folder, manifest), used in zip(wanted, manifests.items(), code, strict=True):
-        batches, updates = task.batches(config.training.accumulate, config.seed), Updates.of(config)
+        batches = task.batches(config.training.accumulate, config.seed)
+        updates = Updates.of(config)
         runs.append(Run(config, folder, task, batches, devices, updates, manifest, used))
     return runs
 
