@@ -5,8 +5,6 @@ In Python (see `docs/python.md`): `load` a trained run, make a `mechanism` for a
 input raises `UserError`.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -2,8 +2,6 @@
 user's own code went wrong.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import errno

@@ -1,7 +1,5 @@
 """The flags of commands: switches, texts, and numbers within two bounds stated in their help."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from typing import Any

@@ -6,8 +6,6 @@ loop over layers would have those of all layers before it begins: it takes the p
 not gathered whole. Gradients are divided as the parameters lie, in each turn too.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar

@@ -2,8 +2,6 @@
 results.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys
@@ -78,7 +76,7 @@ class Progress:
         self._tokens_per_second: float | None = None
         self._bar: rich.progress.Progress | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> "Progress":
         """Starts a live bar if the stream is a terminal that can show one, and returns this
         progress.
         """
@@ -311,7 +309,7 @@ def bare(stream: TextIO) -> TextIO:
     return below
 
 
-def live_console(stream: TextIO) -> rich.console.Console | None:
+def live_console(stream: TextIO) -> "rich.console.Console | None":
     """Returns a console of rich if the stream is a terminal that can move its cursor, else None."""
     if not stream.isatty():
         return None
@@ -321,7 +319,7 @@ def live_console(stream: TextIO) -> rich.console.Console | None:
     return None if console.is_dumb_terminal else console
 
 
-def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
+def _live_bar(stream: TextIO) -> "rich.progress.Progress | None":
     """Returns a progress bar of rich, not started, if the stream is a terminal that can move its
     cursor, else None.
     """

@@ -2,8 +2,6 @@
 `experiments/`, inside the package.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from setuptools.command.build_py import build_py

@@ -19,8 +19,6 @@ leaves what it has measured. A part that fails leaves its error there. The parts
     stacked     32 seeds of the quickstart's multihead as one program, and one after another
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.metadata

@@ -23,8 +23,6 @@ spacing ("order , please ." as "order, please."; rules for English and French be
 `--spacing=gold`; words and links stay those of the gold files.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

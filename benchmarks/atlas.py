@@ -10,8 +10,6 @@ with the whole map drawn large, a search) until the page is drawn and laid out;
 pixels on a screen come after. Prints them against the targets.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

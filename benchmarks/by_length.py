@@ -8,8 +8,6 @@ translates nothing. The sentences are put in order of their words and cut into p
 sentences; BLEU is that of the parts, the mean over seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -15,8 +15,6 @@ medians, all values and the ratios (with compiling, too, against the other's `se
 side: benchmarks/joeynmt/README.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -10,8 +10,6 @@ least of `--repeats`, the ways taking turns), and what XLA says the step takes b
 and results.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

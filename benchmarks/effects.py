@@ -13,8 +13,6 @@ settings; what is null is that all together do no more than their sum.
 A fast path leaves out sweeps in which no null effect can be found; the package judges all others.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

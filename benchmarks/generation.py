@@ -11,8 +11,6 @@ which alternate. Both sides use the cores that they may run on. Last, how many t
 sides agree before the first difference: from random weights close calls are many.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -11,8 +11,6 @@ Source: Y. Bengio, P. Simard, P. Frasconi, "Learning Long-Term Dependencies with
 Difficult", 1994; S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", 1997.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from typing import Any

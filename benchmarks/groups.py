@@ -7,8 +7,6 @@ every variant and group: the mean over seeds, and the least and the largest wher
 more apart. The picture has a line through the means and a bar from the least to the largest.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Mapping, Sequence

@@ -19,8 +19,6 @@ off (its rows of the output projection are left out).
 Source: C. Olsson et al., "In-context Learning and Induction Heads", 2022.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Mapping

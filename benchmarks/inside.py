@@ -14,8 +14,6 @@ queries of eight examples of each batch, and the share of queries that have such
 Source: `attnlab/analysis/ablation.py` and `attribution.py` name the papers and give the formulas.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import defaultdict
 from typing import Any

@@ -22,8 +22,6 @@ A ratio is that of medians over rounds in which the two take turns. Use an idle 
 threads spin.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -20,8 +20,6 @@ look at. Of several runs those that cannot be looked at are named and passed ove
 attention, and trials of a sweep that were not chosen, whose test split stays closed.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

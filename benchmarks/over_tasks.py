@@ -14,8 +14,6 @@ that happens.
 A fast path leaves out tasks on which no equal pair can be told apart; the package judges all others.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from typing import Any

@@ -8,8 +8,6 @@ by 12 tokens have, and of every variant `--settings` settings were tried. Prints
 against the target of 2 MB. `--keep=DIR` keeps the sweep, so that its page can be looked at.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import io

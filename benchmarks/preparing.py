@@ -7,8 +7,6 @@ them into shards, and adds up, four times a second, the proportional memory (Pss
 command and of all processes it starts.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -13,8 +13,6 @@ test texts in `translations.txt`: of the reference's words, in bands of how ofte
 training source, the share whose place in the answer holds them.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import random

@@ -17,8 +17,6 @@ medium size of Zaremba et al. 2014). Prints one markdown table:
 A ratio is that of medians. Use an idle machine: torch's threads spin.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import statistics

@@ -6,8 +6,6 @@ alternation two commands take turns, and who begins changes with every round, so
 machine's speed meets both alike.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -9,8 +9,6 @@ words by Zipf's law over 200,000, in lines; seconds, and the most memory that th
 processes had at a time, pages that they share counted in each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

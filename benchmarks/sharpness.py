@@ -11,8 +11,6 @@ For every variant of a sweep, the mean over its seeds:
 Trials whose test split stays closed are passed over, and so are systems without attention.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

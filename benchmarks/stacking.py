@@ -10,8 +10,6 @@ fetched), and `seconds`, from the data in memory to the last checkpoint, with tr
 programs: alone, once for every trial.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import statistics

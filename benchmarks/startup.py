@@ -15,8 +15,6 @@ The operating system's file cache is not emptied: cold means cold for the compil
 `--config=FILE.py:ARGUMENT` (again for more) and --config.a.b=value for all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -13,8 +13,6 @@ Float32, all prints as one markdown table; about six minutes on an idle machine.
 A ratio is that of medians over rounds in which programs take turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -29,8 +29,6 @@ The simulation has a fast path of its own, for complete experiments; on some dra
 is held against the package's.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

@@ -12,8 +12,6 @@ matrix product (softmax, gates, embedding look-ups, dropout, optimizer) has no o
 count, but costs time.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -10,8 +10,6 @@ test of each pair, Holm over all pairs). Pairs that all seeds leave open are tol
 one of them is no error for certain, but mostly one.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Mapping, Sequence

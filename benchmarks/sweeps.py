@@ -11,8 +11,6 @@ in its slot to its own end, less compiling and less its steps. Evaluation on the
 and checkpoints count as overhead here. It needs two cores that nothing else is using.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

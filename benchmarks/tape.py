@@ -8,8 +8,6 @@ Both compute the same (`tests/mixers/test_lstmn.py`). Prints for each length the
 and the temporary memory of a gradient with the additive score, and of an LSTM as wide.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 from typing import Any

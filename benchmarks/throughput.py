@@ -17,8 +17,6 @@ same sizes and batch 64: benchmarks/joeynmt/README.md. Use an idle machine: torc
 and a busy core slows it more than us.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

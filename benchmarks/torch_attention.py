@@ -8,8 +8,6 @@ values and output around it, gradients of input and weights) and `core_B_T_H_D X
 alone), eager, with torch's own number of threads.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

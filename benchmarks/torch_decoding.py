@@ -9,8 +9,6 @@ the cache of keys and values that `generate` takes by default, float32, no end o
 threads as there are cores to run on.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -14,8 +14,6 @@ and the seconds of the updates (`seconds_S X`).
 are joined.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

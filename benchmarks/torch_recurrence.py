@@ -5,8 +5,6 @@
 Prints the median seconds as a line `seconds_per_step X`, eager, with torch's own number of threads.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

@@ -7,8 +7,6 @@ works here, `compiled_L_d_T_B X`. scaled_dot_product_attention, one product for 
 values, AdamW fused where torch has it, as many threads as there are cores to run on.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -7,8 +7,6 @@ scaled_dot_product_attention, one product for queries, keys and values, optimize
 has them, as many threads as there are cores to run on; on an NVIDIA GPU if torch sees one.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -12,8 +12,6 @@ Stores are written into a temporary folder. Other settings: `--config=FILE.py:AR
 --config.a.b=value.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

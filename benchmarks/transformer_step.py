@@ -10,8 +10,6 @@ over all rounds, which alternate, and torch's, eager and by torch.compile where 
 use the cores that they may run on. The least, since a busy machine only adds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -15,8 +15,6 @@ Source: E. Voita et al., "Analyzing Multi-Head Self-Attention", ACL 2019; K. Cla
 BERT Look At?", BlackboxNLP 2019.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator

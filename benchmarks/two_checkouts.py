@@ -14,8 +14,6 @@ ratio of the rounds to the earlier. Both
 must compute the same, so both do equal work.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -9,8 +9,6 @@ AdamW). Float32, channels last on both sides. A row of the table for each: the l
 step over all rounds, which alternate. Both sides use the cores that they may run on.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -22,8 +22,6 @@ Those of a prepared TensorFlow Dataset: --config.data=tfds_images --config.data.
 `generate` takes names of image files and gives their captions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -23,8 +23,6 @@ training is for validation, and validation for the test:
 Pairs of texts, as in natural language inference: configs/inference.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -15,8 +15,6 @@ Crowds and boxes without an extent are left out. A source of your own has a meth
 `attnlab.data.images.annotated`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -19,8 +19,6 @@ pairs unless told otherwise:
 training. The accuracies of guesses stand beside every score.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

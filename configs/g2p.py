@@ -10,8 +10,6 @@ valid.tsv and test.tsv, plain or .gz (a word may have several lines; all of them
 split): --config.data=table --config.data.directory=my/folder
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

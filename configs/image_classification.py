@@ -24,8 +24,6 @@ show on an empty ground. For images of another size vit needs
 names of image files and gives their classes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

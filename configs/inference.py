@@ -17,8 +17,6 @@ there:
 --config.data.source=premise --config.data.target=hypothesis --config.data.label=label.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -25,8 +25,6 @@ that a split is scored in: 1 is the exact score of the whole stream, more are fa
 writes each line of its input to the end.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

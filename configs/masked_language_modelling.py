@@ -20,8 +20,6 @@ Next sentence prediction beside it, from texts with a sentence a line and a blan
 `generate` fills in each [MASK] of the lines of its input.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

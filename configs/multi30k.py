@@ -8,8 +8,6 @@ FOLDER holds train.de.gz, train.en.gz, val.de.gz ... test_2016_flickr.en.gz (Ell
 29,000 pairs). Time on two CPU cores and the BLEU to expect: docs/results/translation.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -10,8 +10,6 @@ tokenizer. `import` makes a run of it that has not been trained, for `generate`,
 --to=transformers` writes a run as such a folder.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

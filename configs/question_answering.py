@@ -22,8 +22,6 @@ refused: take vocabulary.kind=char, bpe or a tokenizer. `generate` reads a quest
 with a tab between them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -20,8 +20,6 @@ files and gives the classes that they show, with their shares of the pixels; `in
 over the image.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

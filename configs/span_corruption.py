@@ -13,8 +13,6 @@ the settings of its vocabulary. `generate` tells what stands in the place of <ex
 <extra_id_1>, ... in the lines of its input.
 """
 
-from __future__ import annotations
-
 from ml_collections import ConfigDict
 
 from attnlab.config import merge, read_config_file

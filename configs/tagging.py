@@ -15,8 +15,6 @@ Sentences of more than batch.max_length tokens are refused; batch.longer=cut cut
 leave_out leaves them out. `generate` tags the lines of its input, words with blanks between them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

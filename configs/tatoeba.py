@@ -14,8 +14,6 @@ validation split, which also picks the checkpoint. Argument: rnnsearch or transf
 CPU cores, BLEU and alignment error rate: docs/results/translation.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -14,8 +14,6 @@ Weights of others: `configs/pretrained.py:FOLDER`; to begin with those of a run 
 --config.pretrained.folder=RUN, with the settings of its vocabulary and system.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -14,8 +14,6 @@ processor time; every other size: not measured here. Your own text: --config.dat
 train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

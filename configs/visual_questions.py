@@ -26,8 +26,6 @@ in pixels, and scores then say how much of each map lies there.
 `generate` takes lines of a file's name, a tab and a question.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ml_collections import ConfigDict

@@ -18,8 +18,6 @@ attention knows rows and columns (rotary, Heo et al. 2024) or does not. With a f
 questions in the form of easy-VQA.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

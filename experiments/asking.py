@@ -10,8 +10,6 @@ to the output; with input feeding it enters the next step too. All have one laye
 encoder, GRUs, the additive score and as many parameters.
 """
 
-from __future__ import annotations
-
 from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, rows
 

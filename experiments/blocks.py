@@ -18,8 +18,6 @@ that it shall write; a decoder that learns to copy that has a low loss of given 
 write. "rotary": the same with rotary positions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

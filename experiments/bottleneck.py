@@ -15,8 +15,6 @@ claim is a difference of differences: what attention gains grows with the length
 fixed vectors of 32, 64 and 128 numbers, for 4 and 8 words; these are not equally large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -10,8 +10,6 @@ same place: nothing to learn. The same system around all four; a state of 64 can
 by itself.
 """
 
-from __future__ import annotations
-
 from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Experiment, better, cross, rows
 

@@ -13,8 +13,6 @@ ConvS2S (Gehring et al. 2017) all look at the source, or only the last, the firs
 the sums (He et al. 2016, section 4.2); each depth has its size, which the sums do not change.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

@@ -12,8 +12,6 @@ Mamba, TTT-linear and the delta rules but RWKV-7 have their short convolutions. 
 learning rate.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

@@ -11,8 +11,6 @@ whose classes are told by colour and form. With a folder its images and labels i
 Fashion-MNIST), turned left to right in training.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

@@ -13,8 +13,6 @@ the words, and half of the looks in training are at the expectation, as in the p
 1 and samples alone the policy does not learn in this time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

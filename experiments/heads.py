@@ -14,8 +14,6 @@ the gradients, of trials that have been trained:
     python -m benchmarks.sharpness runs/heads-scale
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

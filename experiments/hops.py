@@ -8,8 +8,6 @@ hops that look at the same words. The label is the sum of two numbers hidden amo
 that two looks could suffice. All have as many parameters as one hop has.
 """
 
-from __future__ import annotations
-
 from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Experiment, better, rows
 

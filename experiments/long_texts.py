@@ -12,8 +12,6 @@ valid.tsv, test.tsv: text, label; plain, .gz or .xz) its texts character by char
 more than 255. `timing.jsonl` of each run has the seconds of a step.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

@@ -14,8 +14,6 @@ parameters as the LSTM. On text the learning rate of every system is the better 
 validation split, found with the first seed (`pip install '.[search]'`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

@@ -14,8 +14,6 @@ seed (`pip install '.[search]'`). The other systems of `looking_back.py` had the
 parameters and updates.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

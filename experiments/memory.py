@@ -13,8 +13,6 @@ ask for the first or for the last. The claim is a difference of differences: wha
 is of more use to an LSTM than to an LSTMN.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

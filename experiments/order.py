@@ -11,8 +11,6 @@ the source from its last word, so that its first words are near to where the tar
 copy that must help; where the target itself is reversed, the plain order is the one that helps.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from attnlab.errors import UserError, nearest

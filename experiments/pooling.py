@@ -15,8 +15,6 @@ parameters as the first. On tables the learning rate of every system is the bett
 validation split, found with the first seed (`pip install '.[search]'`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError

@@ -15,8 +15,6 @@ embeddings of words (Vaswani et al. 2017), against a quarter of the width for po
 rest for words.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

@@ -11,8 +11,6 @@ well. Why the claim should hold: without attention the vector has to keep every 
 until its turn comes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError

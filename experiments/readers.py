@@ -12,8 +12,6 @@ given with the sentence: what a tree tells of tags, not what a parser would. On 
 rate of each is the better of two on the validation split, found with the first seed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

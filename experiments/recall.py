@@ -22,8 +22,6 @@ one of them. "distance": one of 12 pairs is asked for at the end; a recurrence, 
 convolutions of two depths, attention.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -14,8 +14,6 @@ translates better than who carries one vector through the sentence, and feeding 
 in helps. The Transformer is a row of the table; the claim is about those before it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError

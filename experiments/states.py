@@ -13,8 +13,6 @@ that is not linear; attention of a fixed depth can neither (Merrill et al. 2024)
 parameters as the LSTM.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.errors import UserError, nearest

@@ -10,8 +10,6 @@ from more images. Without an argument the built-in coloured shapes; with a folde
 labels in IDX files (MNIST, Fashion-MNIST), turned left to right in training.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.data.files import find_file

@@ -4,8 +4,6 @@ tiny run, and the cases in tables.
 Every case names the essential words of its one line: what is wrong, where, and the nearest choice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

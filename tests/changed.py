@@ -1,7 +1,5 @@
 """Settings of a loaded config with other values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab import config as configs

@@ -1,7 +1,5 @@
 """XLA flags that compile fast and run slowly, for tests and for the processes they start."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 # A flag that XLA does not know ends the process: try it with the jaxlib that you allow.

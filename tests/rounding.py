@@ -5,8 +5,6 @@ a product has another order. The error of a sum grows with its largest terms, so
 that holds for values near 1 fails for values near 20.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

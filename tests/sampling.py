@@ -16,8 +16,6 @@ what was collected and selected, each product for itself: a file alone draws wha
 whole run, and a case that is named by its id always runs.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -6,8 +6,6 @@ pass leaves aside, for the room that decoding takes. Here what was traced before
 again, if all that it is made of is the same; what is made of the shapes remains, and so do errors.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import types

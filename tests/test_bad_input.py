@@ -5,8 +5,6 @@ And what must not be an error: sentences above the limit are counted and reporte
 damaged: training/test_checkpoints.py; data and configs that have changed: training/test_run.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

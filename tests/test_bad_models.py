@@ -2,8 +2,6 @@
 and no workdir.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

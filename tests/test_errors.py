@@ -1,7 +1,5 @@
 """The one exception a user sees, and near names."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.errors import UserError, nearest

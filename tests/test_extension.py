@@ -2,8 +2,6 @@
 are like any of its own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import json

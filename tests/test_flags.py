@@ -1,7 +1,5 @@
 """Every number that a command takes has two bounds, which its help says; nothing empty is taken."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

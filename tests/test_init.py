@@ -1,7 +1,5 @@
 """`import attnlab`: a few names, and nothing heavy before one of them is used."""
 
-from __future__ import annotations
-
 import pytest
 
 import attnlab

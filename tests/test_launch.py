@@ -1,7 +1,5 @@
 """The command line teaches by its help, and answers every mistake with one line."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno

@@ -2,8 +2,6 @@
 tested.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

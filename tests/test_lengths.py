@@ -2,8 +2,6 @@
 checked, wherever it stands in it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

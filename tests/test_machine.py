@@ -2,8 +2,6 @@
 jumps. Damaged checkpoints: training/test_checkpoints.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

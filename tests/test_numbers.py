@@ -2,8 +2,6 @@
 none hangs, allocates or crashes.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ overrides that make them short; experiments of other pages are planned. The page
 own: test_pretrained_page.py, test_python_page.py, test_extension.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import importlib.util

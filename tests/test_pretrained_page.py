@@ -1,7 +1,5 @@
 """The commands of `docs/pretrained.md` do what the page says, from top to bottom."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

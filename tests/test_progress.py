@@ -1,7 +1,5 @@
 """Progress on a terminal and elsewhere, and tables."""
 
-from __future__ import annotations
-
 import io
 import re
 import time

@@ -2,8 +2,6 @@
 libraries computes their formulas. The conventions that it names are held by the oracles.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

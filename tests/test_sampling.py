@@ -1,7 +1,5 @@
 """The sample that a default run draws has every value of every part, and can be drawn again."""
 
-from __future__ import annotations
-
 import collections
 import itertools
 

@@ -2,8 +2,6 @@
 here.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

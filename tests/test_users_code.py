@@ -2,8 +2,6 @@
 table, every kind of breakage.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Iterator

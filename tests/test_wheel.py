@@ -2,8 +2,6 @@
 and a wheel that needs no clone beside it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """Names say what they hold: words that could mean anything do not come back."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -22,8 +22,6 @@ Associations in GPT", NeurIPS 2022 (patching).
 Axis letters: B examples of a batch, N of all batches, H heads, T tokens, D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

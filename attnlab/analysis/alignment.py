@@ -9,8 +9,6 @@ Manning, "Effective Approaches to Attention-based Neural Machine Translation", E
 for each target word, by the largest weight of a forced decoding).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Hashable, Iterable, Sequence, Set
@@ -41,7 +39,7 @@ class Gold:
     sure: frozenset[Link]
     possible: frozenset[Link]
 
-    def flipped(self) -> Gold:
+    def flipped(self) -> "Gold":
         """The same links with source and target exchanged."""
         return Gold(*(frozenset((j, i) for i, j in links) for links in (self.sure, self.possible)))
 

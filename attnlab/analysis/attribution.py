@@ -25,8 +25,6 @@ Axis letters: B examples of a batch, N of all batches, H heads, T tokens (Tq que
 width, K distances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ exact attention, a table, a file and a picture. Needs no jax.
                 the last length at which both were measured
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Numbers as pictures: curves of losses over steps or accuracies over distances, heads by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ as type 42. An SVG has its text as outlines, since a reader may not have the fon
 beside them as comments.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import os
@@ -28,7 +26,7 @@ _DPI, _PAPER_DPI = 110, 300
 _DATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}  # what would change the bytes
 
 
-def figure_of(width: float, height: float, paper: bool = False) -> Figure:
+def figure_of(width: float, height: float, paper: bool = False) -> "Figure":
     """Returns an empty matplotlib figure of this size in inches, without pyplot and its global
     state; as PNG it has 110 dots an inch, or 300 for `paper`.
     """
@@ -40,14 +38,14 @@ def figure_of(width: float, height: float, paper: bool = False) -> Figure:
     return figure
 
 
-def add_title(figure: Figure, title: str) -> None:
+def add_title(figure: "Figure", title: str) -> None:
     """Writes a title at the top of a figure, cut to its width."""
     width, height = figure.get_size_inches()
     text = label(title, longest=200, room=0.75 * (width - 0.1))
     figure.text(0.5, 1 - 0.08 / height, text, ha="center", va="top", **text_style(10, text))
 
 
-def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Any:
+def add_panel(figure: "Figure", left: float, top: float, width: float, height: float) -> Any:
     """Adds axes at these inches from the left and the top of a figure, and returns them."""
     wide, high = figure.get_size_inches()
     return figure.add_axes((left / wide, 1 - (top + height) / high, width / wide, height / high))
@@ -79,7 +77,7 @@ def set_labels(axis: Any, labels: Sequence[str], room: float, turned: bool = Tru
     axis.set_tick_params(rotation=90 * (turned and axis.axis_name == "x"))
 
 
-def save_figure(figure: Figure, path: File) -> None:
+def save_figure(figure: "Figure", path: File) -> None:
     """Writes a figure to a path that ends in .png, .svg or .pdf; makes the folder if absent.
 
     Raises:
@@ -97,7 +95,7 @@ def write_file(path: File, data: bytes) -> None:
     write_atomic(pathlib.Path(path), data)
 
 
-def figure_bytes(figure: Figure, kind: str = "png") -> bytes:
+def figure_bytes(figure: "Figure", kind: str = "png") -> bytes:
     """Returns a figure as the bytes of a file of this kind: "png", "svg" or "pdf". A PNG has a
     palette of 256 colours, which makes it a third as large.
     """

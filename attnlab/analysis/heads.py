@@ -33,8 +33,6 @@ rare-word heads); K. Clark et al., "What Does BERT Look At?", BlackboxNLP 2019 (
 Olsson et al., "In-context Learning and Induction Heads", 2022.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

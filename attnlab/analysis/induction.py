@@ -7,8 +7,6 @@ the first, at position k + 1. Axis letters: N sequences, T = 2n + 1 tokens of on
 Source: C. Olsson et al., "In-context Learning and Induction Heads", 2022.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

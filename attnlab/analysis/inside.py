@@ -4,8 +4,6 @@ and head is worth, and whether its weights explain its answers.
 Axis letters: H heads, Tq queries, Tk keys, P pieces, W words.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

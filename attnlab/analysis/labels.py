@@ -6,8 +6,6 @@ system, then "Noto Sans <script>", of the system or of the extra `attnlab[fonts]
 none of them has is named in a line on stderr, and its characters are drawn as escapes.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import math

@@ -8,8 +8,6 @@ for 0. Axis letters: H heads, Tq queries, Tk keys. Everything is drawn off scree
 written whole or not at all.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -90,7 +88,7 @@ def _map_figure(
     title: str,
     width: float | None = None,
     gold: Gold | None = None,
-) -> Figure:
+) -> "Figure":
     """Returns a figure of weights [H,Tq,Tk] as coloured cells, a panel for each head, with
     `columns` as labels of keys and `rows` of queries, gold links drawn over them if given; `width`
     is in inches. The layout is computed here, since matplotlib's layout engines need 10 s for eight

@@ -6,8 +6,6 @@ everywhere and a large one somewhere are both seen. Axis letters: H and W of the
 R rows that look, h and w of the grid of weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

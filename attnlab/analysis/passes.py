@@ -13,8 +13,6 @@ batch of its own (`jax.vmap`), so the changes and gradients of two examples neve
 Axis letters: B examples of a batch, N of all batches, C choices, H heads, T tokens, D width.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

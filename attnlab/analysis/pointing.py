@@ -22,8 +22,6 @@ Sources: E. Voita et al., "Analyzing Multi-Head Self-Attention", ACL 2019; K. Cl
 Does BERT Look At?", BlackboxNLP 2019.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a finished run shows: a table, pictures and a file."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -46,8 +44,8 @@ LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is k
 
 
 def report(
-    updates: Updates,
-    task: AnyTask,
+    updates: "Updates",
+    task: "AnyTask",
     workdir: Path,
     code: Code | None = None,
     first: bool = True,
@@ -112,7 +110,7 @@ def report(
     return not failed
 
 
-def draw_all(task: AnyTask, params: Any, workdir: Path, pictures: bool = True) -> list[Path]:
+def draw_all(task: "AnyTask", params: Any, workdir: Path, pictures: bool = True) -> list[Path]:
     """Draws the attention maps of the first test examples (their arrays alone without `pictures`)
     and the loss curves into `workdir`, and returns the files; a failure is noted in
     `pictures_failed.txt`, not raised.
@@ -155,7 +153,7 @@ def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
     return {"changed_code": changed} if changed else {}
 
 
-def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+def scores(task: "AnyTask", params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
     """Returns the scores of a split by name, from `evaluate` and from decoding (with its seconds),
     and the answers of the system as lines.
     """
@@ -167,7 +165,7 @@ def scores(task: AnyTask, params: Any, split: str) -> tuple[dict[str, Any], list
 
 
 def resampled(
-    task: AnyTask, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
+    task: "AnyTask", params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
     """Returns the scores of each example of a split as `Items`, without measures whose total
     differs from `results` (a warning on stderr for each), or None if the task gives none or none is
@@ -233,7 +231,7 @@ def curves(workdir: Path, folder: Path | None = None) -> Path:
 
 
 def pictures_of_test(
-    task: AnyTask, params: Any, workdir: Path, pictures: bool = True
+    task: "AnyTask", params: Any, workdir: Path, pictures: bool = True
 ) -> list[Path]:
     """Draws the attention maps of the first test examples into `workdir`/maps (only arrays if
     `pictures` is False), and returns the paths of the most useful files; [] if the system has no
@@ -257,13 +255,13 @@ def pictures_of_test(
 
 
 def draw(
-    task: AnyTask,
+    task: "AnyTask",
     params: Any,
-    example: Example,
+    example: "Example",
     stem: Path,
     pictures: bool = True,
     chosen: Chosen = EVERY_MAP,
-    computed: Mapping[str, AttentionMap] | None = None,
+    computed: "Mapping[str, AttentionMap] | None" = None,
 ) -> dict[str, Path]:
     """Draws the chosen attention maps of an example as `<stem>-<map>.png` (none without `pictures`
     or above `LEGIBLE` positions), writes all as arrays to `<stem>.npz`, and returns the paths by
@@ -303,12 +301,12 @@ def draw(
 
 
 def _to_draw(
-    task: AnyTask,
+    task: "AnyTask",
     params: Any,
-    example: Example,
+    example: "Example",
     chosen: Chosen,
-    maps: Mapping[str, AttentionMap] | None = None,
-) -> tuple[Mapping[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]:
+    maps: "Mapping[str, AttentionMap] | None" = None,
+) -> "tuple[Mapping[str, AttentionMap], dict[str, AttentionMap], dict[str, np.ndarray]]":
     """Computes the chosen attention maps of an example, unless they are given, those that are drawn over its image, and gates as
     arrays, each by name.
     """

@@ -7,8 +7,6 @@ Sources: S. Abnar, W. Zuidema, "Quantifying Attention Flow in Transformers", ACL
 Gur, L. Wolf, "Generic Attention-model Explainability", ICCV 2021.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -17,8 +17,6 @@ says how many there are too many. The most expensive side of a branch counts; th
 unknown length counts once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -2,8 +2,6 @@
 looks at its arguments first.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Literal

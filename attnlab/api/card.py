@@ -1,7 +1,5 @@
 """The model card of a run: a README.md as the Hub of Hugging Face reads it. Imports no jax."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

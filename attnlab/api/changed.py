@@ -3,8 +3,6 @@
 Axis letters: H heads, T tokens, D head width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,7 +44,7 @@ def places_of(task: Task[Any, Any, Any], params: Any) -> list[Place]:
 
 
 def switched_off(
-    run: Run, layer: int | str, head: int | None, kind: str, split: str
+    run: "Run", layer: int | str, head: int | None, kind: str, split: str
 ) -> dict[str, Change]:
     """Returns {name of a place: `Change`} that replaces the output of a layer, or of a head of it,
     by 0 ("zero"), by its mean over examples of `split` ("mean"), or its weights by uniform weights
@@ -93,7 +91,7 @@ def changed_system(system: Any, changes: Mapping[str, Change]) -> Any:
 
 
 def patched(
-    run: Run, clean: tuple[str, str], corrupted: str, at: str, by_position: bool
+    run: "Run", clean: tuple[str, str], corrupted: str, at: str, by_position: bool
 ) -> list[Record]:
     """Returns records "place", "head", "position" and "restored": the share of the lost
     log-probability of the text clean[1] that comes back if `corrupted` is read in place of

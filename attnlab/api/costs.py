@@ -4,8 +4,6 @@ was measured on this machine.
 Axis letters: B rows, T tokens, d width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import gc

@@ -1,7 +1,5 @@
 """A run taken away: its parameters by our names, or the adapter of LoRA as `peft` has it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

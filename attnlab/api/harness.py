@@ -5,8 +5,6 @@ Texts become ids as `transformers` makes them of the same folder, special tokens
 is scored is as in `attnlab.tasks.scoring`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any

@@ -4,8 +4,6 @@ which notebooks show.
 Axis letters: H heads, Tq queries, Tk keys.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import os

@@ -2,8 +2,6 @@
 folder that `transformers` loads.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

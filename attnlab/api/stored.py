@@ -2,8 +2,6 @@
 join it; imports no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,7 +58,7 @@ class Stored:
         config: str | None = None,
         ensemble: Sequence[Path] = (),
         accept_changed_code: bool = False,
-    ) -> Stored:
+    ) -> "Stored":
         """Returns the trained run in `workdir` and its `ensemble` as a `Stored`, with `data` (of a
         sweep's trial not), `decoding` and `parallel` changed by overrides or a config file; raises
         `UserError` for other changes, `Changed` if vocabulary or user code has changed.

@@ -2,8 +2,6 @@
 process of its own, and gives the table and the verdict as records.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

@@ -2,8 +2,6 @@
 that the commands print.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import tempfile
@@ -47,7 +45,7 @@ def load(
     ensemble: Sequence[Folder] = (),
     splits: Sequence[str] | str = (),
     accept_changed_code: bool = False,
-) -> Run:
+) -> "Run":
     """Loads the trained run in a folder as a `Run`, with the parameters that were best on
     validation, together with an ensemble of further runs and with changed settings, and warns of
     code changed since training.
@@ -78,7 +76,7 @@ def load(
     return open_run(stored, splits)
 
 
-def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
+def open_run(stored: Stored, splits: Sequence[str] = ()) -> "Run":
     """Returns a `Run` of a stored run: its best parameters, and its task with the data of `splits`;
     with an ensemble, a single task and tree of parameters for all its runs.
 
@@ -230,7 +228,7 @@ class Run:
 
     def score(
         self,
-        texts: Sequence[Text] | str = (),
+        texts: "Sequence[Text] | str" = (),
         target: str | None = None,
         *,
         source: str | None = None,
@@ -295,7 +293,7 @@ class Run:
 
     def without(
         self, layer: int | str, head: int | None = None, kind: str = "zero", split: str = "valid"
-    ) -> Run:
+    ) -> "Run":
         """Returns a copy of the run with a layer, or its head `head` alone, switched off: its
         scores and answers are computed without it; raises `UserError` if the run has no such layer
         or head, or `kind` is unknown.
@@ -318,7 +316,7 @@ class Run:
 
     def patch(
         self, clean: tuple[str, str], corrupted: str, at: str = "heads", by_position: bool = False
-    ) -> list[Record]:
+    ) -> "list[Record]":
         """Returns records of the share of a text's lost log-probability that each part of a pass
         restores, when `corrupted` is read before the text in place of clean[0] and the part has its
         values of the clean pass.

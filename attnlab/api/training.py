@@ -3,8 +3,6 @@ for loops of one's own; and what the commands `train` and `continue` share with 
 with what another has begun. Importing this loads no jax.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -114,7 +112,7 @@ class Training:
         splits: Sequence[str],
         track: str | None = None,
         accept: bool = False,
-    ) -> Training:
+    ) -> "Training":
         """Returns a `Training` of the run of a config, new or resumed from `workdir`, with the data
         of `splits`; writes nothing, and raises `UserError` for anything wrong with folder, config,
         data or trackers.
@@ -284,7 +282,7 @@ def train(
     *,
     on_step: OnStep | None = None,
     **options: Any,
-) -> trained.Run:
+) -> "trained.Run":
     """Trains a config to the end, or on from what its folder holds, calls `on_step(step, numbers)`
     after each step, and returns the trained `Run` (see `load`).
 

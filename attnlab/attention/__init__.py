@@ -4,8 +4,6 @@ A new mechanism is one file and one line here. A mechanism outside the package n
 config names it by its dotted path, `my_package.my_file:MyAttention`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -13,7 +11,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
 
-MECHANISMS: Table[type[Mixer]] = Table(
+MECHANISMS: "Table[type[Mixer]]" = Table(
     "mechanism",
     {
         "single": "attnlab.attention.mechanisms.single:Single",

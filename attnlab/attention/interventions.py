@@ -27,8 +27,6 @@ written out.
 Axis letters: B batch, H heads, T tokens (Tq queries, Tk keys), D head width, d model width, K key heads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import dataclasses
@@ -110,7 +108,7 @@ class Pass:
 
     changes: Mapping[str, Change]
     weighs: bool
-    outer: Pass | None = None
+    outer: "Pass | None" = None
     places: dict[str, Place] = dataclasses.field(default_factory=dict)
     values: dict[str, jax.Array] = dataclasses.field(default_factory=dict)
 

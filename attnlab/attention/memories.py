@@ -11,8 +11,6 @@ then moves it into them.
 Axis letters: B batch, n heads, Tk keys, t tokens of a piece, w slots of a ring.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, TypeVar
 

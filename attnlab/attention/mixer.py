@@ -12,8 +12,6 @@ Axis letters: B batch, T tokens of a piece, d width; in maps H heads, Tq queries
 a value.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal

@@ -2,8 +2,6 @@
 checked, this is compared with what the mechanism and its parts declare.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -60,7 +58,7 @@ class Need:
     history: bool = False
     mixes: bool = False
 
-    def under(self, rule: Rule) -> Need:
+    def under(self, rule: Rule) -> "Need":
         """Returns this need for a slot that also has the visibility `rule`: as many heads as the
         rule distinguishes, causal if the rule is, and `dense` unless it is `Causal` itself;
         unchanged for `Everything`.
@@ -74,7 +72,7 @@ class Need:
             self, dense=not isinstance(rule, Causal), heads=heads, direction=direction
         )
 
-    def in_full_passes(self, where: str) -> Need:
+    def in_full_passes(self, where: str) -> "Need":
         """Returns this need without a cache if its cache is for "decoding" only, because full
         passes over the text so far replace it, else unchanged; raises UserError, naming the slot by
         `where`, if the slot is not causal.

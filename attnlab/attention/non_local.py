@@ -24,8 +24,6 @@ divides the scores of non_local by sqrt(C/r), `score=scaled_dot`; the paper does
 Glorot uniform; there are no biases.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

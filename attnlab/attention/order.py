@@ -5,8 +5,6 @@ Slots usually stand in this order, and nothing is moved. In a memory whose token
 their own (a shard, a permuted source) they may not. Axis letters: B batch, Tk keys.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

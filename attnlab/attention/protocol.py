@@ -5,8 +5,6 @@ Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widt
 source.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -12,8 +12,6 @@ then know during tracing which blocks they can skip. Axis letters: B batch, H he
 keys.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, Protocol
 
@@ -79,25 +77,25 @@ class View:
     key_counts: jax.Array | None = None
     size: tuple[int, int] = flax.struct.field(pytree_node=False, default=(0, 0))
 
-    def __and__(self, other: Rule | View) -> View:
+    def __and__(self, other: "Rule | View") -> "View":
         """Both must allow the pair."""
         return self._with(self.rule & _rule(other), other)
 
-    def __or__(self, other: Rule | View) -> View:
+    def __or__(self, other: "Rule | View") -> "View":
         """One must allow the pair."""
         return self._with(self.rule | _rule(other), other)
 
-    def __rand__(self, other: Rule) -> View:
+    def __rand__(self, other: Rule) -> "View":
         """A rule on the left."""
         return self._with(other & self.rule, other)
 
-    def __ror__(self, other: Rule) -> View:
+    def __ror__(self, other: Rule) -> "View":
         """A rule on the left."""
         return self._with(other | self.rule, other)
 
     # A look
 
-    def onto(self, memory: Remembered, query: jax.Array) -> View:
+    def onto(self, memory: Remembered, query: jax.Array) -> "View":
         """Returns a copy of this view for a query [B,Tq,dq] on a memory, with positions (by default
         of the last written slots), keys, `valid`, sizes and query filled in; raises ValueError if
         keys, but not queries, have positions of their own (unless a ring).
@@ -126,7 +124,7 @@ class View:
             query=query,
         )
 
-    def over(self, queries: int, keys: int, written: Where | None = None) -> View:
+    def over(self, queries: int, keys: int, written: Where | None = None) -> "View":
         """Returns a copy of this view with the size of `queries` queries and `keys` slots, of which
         the first `written` (all if None) hold a token, keys from position 0 on, and, if it has no
         positions, the queries at the last tokens.
@@ -137,7 +135,7 @@ class View:
             self, positions=positions, keys=0, written=written, size=(queries, keys)
         )
 
-    def among(self, i: jax.Array, j: jax.Array) -> View:
+    def among(self, i: jax.Array, j: jax.Array) -> "View":
         """Returns this view for one block of a look: queries at positions i [tq] or [B,tq], keys at
         j likewise.
         """
@@ -251,7 +249,7 @@ class View:
             self.rule if self.segments is None else self.rule & visibility.Segments(self.segments)
         )
 
-    def _with(self, rule: Rule, other: Rule | View) -> View:
+    def _with(self, rule: Rule, other: "Rule | View") -> "View":
         """Returns a copy of this view with `rule` as its rule and, if `other` is a view, with the
         arrays (such as segments) that only `other` has; raises UserError for an array that both
         have, unless it is the same object.

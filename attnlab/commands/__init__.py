@@ -7,8 +7,6 @@ run get `--config`, `--workdir` and all `--config.a.b=value` overrides: `argumen
 `parser.set_defaults`) and `arguments.overrides`, a list of "a.b=value" for `attnlab.config.load`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import difflib

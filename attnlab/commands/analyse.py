@@ -1,7 +1,5 @@
 """`analyse RUN`: what its heads look at, and what each layer and head is worth."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence
@@ -77,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def costs_by_part(result: Analysis) -> list[dict[str, str]]:
+def costs_by_part(result: "Analysis") -> list[dict[str, str]]:
     """Returns the rows of the table of costs, one for each layer and each of its heads in the order
     of a pass: the texts of the columns "layer", "head", "zero", "mean", "resample" and "uniform".
     """
@@ -130,7 +128,7 @@ def _write_atlas(trained: Any, split: str, folder: Path) -> list[Path]:
     return [folder / "atlas.html", folder / ARRAYS] if examples else []
 
 
-def _page(title: str, result: Analysis, files: Sequence[Path]) -> str:
+def _page(title: str, result: "Analysis", files: Sequence[Path]) -> str:
     """Returns the HTML text of the page `analysis.html`: the heading `title`, links to `files`, a
     table for each kind of result (costs, heads, pruning, syntax, ...) and the notes of `result`.
     """

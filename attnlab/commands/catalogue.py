@@ -2,8 +2,6 @@
 by the code itself.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

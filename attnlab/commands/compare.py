@@ -1,7 +1,5 @@
 """`compare DIR DIR`: two sweeps side by side, and what differs between them; reads records only."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 command again resumes it.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

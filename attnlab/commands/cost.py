@@ -1,7 +1,5 @@
 """`cost`: the costs of mixers over the length of a text: counted, compiled, measured."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +107,7 @@ def _lengths(arguments: argparse.Namespace) -> list[int]:
     return lengths
 
 
-def _mixers(arguments: argparse.Namespace) -> dict[str, Mixer]:
+def _mixers(arguments: argparse.Namespace) -> "dict[str, Mixer]":
     """Builds the mixers of `--baseline` and `--mechanisms` with the fields of `--set` and returns
     them by name, the baseline first; with "all", others that cannot be built are left out.
     """

@@ -5,8 +5,6 @@ Everything is read from the code; a component of a user's own that declares no c
 with blanks.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re
@@ -90,7 +88,7 @@ def field_meanings(component: object) -> dict[str, str]:
     return meanings
 
 
-def capability_names(capabilities: Capabilities | None) -> str:
+def capability_names(capabilities: "Capabilities | None") -> str:
     """Returns the capabilities of a mechanism as text, separated by commas; "" for None."""
     if capabilities is None:
         return ""
@@ -122,7 +120,7 @@ def formula(component: object) -> str:
     return "\n\n".join(textwrap.dedent(block) for block in blocks)
 
 
-def memory_contents(mechanism: type[Attention]) -> str:
+def memory_contents(mechanism: "type[Attention]") -> str:
     """Returns the first paragraph of the docstring of a mechanism's `memory_class`, or of the class
     that its `remember` or `remember_pairs` returns; "" if it has no memory class of its own.
     """

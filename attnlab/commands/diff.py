@@ -1,7 +1,5 @@
 """`diff RUN RUN`: the settings in which two runs differ, then their results; reads records only."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

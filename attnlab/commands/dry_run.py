@@ -4,8 +4,6 @@ Nothing is written and no parameter is drawn: a step is compiled for the largest
 on a state of zeros.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -31,7 +29,7 @@ TIMED = 3  # steps
 Batch = Mapping[str, np.ndarray]
 
 
-def print_outlook(run: Run) -> None:
+def print_outlook(run: "Run") -> None:
     """Compiles the step of a run for its largest batch, times three steps of it, and prints tables
     of parameters, memory, FLOPs and time of the training; trains nothing; raises `UserError` if
     there are several processes.
@@ -72,7 +70,7 @@ def print_outlook(run: Run) -> None:
     )
 
 
-def _batches(run: Run, begin: int, count: int) -> tuple[float, Batch]:
+def _batches(run: "Run", begin: int, count: int) -> tuple[float, Batch]:
     """Returns the mean size of the `count` batches after step `begin`, as a share of the size of
     the largest, and the largest batch itself (name to array).
     """
@@ -86,7 +84,7 @@ def _batches(run: Run, begin: int, count: int) -> tuple[float, Batch]:
     return float(np.mean(numbers)) / max(numbers), largest
 
 
-def _seconds(run: Run, program: Program, like: TrainState, batch: Batch) -> float:
+def _seconds(run: "Run", program: "Program", like: "TrainState", batch: Batch) -> float:
     """Returns the median seconds of three calls of a compiled step on `batch` and a state of zeros
     with the shapes of `like`, after a first call that is not counted.
     """

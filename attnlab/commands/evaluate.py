@@ -1,7 +1,5 @@
 """`evaluate`: score a trained run on a split."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

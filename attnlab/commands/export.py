@@ -3,8 +3,6 @@ TensorBoard, on this disk; reads records only. `export RUN --to=MODEL`: a traine
 `transformers` or `peft` loads, as safetensors or NumPy by our names, or its model card.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections import Counter

@@ -2,8 +2,6 @@
 continued texts.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -91,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _stream(trained: Run, lines: list[str]) -> None:
+def _stream(trained: "Run", lines: list[str]) -> None:
     """Prints the answer to each line to stdout piece by piece while it is generated, one line each;
     a blank line for a blank one.
     """
@@ -106,7 +104,7 @@ def _stream(trained: Run, lines: list[str]) -> None:
         print(flush=True)
 
 
-def _answer(trained: Run, lines: list[str]) -> list[str]:
+def _answer(trained: "Run", lines: list[str]) -> list[str]:
     """Returns the answers to all lines: one line each, or with `decoding.n_best` > 1 lines "number
     TAB score TAB text", best first.
     """
@@ -122,7 +120,7 @@ def _answer(trained: Run, lines: list[str]) -> list[str]:
     return output
 
 
-def _warn_of_long_lines(trained: Run, lines: list[str]) -> None:
+def _warn_of_long_lines(trained: "Run", lines: list[str]) -> None:
     """Prints a note to stderr if some lines have more tokens than the longest text in training."""
     longer = trained.longer(lines)
     if longer:
@@ -143,7 +141,7 @@ def on_one_line(text: str) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _score_pairs(trained: Run, lines: list[str]) -> list[str]:
+def _score_pairs(trained: "Run", lines: list[str]) -> list[str]:
     """Returns each line "source TAB target" with log P(target | source) before it, an empty line
     for a blank one; raises `UserError` for a line that is no such pair.
     """

@@ -2,8 +2,6 @@
 `transformers` writes it, saved before its first step.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import time

@@ -2,8 +2,6 @@
 page and as pictures.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

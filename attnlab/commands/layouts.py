@@ -5,8 +5,6 @@ Nothing is computed: each is built by shapes alone, with sizes of which no two a
 sizes are read back as letters.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

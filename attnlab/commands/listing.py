@@ -3,8 +3,6 @@
 `launch.py list --markdown > docs/mechanisms.md` writes the same tables as a page (`catalogue`).
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import dataclasses

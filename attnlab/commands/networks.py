@@ -2,8 +2,6 @@
 `list tasks`, what a task takes.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 disk; the same command again goes on where it was stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
@@ -111,7 +109,7 @@ class _Pace:
         self._progress = progress
         self._before = time.perf_counter(), -1, 0
 
-    def __call__(self, state: Preparation) -> None:
+    def __call__(self, state: "Preparation") -> None:
         """Updates the progress bar with the MiB of text read so far, and the pace since the call
         before; the first call only stores where this command began.
         """
@@ -130,7 +128,7 @@ class _Pace:
             )
 
 
-def _vocabulary(arguments: argparse.Namespace) -> dict[str, object] | Vocabulary:
+def _vocabulary(arguments: argparse.Namespace) -> "dict[str, object] | Vocabulary":
     """Returns the vocabulary that the flags choose: settings to learn one, or a loaded one; raises
     `UserError` if that is not found, or comes with flags for learning.
     """

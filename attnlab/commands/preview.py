@@ -2,8 +2,6 @@
 command that trains on it.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

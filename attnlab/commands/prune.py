@@ -1,7 +1,5 @@
 """`prune DIR`: what the states of finished runs take on the disk; `--yes` takes it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

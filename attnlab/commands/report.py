@@ -2,8 +2,6 @@
 reads records only.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

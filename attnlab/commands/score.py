@@ -3,8 +3,6 @@ candidates is likeliest; tasks of the evaluation harness. RUN is a run, or the f
 model as `transformers` writes it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib
@@ -115,7 +113,7 @@ def _foreign(arguments: argparse.Namespace) -> bool:
     return Path(arguments.workdir, "config.json").is_file()
 
 
-def _opened(arguments: argparse.Namespace) -> Run:
+def _opened(arguments: argparse.Namespace) -> "Run":
     """Starts jax and returns the model of `--workdir` for scoring, a trained run (with
     `--ensemble`) or a folder of `transformers`, with its parameters loaded.
     """
@@ -194,7 +192,9 @@ def _resumed(journal: AppendOnly, header: bytes) -> list[Record]:
     return []
 
 
-def _scored(trained: Run, records: Sequence[Record], arguments: argparse.Namespace) -> list[Record]:
+def _scored(
+    trained: "Run", records: Sequence[Record], arguments: argparse.Namespace
+) -> list[Record]:
     """Returns the records with their scores by the model added, and shows progress; with `--out`
     writes each batch of results to a journal, and begins after those that a stopped command has
     left there.

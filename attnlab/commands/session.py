@@ -1,7 +1,5 @@
 """Shared by the commands that work on a run: its config, its folder, and jax set up once."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
@@ -64,7 +62,7 @@ def folder_of(arguments: argparse.Namespace) -> Path:
     return Path(arguments.workdir)
 
 
-def stored_run(arguments: argparse.Namespace) -> Stored:
+def stored_run(arguments: argparse.Namespace) -> "Stored":
     """Returns the trained run in `--workdir`, together with those of `--ensemble`, with the stored
     config and overrides that only change how it is used.
 
@@ -84,7 +82,7 @@ def stored_run(arguments: argparse.Namespace) -> Stored:
     return Stored.find(workdir, arguments.overrides, arguments.config, folders, accepted)
 
 
-def open_run(stored: Stored, splits: Sequence[str] = ()) -> Run:
+def open_run(stored: "Stored", splits: Sequence[str] = ()) -> "Run":
     """Sets up jax, prints notes on the run to stderr, and returns the run with its parameters and
     the data of `splits` loaded; see `attnlab.api.trained.open_run`.
     """

@@ -3,8 +3,6 @@
 `COMMAND --config=... --help` prints the same below the flags of the command.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """`status DIR`: the progress of a sweep, from any terminal; reads only, but for `--page`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

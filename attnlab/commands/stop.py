@@ -1,7 +1,5 @@
 """`stop DIR TRIAL`: stop one trial of a sweep for good, from any terminal that sees its folder."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 disk, into a pipe that nobody reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

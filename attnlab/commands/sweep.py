@@ -1,7 +1,5 @@
 """`sweep`: from an experiment file to a report; the same command again goes on where it was."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """The flags of `sweep`, some of which `work` has too, and the meaning of their values."""
 
-from __future__ import annotations
-
 import argparse
 
 from attnlab.errors import UserError

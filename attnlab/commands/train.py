@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`verify`: repeat the first steps of a recorded run elsewhere and compare the records."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -2,8 +2,6 @@
 left.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The types that the annotations of fields allow for their values."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

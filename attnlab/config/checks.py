@@ -1,7 +1,5 @@
 """A config, checked as a whole before anything is built or compiled."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Container, Iterator, Mapping
 from typing import TypeVar

@@ -5,8 +5,6 @@ A config file defines `get_config(argument: str)`, which returns a mapping or a 
 defaults, in layers that `merge` lays over one another.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

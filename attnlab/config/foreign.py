@@ -4,8 +4,6 @@ Suggestions look here before they compare spellings. A name stands beside the se
 it may mean, as patterns; those that a config has are suggested.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The value of a setting that takes out of a model, or of its training, what the setting puts in."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

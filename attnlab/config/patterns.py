@@ -6,8 +6,6 @@ first part has no star. What a pattern hits are settings of one kind: components
 values of one type.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ parameters without a default are handed over by the code that uses it (a vocabul
 config node that names a component is a mapping `{"name": ..., field: value, ...}`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import functools

@@ -7,8 +7,6 @@ A string assigned to a component's node, or to its name, puts another component 
 other text of an override is read by the type of its setting.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @overload
-def load(path_and_argument: str, overrides: Sequence[str] = ()) -> Settings: ...
+def load(path_and_argument: str, overrides: Sequence[str] = ()) -> "Settings": ...
 @overload
 def load(path_and_argument: str, overrides: Sequence[str], schema: type[Kind]) -> Kind: ...
 def load(
@@ -68,7 +66,7 @@ def load(
 
 
 @overload
-def prepare(config: Mapping[str, object] | Node, overrides: Sequence[str] = ()) -> Settings: ...
+def prepare(config: Mapping[str, object] | Node, overrides: Sequence[str] = ()) -> "Settings": ...
 @overload
 def prepare(
     config: Mapping[str, object] | Node, overrides: Sequence[str], schema: type[Kind]

@@ -14,8 +14,6 @@ configures (`attnlab/data/settings.py`, `attnlab/training/settings.py`, ...), an
 what that code reads: `config.training.steps`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import typing

@@ -2,8 +2,6 @@
 forms.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -57,7 +55,7 @@ class ConfigNode:
         """The full dotted name of `key` in this node."""
         return f"{self.path}.{key}" if self.path else key
 
-    def child(self, key: str) -> ConfigNode | None:
+    def child(self, key: str) -> "ConfigNode | None":
         """Returns the node at `key`, or None if its value is no group; raises `UserError` for an
         unknown or unfit component.
         """
@@ -76,7 +74,7 @@ class ConfigNode:
         table.check(component, name, f"config.{self.full_name(key)}={name}")
         return ConfigNode(values, self.full_name(key), component)
 
-    def children(self) -> Iterator[ConfigNode]:
+    def children(self) -> "Iterator[ConfigNode]":
         """All nodes directly below."""
         nodes = (self.child(key) for key in list(self.values))
         return (node for node in nodes if node is not None)

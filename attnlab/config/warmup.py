@@ -1,7 +1,5 @@
 """The warm-up of a schedule where a user gives other steps than a config file has; and notes."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterable, Mapping

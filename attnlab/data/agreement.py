@@ -7,8 +7,6 @@ same for one and for many, so their tags must be told from a noun that may stand
 determiner or adjective's own noun, or the subject of a verb. The heads lead there.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ is not read, unless it stands in the text. As ids a row is what begins a text an
 loss and no score counts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple

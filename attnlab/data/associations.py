@@ -9,8 +9,6 @@ recall of J. Ba et al., "Using Fast Weights to Attend to the Recent Past", NIPS 
 1610.06258, asked for at every key instead of once at the end.)
 """
 
-from __future__ import annotations
-
 import random
 import string
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Axis letters: N examples, b rows of a batch, L width of a bucket. All sequences 
 width L, so the number of compiled programs is the number of buckets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

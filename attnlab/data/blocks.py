@@ -19,8 +19,6 @@ Some ids are so read more often than others, and a row does not begin with a tex
 Axis letters: b rows of a batch, T columns, N ids.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

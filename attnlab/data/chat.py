@@ -6,8 +6,6 @@ of its own with `MEMORY` bytes, for `SECONDS` at most, and gives `CHARACTERS` at
 say stays text: only the template writes special tokens.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import multiprocessing

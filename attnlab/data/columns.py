@@ -9,8 +9,6 @@ images from files, say, is a class with `__len__`, `lengths` and `block`.
 Axis letters: N examples, b rows of a batch, L width of a batch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +93,7 @@ class Packed(Sequence[np.ndarray]):
         return lengths
 
     @classmethod
-    def from_flat(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> Packed:
+    def from_flat(cls, ids: np.ndarray, offsets: np.ndarray, pad: int) -> "Packed":
         """Makes a `Packed` from the ids of all sequences end to end and the `offsets` at which each
         begins [N+1], without copying them; `pad` fills up batches.
         """
@@ -103,7 +101,7 @@ class Packed(Sequence[np.ndarray]):
         packed.ids, packed.offsets = ids, offsets
         return packed
 
-    def windows(self, width: int) -> Packed:
+    def windows(self, width: int) -> "Packed":
         """Returns the same numbers as sequences of at most `width`, each longer one cut into
         several consecutive ones.
         """
@@ -112,7 +110,7 @@ class Packed(Sequence[np.ndarray]):
         begins = np.repeat(self.offsets[:-1], counts) + width * number
         return Packed.from_flat(self.ids, np.append(begins, self.offsets[-1]), self.pad)
 
-    def cut(self, width: int) -> Packed:
+    def cut(self, width: int) -> "Packed":
         """Returns a new `Packed` of all sequences, where those longer than `width` have only their
         first `width` - 1 numbers and their last number, the end token.
         """
@@ -275,7 +273,7 @@ class Examples:
         longest: np.ndarray = np.max(widths, axis=0) if widths else np.ones(len(self), np.int64)
         return longest
 
-    def cut(self, width: int) -> Examples:
+    def cut(self, width: int) -> "Examples":
         """Returns the examples with all sequences shortened to at most `width`; see
         `Packed.cut`.
         """
@@ -283,7 +281,7 @@ class Examples:
         cut = {name: column.cut(width) for name, column in columns if isinstance(column, Packed)}
         return Examples(**self.columns | cut)
 
-    def chosen(self, rows: np.ndarray) -> Examples:
+    def chosen(self, rows: np.ndarray) -> "Examples":
         """Returns new `Examples` with only the rows of these numbers [n], in this order."""
         columns = self.columns.items()
         return Examples(

@@ -12,8 +12,6 @@ Source: J. Nivre et al., "Universal Dependencies v2", LREC 2020; E. F. Tjong Kim
 Meulder, "Introduction to the CoNLL-2003 Shared Task", CoNLL 2003.
 """
 
-from __future__ import annotations
-
 import graphlib
 import itertools
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ How much that is stands in the config, as the number of words: the task of choic
 of the source is the question, or the order in which it is read.
 """
 
-from __future__ import annotations
-
 import random
 import string
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pairs of texts, source and target, as ids."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar

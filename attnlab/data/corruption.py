@@ -12,8 +12,6 @@ half to even.
 Axis letters: b rows of a batch, n tokens of a text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ source that gives a split, and says what is learned of the training split, what 
 how a split is described.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

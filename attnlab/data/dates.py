@@ -6,8 +6,6 @@ alignment.
 Year, month and day move, months change from words to digits, and the weekday means nothing.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Callable

@@ -6,8 +6,6 @@ to texts, is left to `pieces`, which another process may call. A document longer
 in pieces, cut behind the end of a line or else a blank.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import os

@@ -5,8 +5,6 @@ flight does not grow with the text. A process ends when its pipe closes, so none
 that feeds it, however that ends.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 import multiprocessing

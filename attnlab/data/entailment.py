@@ -11,8 +11,6 @@ Neither sentence alone says anything about the label: persons, actions and negat
 same way for all three.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

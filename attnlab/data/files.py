@@ -5,8 +5,6 @@ Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, a
 white space at both ends, which those of plain text keep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

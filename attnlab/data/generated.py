@@ -2,8 +2,6 @@
 one in common; and, of pairs, gold alignments.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping

@@ -9,8 +9,6 @@ sleep" hides the number), the adverb leads, "the" has no counterpart and "tomorr
 Each side determines the other.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 
@@ -65,7 +63,7 @@ class Phrase:
     adjectives: tuple[int, ...]
     noun: int
     plural: bool
-    relative: Clause | None
+    relative: "Clause | None"
 
 
 @dataclass(frozen=True)

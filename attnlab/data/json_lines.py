@@ -1,7 +1,5 @@
 """Pairs of texts as JSON lines: an object in every line, two of whose fields are the texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

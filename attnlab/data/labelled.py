@@ -5,8 +5,6 @@ alphabetical order; class k of C is k + 1 in a batch, 0 is a row of padding, and
 that only another split has.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections import Counter

@@ -7,8 +7,6 @@ checksum:
     images.json                 the classes of images, their size, mean and deviation
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import Counter
@@ -38,7 +36,7 @@ class VocabularySettings(TwoVocabularies):
     """The config node `vocabulary`, see `attnlab.data.settings`, and what each side makes of it."""
 
     @classmethod
-    def read(cls, node: Mapping[str, Any] | Node) -> VocabularySettings:
+    def read(cls, node: Mapping[str, Any] | Node) -> "VocabularySettings":
         """Returns the settings in a config node, with defaults for what it leaves out.
 
         Raises:
@@ -107,11 +105,11 @@ class Learned:
     deviation: tuple[float, ...] = ()
 
     @classmethod
-    def of_vocabulary(cls, vocabulary: Vocabulary, **fields: Any) -> Learned:
+    def of_vocabulary(cls, vocabulary: Vocabulary, **fields: Any) -> "Learned":
         """One vocabulary of all texts, and what else is known."""
         return cls(source=vocabulary, target=vocabulary, **fields)
 
-    def with_images(self, images: np.ndarray, classes: Sequence[str] = ()) -> Learned:
+    def with_images(self, images: np.ndarray, classes: Sequence[str] = ()) -> "Learned":
         """Returns a copy with these classes and the shape, mean and deviation of the training
         images [N,H,W,C].
         """
@@ -210,7 +208,7 @@ class Learned:
     @classmethod
     def load(
         cls, workdir: Path, parts: Sequence[str], settings: VocabularySettings | None = None
-    ) -> Learned:
+    ) -> "Learned":
         """Returns a `Learned` with the `parts` ("vocabularies", "target", "labels", "images")
         loaded from the files that `save` wrote into `workdir`; raises `UserError` if a checksum or
         the vocabulary settings do not match.

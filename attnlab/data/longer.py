@@ -12,8 +12,6 @@ before the first step.
 Only rows that are whole texts can be longer: a stream is cut into rows of `max_length` in any case.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

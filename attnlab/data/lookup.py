@@ -8,8 +8,6 @@ A pair is one word, so that it enters a memory as one; where key and value are t
 state, a tape keeps a slot for each.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import string

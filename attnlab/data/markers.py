@@ -8,8 +8,6 @@ can do it, a last state that has to carry both to the end finds it hard. A task 
 kind, where evidence may stand anywhere in the text.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import ClassVar

@@ -17,8 +17,6 @@ Source: J. Devlin et al., "BERT", NAACL 2019, section 3.1 and the authors' code
 Axis letters: b rows, T columns, P tokens to be told, as many as a row of T may have.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -19,8 +19,6 @@ tenth of the rows are shorter on purpose, and rows are made once, not anew in ea
 Axis letters: b rows, T columns, C chunks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """No data: a run that is to be used before data is named, such as one that `import` makes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NoReturn
 

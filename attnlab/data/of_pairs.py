@@ -2,8 +2,6 @@
 one length, or joined end to end.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -10,8 +10,6 @@ Where the answer is not in the window as a whole, or there is none, both places 
 token that begins the text (J. Devlin et al., "BERT", NAACL 2019, section 4.3).
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ The data must be prepared in a format with random access (array_record, parquet)
 `attnlab.data.tfds`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -11,8 +11,6 @@ and `index.json` at the end in their place. After a kill the shards that are the
 their hashes, and the text from there on is encoded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -2,8 +2,6 @@
 are ids says `attnlab.data.passages`.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 `datasets` of Hugging Face has saved; several files, and splits by a column or by a seeded share.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import glob
 import hashlib

@@ -1,7 +1,5 @@
 """JSON files of ours that hold their own SHA-256, so that damage is noticed: what a run has learned."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 taken out or changed in it. Importing this module loads no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any, Literal

@@ -10,8 +10,6 @@
 the index first: all of their sizes (`opened`), and the content of those it needs (`check_content`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -77,7 +75,7 @@ class Index:
     shards: tuple[Shard, ...]
     sha256: str = ""
 
-    def sealed(self) -> Index:
+    def sealed(self) -> "Index":
         """The same with its hash."""
         return dataclasses.replace(self, sha256=self._hash())
 

@@ -5,8 +5,6 @@ constant memory.
 batch, L width of a batch.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence

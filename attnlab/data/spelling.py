@@ -8,8 +8,6 @@ its neighbours: "c" and "g" are soft before "e" and "i", "s" is voiced between v
 end is silent and makes the vowel before the last consonant long.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ another, the first of a text from a BOS. Axis letters: b rows of a batch, T colu
 columns of a lane.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from typing import Any

@@ -6,8 +6,6 @@ than training has is C + 1: whatever is answered there is wrong. The head of a p
 piece of the head of its word, or of its own word; -1 where there is none.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -72,7 +70,7 @@ class TaggedTexts(Dataset[Sentence]):
         """See `Dataset.encoded`."""
         return Split(rows, encode(self.learned, rows), fingerprint_of_rows(rows))
 
-    def cut(self, split: str, length: int) -> tuple[TaggedTexts, int]:
+    def cut(self, split: str, length: int) -> "tuple[TaggedTexts, int]":
         """Returns the data with each longer sentence of a split cut to the first words that fit
         into `length` tokens (heads beyond become `ROOT`), and the number of words lost; `UserError`
         if none fits.

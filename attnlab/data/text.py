@@ -2,8 +2,6 @@
 "recalled", 1 for every id that the ids before it determine and 0 for the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

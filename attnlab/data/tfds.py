@@ -7,8 +7,6 @@ named set needs TensorFlow, once:
     python -m attnlab.data.tfds ted_hrlr_translate/pt_to_en --directory data/tfds
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import logging

@@ -15,8 +15,6 @@ with which some models fill up their tables, are pieces without text.
     chat_template.jinja       the chat template; refused beside another in tokenizer_config.json
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -54,7 +52,7 @@ class Prompt(str):
     ids: list[int]
     context: str
 
-    def __new__(cls, line: str, ids: list[int], context: str) -> Prompt:
+    def __new__(cls, line: str, ids: list[int], context: str) -> "Prompt":
         """Makes a str of the line and stores its ids and the context before the answer."""
         prompt = super().__new__(cls, line)
         prompt.ids, prompt.context = ids, context
@@ -97,7 +95,7 @@ class Adopted(Vocabulary):
         self.size, self.special = size, special
 
     @classmethod
-    def adopt(cls, file: str | Path, settings: dict[str, Any]) -> Adopted:
+    def adopt(cls, file: str | Path, settings: dict[str, Any]) -> "Adopted":
         """Reads a tokenizer.json, given by its path or its folder, with the special ids, size and
         chat template that the files beside it name; raises `UserError` if these do not fit.
 
@@ -133,7 +131,7 @@ class Adopted(Vocabulary):
             raise UserError(f"{path}: {error}") from error
 
     @classmethod
-    def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
+    def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> "Adopted":
         """Rebuilds the tokenizer from what `to_json` returned, as a run has saved it."""
         special: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -5,8 +5,6 @@ front of the word it precedes ("a dog." -> "▁a", "▁dog", "."), so that joini
 turning marks into blanks restores the text, whatever stood next to the punctuation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -145,7 +143,7 @@ class Vocabulary:
         lowercase: bool = False,
         file: str = "",
         reserved: int = 0,
-    ) -> Vocabulary:
+    ) -> "Vocabulary":
         """Learns a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
         from `texts`, or for kind "tokenizer" reads the one in `file`. `reserved` ids that are no
         text come on top.
@@ -304,7 +302,7 @@ class Vocabulary:
             ) from error
 
     @classmethod
-    def load(cls, path: str | Path) -> Vocabulary:
+    def load(cls, path: str | Path) -> "Vocabulary":
         """Loads the vocabulary saved at `path` and returns it; raises `UserError` if the file is
         missing or its SHA-256 does not match.
 

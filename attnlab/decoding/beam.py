@@ -11,8 +11,6 @@ The pool holds the `n_best` best finished hypotheses. A sentence is done when no
 still enter the pool, so a longer search would return the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 

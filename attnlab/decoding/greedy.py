@@ -2,8 +2,6 @@
 EOS, or another id that ends texts, or a length limit. PAD and BOS are never chosen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Axis letters: B sentences, K hypotheses of a sentence, N = B*K rows a model sees
 source length, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

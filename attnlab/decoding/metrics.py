@@ -2,8 +2,6 @@
 exact match, and error rates.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

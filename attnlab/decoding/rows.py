@@ -3,8 +3,6 @@ devices, so are the rows. And what such programs are made of: all examples in th
 largest numbers of each row.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar

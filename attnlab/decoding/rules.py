@@ -18,8 +18,6 @@ C. Xiong, R. Socher, "A Deep Reinforced Model for Abstractive Summarization", IC
 Axis letters: N rows, P longest prompt, L target length, V vocabulary.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax
@@ -70,13 +68,13 @@ class Rules:
         stuck = ~jnp.isfinite(logits).any(axis=1, keepdims=True)
         return jnp.where(stuck & end, unruled, logits)
 
-    def repeat(self, times: int) -> Rules:
+    def repeat(self, times: int) -> "Rules":
         """Returns the same rules with every row repeated `times` times."""
         if self.prompt is None or times == 1:
             return self
         return dataclasses.replace(self, prompt=jnp.repeat(self.prompt, times, axis=0))
 
-    def rows(self, places: jax.Array) -> Rules:
+    def rows(self, places: jax.Array) -> "Rules":
         """The rules of the rows at `places`."""
         if self.prompt is None:
             return self

@@ -1,7 +1,5 @@
 """Sampling: temperature, then top-k, then top-p (nucleus), then min-p, then a draw."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

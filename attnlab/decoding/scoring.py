@@ -4,8 +4,6 @@
 A finished hypothesis Y of a source X scores log P(Y|X) / lp(Y) + cp(X; Y).
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

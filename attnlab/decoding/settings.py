@@ -2,8 +2,6 @@
 that. Importing this module loads no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The parts of one decoding step that greedy search, sampling and beam search share."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Sequence
@@ -100,7 +98,7 @@ def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.A
 
 
 def weights_buffer(
-    step: StepFn, state: Any, memory: Any, rows: int, max_length: int
+    step: "StepFn", state: Any, memory: Any, rows: int, max_length: int
 ) -> jax.Array | None:
     """Returns zeros [L,N,S] to collect the attention weights of every step in, or None if `step`
     gives none. Traces `step`, computes nothing.

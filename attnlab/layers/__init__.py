@@ -3,8 +3,6 @@ cells, convolutions, embeddings. A new norm or feed-forward layer is one class a
 user's own is named by its dotted path.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from attnlab.layers.initializers import Initializer
     from attnlab.layers.norms import Norm
 
-NORMS: Table[type[Norm]] = Table(
+NORMS: "Table[type[Norm]]" = Table(
     "norm",
     {
         "layer_norm": "attnlab.layers.norms:LayerNorm",
@@ -29,7 +27,7 @@ NORMS: Table[type[Norm]] = Table(
     base="attnlab.layers.norms:Norm",
 )
 
-CELLS: Table[type[Recurrent]] = Table(
+CELLS: "Table[type[Recurrent]]" = Table(
     "cell",
     {
         "lstm": "attnlab.layers.lstm:LSTMLayer",
@@ -40,7 +38,7 @@ CELLS: Table[type[Recurrent]] = Table(
     given=("width", "initial"),
 )
 
-FEED_FORWARDS: Table[type[FeedForward]] = Table(
+FEED_FORWARDS: "Table[type[FeedForward]]" = Table(
     "feed-forward",
     {
         "relu": "attnlab.layers.feedforward:Relu",
@@ -60,7 +58,7 @@ FEED_FORWARDS: Table[type[FeedForward]] = Table(
     given=("hidden", "dropout"),
 )
 
-INITIALIZERS: Table[type[Initializer]] = Table(
+INITIALIZERS: "Table[type[Initializer]]" = Table(
     "initializer",
     {
         "own": "attnlab.layers.initializers:Initializer",

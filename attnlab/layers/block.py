@@ -21,8 +21,6 @@ Z. Liu et al., "Swin Transformer V2", CVPR 2022; B. Wang, A. Komatsuzaki, "GPT-J
 Bachlechner et al., "ReZero is All You Need", UAI 2021.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 

@@ -11,8 +11,6 @@ The pattern repeats from the first layer on. For three kinds of layers one of th
 its mixer does. A layer without a mixer has the mixer "none".
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal

@@ -12,8 +12,6 @@ Letters on the cards of attention: T length (Tq queries, Tk keys), H heads, K ke
 d width of the context, dq/ds widths of query and source. Those of gates stand in `gates/protocol.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

@@ -15,8 +15,6 @@ share of the new state (gru); S. Hochreiter, J. Schmidhuber, Neural Computation 
 Axis letters: B batch, T time, E input width, H state width.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -36,7 +34,9 @@ class HiddenState:
     h: jax.Array
 
     @classmethod
-    def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> HiddenState:
+    def zeros(
+        cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32
+    ) -> "HiddenState":
         """The state before the first token."""
         return cls(jnp.zeros((rows, width), dtype))
 

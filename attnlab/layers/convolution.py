@@ -15,8 +15,6 @@ D. P. Kingma, "Weight Normalization", NeurIPS 2016. `flax.linen.WeightNorm` star
 Axis letters: B batch, T time, n width of x, d width of y, k window.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

@@ -2,8 +2,6 @@
 mechanisms, layers and systems.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

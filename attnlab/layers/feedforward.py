@@ -18,8 +18,6 @@ which P. Ramachandran et al., "Searching for Activation Functions", 2017, made s
 second row).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import ClassVar

@@ -8,8 +8,6 @@ Y. Sun et al., "Retentive Network", 2023 (with a group norm); T. Dao, A. Gu, "Tr
 ICML 2024.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

@@ -4,8 +4,6 @@ state.
 Axis letters: B batch, n slots that are kept, T steps of the piece, N slots of blocks.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

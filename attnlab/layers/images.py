@@ -3,8 +3,6 @@
 Axis letters: B batch, H height, W width, C channels, k kernel, s stride.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

@@ -3,8 +3,6 @@
 Without a dtype they return JAX's default `float`: float32, or float64 if `jax_enable_x64` is on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -16,8 +16,6 @@ and the authors' code; J. Devlin et al., "BERT", NAACL 2019, the authors' code; 
 "Exploring the Limits of Transfer Learning", JMLR 2020, the authors' code.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import zlib

@@ -15,8 +15,6 @@ Axis letters: B batch, T time, E input width, H state width. Inside, time comes 
 it.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -41,7 +39,7 @@ class LSTMState:
     h: jax.Array
 
     @classmethod
-    def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> LSTMState:
+    def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> "LSTMState":
         """The state before the first token."""
         return cls(*(jnp.zeros((rows, width), dtype) for _ in range(2)))
 

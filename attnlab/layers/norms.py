@@ -19,8 +19,6 @@ LeCun, Z. Liu, "Transformers without Normalization", CVPR 2025; S. Ioffe, C. Sze
 Normalization", ICML 2015.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

@@ -12,8 +12,6 @@ So float64 parameters and inputs switch on float64. JAX has float64 arrays only 
 Where the documentation of this package says float32, it means the inner precision.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

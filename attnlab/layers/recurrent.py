@@ -3,8 +3,6 @@
 Axis letters: B batch, T time, E input width, H state width.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

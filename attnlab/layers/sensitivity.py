@@ -5,8 +5,6 @@
 Axis letters: B batch, n outputs, k channels of an output, S inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Axis letters: B batch, S tokens of a text, E embedding, H state width of a direc
 sentence vector, C classes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -11,8 +11,6 @@ with the Delta Rule", NeurIPS 2024.
 Axis letters: B batch, T tokens of a piece, n channels, k taps.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Axis letters: B batch, T time, E input width, H state width, L layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -6,8 +6,6 @@ section 3.1.
 Axis letters: B batch, T tokens of a piece, n channels.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -6,8 +6,6 @@ A new mixer is one file and one line here; a user's own is named by its dotted p
 only mixes (`Need(mixes=True)`) takes any of them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.attention import MECHANISMS
@@ -16,7 +14,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
 
-MIXERS: Table[type[Mixer]] = Table(
+MIXERS: "Table[type[Mixer]]" = Table(
     "mixer",
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",

@@ -12,8 +12,6 @@ Zhang, D. Xiong, J. Su, "Accelerating Neural Transformer via an Average Attentio
 those of the block.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A mixer of its own for each layer, and none; see `attnlab.layers.by_layer`."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 

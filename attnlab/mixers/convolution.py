@@ -10,8 +10,6 @@ Modeling with Gated Convolutional Networks", ICML 2017, equation 1.
 Axis letters: B batch, T tokens of a piece, d width, k window.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -16,8 +16,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, 
 C tokens of a chunk, k taps.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn

@@ -15,8 +15,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width,
 taps, m steps for each token.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

@@ -16,8 +16,6 @@ Fourier Transforms", NAACL 2022 (arXiv 2105.03824), equation 3. There padding is
 the text.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

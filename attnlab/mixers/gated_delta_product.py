@@ -14,8 +14,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, 
 C steps of a chunk, k taps, m steps for each token.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from attnlab.mixers.delta_product import DeltaProduct

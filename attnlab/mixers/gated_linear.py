@@ -13,8 +13,6 @@ heads as there.
 Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, E of values, d width.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

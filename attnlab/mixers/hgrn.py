@@ -13,8 +13,6 @@ know its layer, so here it is a number of the config, which `by_layer` may vary.
 Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -13,8 +13,6 @@ query. The map that is recorded is phi(q_i)^T phi(k_j) over its sum, without a r
 Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, M features.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -18,8 +18,6 @@ Axis letters: B batch, H heads, T tokens, D head width, N blocks, c queries of a
 tokens.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

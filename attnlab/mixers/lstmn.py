@@ -27,8 +27,6 @@ Machine Reading", EMNLP 2016 (arXiv 1601.06733), sections 3-4.
 Axis letters: B batch, T time, N slots, E input width, H state width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
@@ -63,7 +61,7 @@ class Slots:
     filled: jax.Array
 
     @classmethod
-    def empty(cls, rows: int, number: int, width: int) -> Slots:
+    def empty(cls, rows: int, number: int, width: int) -> "Slots":
         """Creates `number` slots of zeros in each of `rows` texts, all marked as not filled."""
         return cls(
             jnp.zeros((rows, number, width)),
@@ -72,11 +70,11 @@ class Slots:
         )
 
     @classmethod
-    def holding(cls, state: LSTMState) -> Slots:
+    def holding(cls, state: LSTMState) -> "Slots":
         """One slot."""
         return cls(state.h[:, None], state.c[:, None], jnp.ones((len(state.h), 1), bool))
 
-    def then(self, later: Slots) -> Slots:
+    def then(self, later: "Slots") -> "Slots":
         """Concatenates these slots and later ones along time."""
         return jax.tree.map(
             lambda old, new: jnp.concatenate([old.astype(new.dtype), new], axis=1), self, later

@@ -14,8 +14,6 @@ heads of 64 as in the paper.
 Axis letters: B batch, H heads, T tokens of a piece, N rows of the state, P width of a head, d width.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

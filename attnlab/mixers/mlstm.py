@@ -22,8 +22,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, 
 C tokens of a chunk.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

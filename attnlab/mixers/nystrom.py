@@ -19,8 +19,6 @@ that of each matrix, not the largest of all rows and heads of a batch, so that t
 on others beside them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import flax.linen as nn

@@ -15,8 +15,6 @@ whole sequence, by which the causal form sees the future; here nothing is added,
 exponent is that of the keys so far. They redraw every 1000 steps.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

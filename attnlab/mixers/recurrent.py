@@ -10,8 +10,6 @@ Neural Machine Translation", ACL 2018.
 Axis letters: B batch, T tokens of a piece, d width, H state width.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -22,8 +22,6 @@ the length (in the paper m = 2 T / n), so that padding is inert; reversible laye
 Axis letters: B batch, H heads, T tokens, D head width, r rounds, N chunks, m chunk.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.struct

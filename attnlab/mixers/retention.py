@@ -13,8 +13,6 @@ factors gamma takes over.
 Axis letters: B batch, H heads, T tokens of a piece, D width of keys of a head, E of values, d width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -19,8 +19,6 @@ does not see; the authors' mu differ by channel and layer, and W_o starts at 0 t
 Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width, C tokens of a chunk.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

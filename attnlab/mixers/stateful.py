@@ -10,8 +10,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D rows of the state of a he
 width, k taps of a short convolution, n its channels.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -3,8 +3,6 @@
 Axis letters: B batch, T time, H heads, N what is looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -11,8 +11,6 @@ were valid then: O(T + N) numbers, and fewer passes over memory, which dominate 
 Axis letters: T steps, N slots.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

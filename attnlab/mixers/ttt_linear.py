@@ -25,8 +25,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width,
 mini-batch, C tokens that are computed at once, k taps.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import Any, ClassVar

@@ -11,8 +11,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of a head, d width,
 mini-batch, C tokens that are computed at once, k taps.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

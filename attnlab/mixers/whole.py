@@ -2,8 +2,6 @@
 by piece, and no state.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -8,8 +8,6 @@ of its head. The error is relative, the same for small and large weights, and is
 Axis letters: H heads, Tq queries, Tk keys, h and w of a grid of places, C channels of an image.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """A table as Markdown and as LaTeX."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from attnlab.errors import visible

@@ -6,8 +6,6 @@ highlights what belongs together. All content is there without it, but for what 
 of its own draws.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 from collections.abc import Iterable, Sequence

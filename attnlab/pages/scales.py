@@ -1,7 +1,5 @@
 """Axes: from numbers to places in a picture, and ticks."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -32,7 +30,7 @@ class Scale:
     @classmethod
     def over(
         cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
-    ) -> Scale:
+    ) -> "Scale":
         """Returns an axis from position `begin` to `end` of the picture that shows all `values`
         with some space beside them; it is logarithmic if `log` (None: if largest / smallest is at
         least `WIDE`) and all values are above 0.

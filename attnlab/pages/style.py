@@ -5,8 +5,6 @@ it, and what belongs to the row under the pointer is lit everywhere. Cells are n
 begin with one ("[0.1, 0.2]", "1.2 M", "< 0.001", "0:01:30"); empty ones and "-" are last.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, without their black and

@@ -5,8 +5,6 @@ group, and shows the title under the pointer. The classes that the elements have
 `attnlab.pages.style`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import html
 from collections.abc import Iterable, Sequence

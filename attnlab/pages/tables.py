@@ -1,7 +1,5 @@
 """A table as text in cells, and numbers as such text."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -31,11 +29,11 @@ class Table:
     weak: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
-    def only(self, columns: Sequence[str]) -> Table:
+    def only(self, columns: Sequence[str]) -> "Table":
         """The same with these columns only."""
         return self.at([self.columns.index(column) for column in columns])
 
-    def at(self, places: Sequence[int]) -> Table:
+    def at(self, places: Sequence[int]) -> "Table":
         """Returns a copy of the table with only the columns at the indices `places`, in this order;
         two columns may have the same heading.
         """
@@ -45,7 +43,7 @@ class Table:
         numbers = _moved(self.numbers, places)
         return dataclasses.replace(self, columns=columns, rows=tuple(rows), numbers=numbers)
 
-    def rows_at(self, places: Sequence[int]) -> Table:
+    def rows_at(self, places: Sequence[int]) -> "Table":
         """Returns the table with only the rows at these indices, in this order."""
         strong, weak = (_moved(marked, places) for marked in (self.strong, self.weak))
         rows = tuple(self.rows[place] for place in places)

@@ -7,8 +7,6 @@ timeouts for that; what it lacks is here: waiting that says for whom, commands t
 an end of all at once in one line.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 

@@ -6,8 +6,6 @@ may be several processes: under `srun` with several tasks, under `mpirun`, in an
 Kubernetes, or with the TPU library.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.util

@@ -5,8 +5,6 @@ The connections stay open. While one is open, the process at its other end is al
 dies closes it, and the kernel notices a lost host (TCP keep-alive, half a minute).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

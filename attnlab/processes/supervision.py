@@ -8,8 +8,6 @@ short a time may also end a run of which one process has only stalled. Here a cl
 once which process is gone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pathlib

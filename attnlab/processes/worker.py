@@ -5,8 +5,6 @@ When JAX loses another process, it aborts with a page of text, or collectives ra
 So the work sends its errors to the parent, which finds the cause before anything is printed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

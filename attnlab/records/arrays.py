@@ -1,7 +1,5 @@
 """Arrays in .npz files that may be damaged, or written by somebody else. Importing needs no numpy."""
 
-from __future__ import annotations
-
 import io
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def arrays_of(content: bytes) -> dict[str, np.ndarray]:
+def arrays_of(content: bytes) -> "dict[str, np.ndarray]":
     """Returns the arrays of the .npz file with these bytes, by name; raises Damaged for any other
     content, and for arrays of Python objects, since unpickling them could run code.
 

@@ -6,8 +6,6 @@ again has a record "retry" in between; one that was stopped for good, "stop" wit
 Records are only ever added. Needs neither jax nor numpy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -89,7 +87,7 @@ class Attempt:
         self._clock = self._reported = 0.0
 
     @classmethod
-    def start(cls, workdir: Path, use: Mapping[str, Any] | None = None) -> Attempt:
+    def start(cls, workdir: Path, use: Mapping[str, Any] | None = None) -> "Attempt":
         """Returns a new attempt and writes its record "start" at once."""
         attempt = cls(workdir, use)
         attempt.begin()

@@ -1,7 +1,5 @@
 """Rows as CSV for programs and spreadsheets."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ It is written before `results.json`, the last record of a run. This guards again
 and edits by hand, not against somebody who edits this file too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -20,8 +20,6 @@ Axis letters: N examples, C columns, R resamples. Sources: Post 2018 (BLEU as sa
 it), Popovic 2015 (chrF).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math
@@ -53,10 +51,10 @@ class Items:
     """
 
     rules: Mapping[str, str]
-    rows: Mapping[str, np.ndarray]
+    rows: "Mapping[str, np.ndarray]"
 
     @classmethod
-    def of(cls, measures: Mapping[str, tuple[str, Any]]) -> Items:
+    def of(cls, measures: Mapping[str, tuple[str, Any]]) -> "Items":
         """Builds an `Items` from {measure: (name of its rule, numbers [N examples, C columns])};
         raises `UserError` for an unknown rule, rows that are no table of numbers, or measures with
         different numbers of rows.
@@ -99,7 +97,7 @@ class Items:
 
         return self.scores(measure, np.ones((1, len(self))))[0]
 
-    def scores(self, measure: str, times: np.ndarray) -> list[float]:
+    def scores(self, measure: str, times: "np.ndarray") -> list[float]:
         """Returns the scores of R test sets that are drawn from the examples as often as `times`
         [R,N] says.
 
@@ -127,7 +125,7 @@ class Items:
         drawn = [self.scores(measure, times)[0] for times in draws]
         return tuple(np.nanquantile(drawn, [0.025, 0.975]).tolist())
 
-    def without(self, measures: Sequence[str]) -> Items:
+    def without(self, measures: Sequence[str]) -> "Items":
         """Returns an `Items` of all measures but `measures`."""
         names = [name for name in self.rules if name not in measures]
         return Items(
@@ -143,7 +141,7 @@ class Items:
         write_atomic(Path(workdir) / FILE, file.getvalue())
 
     @classmethod
-    def read(cls, workdir: str | Path) -> Items | None:
+    def read(cls, workdir: str | Path) -> "Items | None":
         """Reads `<workdir>/items.npz` and returns it as an `Items`, or None if the file does not
         exist; raises UserError if it is damaged.
 

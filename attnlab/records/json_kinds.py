@@ -6,8 +6,6 @@ A kind is an annotation: bool, int, float, str, None, Any, Literal, unions, `lis
 object with at least its keys). Three are narrower than Python's.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -9,8 +9,6 @@ for such an answer before it goes on.
 Needs neither jax nor numpy: the launcher and the report read these files too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -200,7 +198,7 @@ class RunLock:
                         self._write()
                 self._file.close()
 
-    def __enter__(self) -> RunLock:
+    def __enter__(self) -> "RunLock":
         return self
 
     def __exit__(self, *error: object) -> None:

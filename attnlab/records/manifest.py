@@ -2,8 +2,6 @@
 config only.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -105,7 +103,7 @@ class Manifest:
         data: Mapping[str, Any],
         command: Sequence[str] | None = None,
         own_code: Record | None = None,
-    ) -> Manifest:
+    ) -> "Manifest":
         """Builds the manifest of a run that this process begins: its config, versions of code and
         packages, devices, data and command line.
 
@@ -136,7 +134,7 @@ class Manifest:
         write_atomic(Path(workdir) / "manifest.json", json.dumps(fields, indent=1) + "\n")
 
     @classmethod
-    def read(cls, workdir: str | Path) -> Manifest | None:
+    def read(cls, workdir: str | Path) -> "Manifest | None":
         """Reads `manifest.json` of a workdir, checks its version, form and config hash, and returns
         it, or None if the file does not exist; raises UserError if a check fails.
 
@@ -246,7 +244,7 @@ class Manifest:
         if not any(line.startswith("data.") for line in changed(self.config, config)):
             self.check_data(prints, workdir)
 
-    def environment_changes(self, current: Manifest) -> list[str]:
+    def environment_changes(self, current: "Manifest") -> list[str]:
         """Returns a text "a.b: saved 3, wanted 4" for each difference between this manifest and
         `current` in packages, Python, devices, data or code, which may break bit-for-bit equality
         on resume. Cores that were not recorded, as in older runs, are no change; nor is another

@@ -6,8 +6,6 @@ Tasks declare it (`Task.measures`), `results.json` and `valid.json` record it be
 reports read it there. Needs no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NotRequired, TypedDict

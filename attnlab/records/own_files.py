@@ -6,8 +6,6 @@ Own is every module whose file lies neither in this package nor in the standard 
 system, so that a launcher can look too. Nothing here imports jax.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -6,8 +6,6 @@ however deep (`own_files.py` finds them). Of the installed packages that attnlab
 manifest keeps the versions, of others nothing. Nothing is executed here, and nothing imports jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import getpass
 import os

@@ -5,8 +5,6 @@ A trial lies in `SWEEP/trials/CANDIDATE/seedN`; `SWEEP/choice.json` is the froze
 `attnlab.experiments`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

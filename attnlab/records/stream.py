@@ -3,8 +3,6 @@
 Needs neither jax nor numpy: the launcher and the report read these files too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ tensorboardX's own `SummaryWriter` queues to a thread that dies on a full disk a
 run for ever; here only its protocol buffers and checksums are used.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

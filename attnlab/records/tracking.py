@@ -6,8 +6,6 @@ is the same run to every tracker. A process for each tracker reads the records b
 (`attnlab.experiments.report.trackers.following`): the work itself is what it is without one.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -51,12 +49,12 @@ class Tracking:
     id: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
     @classmethod
-    def read(cls, directory: Path) -> Tracking | None:
+    def read(cls, directory: Path) -> "Tracking | None":
         """Returns what the folder of a run or a sweep says; None where it was never tracked."""
         return read_file(directory / FILE, cls, "remove it; trackers then see a new run")
 
     @classmethod
-    def choose(cls, directory: Path, flag: str | None) -> Tracking:
+    def choose(cls, directory: Path, flag: str | None) -> "Tracking":
         """Returns the `Tracking` of the trackers that `flag`, the text of `--track`, names, or, if
         it is None, those stored in the folder; raises UserError for a tracker that does not exist
         or is not installed, or an address with a password.

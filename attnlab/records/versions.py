@@ -6,8 +6,6 @@ its version for life: what goes on with it adds nothing to what it did not keep 
 what is made of that, is a table in docs/report.md.
 """
 
-from __future__ import annotations
-
 from typing import Any, NotRequired, TypedDict
 
 from attnlab.errors import UserError

@@ -2,8 +2,6 @@
 names.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -11,7 +9,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.systems.protocol import System
 
-SYSTEMS: Table[type[System]] = Table(
+SYSTEMS: "Table[type[System]]" = Table(
     "system",
     {
         "rctm": "attnlab.systems.recurrent.rctm:RCTM",

@@ -11,8 +11,6 @@ NIPS 2014 (arXiv 1409.3215), section 3.6, which gives figures for ensembles of t
 formula; means of probabilities are what toolkits since then take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary of what is
 classes, O outputs of a token. Ids are int32.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal

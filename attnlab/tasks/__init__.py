@@ -1,7 +1,5 @@
 """Tasks: what is learned. A task joins data, a system, a loss and its scores."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from attnlab.config.registry import Table
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
 
     AnyTask = Task[Any, Any, Any]
 
-TASKS: Table[type[AnyTask]] = Table(
+TASKS: "Table[type[AnyTask]]" = Table(
     "task",
     {
         "translation": "attnlab.tasks.translation:Translation",

@@ -17,8 +17,6 @@ that is its target, of length 1, where "hops" stand too.
 Axis letters: B batch, T target length, S source length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 

@@ -8,8 +8,6 @@ own answers: `tasks/texts.py`, `tokens.py`, `images.py` and `written.py`.
 Axis letters: B rows of a batch.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -99,7 +97,7 @@ class Task(Shown, Generic[Config, Data, Model]):
             cls.reads = method
 
     def __init__(
-        self, config: Config, data: Data, system: Model, auxiliary: Terms | None = None
+        self, config: Config, data: Data, system: Model, auxiliary: "Terms | None" = None
     ) -> None:
         """Stores its arguments, checks the class's `ratios`, and makes the scoring programs."""
         self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
@@ -209,7 +207,7 @@ class Task(Shown, Generic[Config, Data, Model]):
     # --- training ---
 
     @functools.cached_property
-    def beginning(self) -> InitialWeights | None:
+    def beginning(self) -> "InitialWeights | None":
         """Returns the `InitialWeights` that read pretrained weights, or None if there are none."""
         if self.config.pretrained.path is None:
             return None
@@ -391,7 +389,7 @@ class Task(Shown, Generic[Config, Data, Model]):
         """Returns scores beyond `evaluate`, with tables {row: {column: number}}, and output lines."""
         return {}, []
 
-    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> "Items | None":
         """Numbers of each example from which scores of a split can be resampled, or None; `outputs`
         are those of `score`. A measure that they do not give exactly is left out.
         """

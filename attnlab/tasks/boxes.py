@@ -19,8 +19,6 @@ equal scores in the order of the images' ids, this in the order of the split.
 Axis letters: B batch, N answers, M objects, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

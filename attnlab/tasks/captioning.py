@@ -9,8 +9,6 @@ word is written; it needs a vocabulary of words, in which a caption has as many 
 Axis letters: B batch, T target length, L places of the feature map (h w), N captions.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence

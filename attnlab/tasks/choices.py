@@ -7,8 +7,6 @@ is C + 1: whatever is answered there is wrong, and the loss, which would be infi
 Axis letters: B rows of a batch, N examples, C classes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

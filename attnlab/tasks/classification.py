@@ -9,8 +9,6 @@ answered there is wrong, and the loss, which would be infinite, leaves it out.
 Axis letters: B batch, S and T lengths of the first and the second text, C classes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

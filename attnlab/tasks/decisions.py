@@ -12,8 +12,6 @@ of devices changes them.
 Axis letters: B batch, T decisions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

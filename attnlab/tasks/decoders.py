@@ -7,8 +7,6 @@ In steps, each with what the system keeps of those before (`start`, `step`); or,
 one compiled program. Behind it is padding, which no token of the text sees.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,7 +42,7 @@ class Written(NamedTuple):
     ids: jax.Array
     length: jax.Array
 
-    def append(self, tokens: jax.Array) -> Written:
+    def append(self, tokens: jax.Array) -> "Written":
         """With one more token [N] in each row; one that has no room is left out."""
         place = jnp.arange(self.ids.shape[1]) == self.length[:, None]
         return Written(jnp.where(place, tokens[:, None], self.ids), self.length + 1)

@@ -13,8 +13,6 @@ the number of objects of the batch. (The authors' code divides the first sum by 
 Axis letters: B batch, L layers, N queries, M objects, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 

@@ -14,8 +14,6 @@ distances) has its accuracy split up by them.
 Axis letters: B batch, T length, V vocabulary.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

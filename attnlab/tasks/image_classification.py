@@ -11,8 +11,6 @@ and 0 for a row of padding.
 Axis letters: B batch, H height, W width, C classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ has the column "image", and another one that tells its rows from rows of padding
 Axis letters: B batch, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 

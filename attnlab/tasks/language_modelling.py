@@ -14,8 +14,6 @@ more are faster, each begins from nothing.
 Axis letters: B batch, T length, V vocabulary.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools
@@ -252,7 +250,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         counts = self.data.counts(split)
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
-    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> "Items | None":
         """Returns a row for every text, its end counted, from which scores are resampled, or None
         for a single text. What is read before a text of a stream is not drawn with it.
         """
@@ -392,7 +390,7 @@ class LanguageModelling(RowsApart, RunningTextTask[schemas.LanguageModelling, La
         return summed(by_token), state
 
     @functools.cached_property
-    def _decoder(self) -> Decoder:
+    def _decoder(self) -> "Decoder":
         from attnlab.tasks.decoders import continuing, ending
 
         ended = ending(self._settings, self.data.vocabulary.decode)

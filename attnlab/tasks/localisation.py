@@ -16,8 +16,6 @@ Axis letters: N captions or questions, T words, L places of the feature map (h w
 width of the image; in maps B questions, H heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import jax

@@ -4,8 +4,6 @@ gates, and what an answer says of places.
 Axis letters: B batch, H and W of the image, C channels, R rows that look, h and w of a grid.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,7 +132,7 @@ EVERY_MAP = Chosen()
 
 
 def attention_maps(
-    task: AnyTask, params: Params, example: Example, chosen: Chosen = EVERY_MAP
+    task: "AnyTask", params: Params, example: Example, chosen: Chosen = EVERY_MAP
 ) -> dict[str, AttentionMap]:
     """Returns the chosen attention maps [H,Tq,Tk] of an example by name, with labelled rows and
     columns; those of a side that the task does not label, and hops, are numbered.
@@ -147,7 +145,7 @@ def attention_maps(
 
 
 def maps_of_examples(
-    task: AnyTask, params: Params, examples: Iterable[Example], chosen: Chosen = EVERY_MAP
+    task: "AnyTask", params: Params, examples: Iterable[Example], chosen: Chosen = EVERY_MAP
 ) -> Iterator[dict[str, AttentionMap]]:
     """Yields for each example its labelled attention maps [H,Tq,Tk] by name, those that `chosen`
     selects; texts are read with padding to a multiple of `WIDTH` tokens, so that few programs are
@@ -313,7 +311,7 @@ def sides_of(system: System, name: str) -> tuple[str, str]:
     return system.between(name)
 
 
-def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
+def stored_labels(task: "AnyTask", example: Example) -> dict[str, Sequence[str]]:
     """Returns the labels that are stored with the arrays of maps, by their names in the file; see
     `Task.stored_labels`.
     """
@@ -325,7 +323,7 @@ def stored_labels(task: AnyTask, example: Example) -> dict[str, Sequence[str]]:
 
 
 def overlays(
-    task: AnyTask, params: Params, example: Example, maps: Mapping[str, AttentionMap]
+    task: "AnyTask", params: Params, example: Example, maps: Mapping[str, AttentionMap]
 ) -> Overlays:
     """Returns (maps by name, gates) to draw over the image of an example: those of `maps` whose
     keys are places, averaged over heads and laid out on a grid, and those of `Task.overlays`, which

@@ -15,8 +15,6 @@ sum of the two means, as in the paper; in shorter rows both count less.
 Axis letters: B batch, T length, P hidden tokens of a row at most, V vocabulary.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

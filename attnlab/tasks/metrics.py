@@ -11,8 +11,6 @@ example: a pair of texts; (texts, label); the label or the caption of an image.
 Importing this loads no jax.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,7 +46,7 @@ def path_of(metric: Metric) -> str:
     return f"{module}:{name}"
 
 
-def with_metrics(task: AnyTask) -> None:
+def with_metrics(task: "AnyTask") -> None:
     """Changes the class of a task whose config has `training.metrics` so that these functions of
     the user's are scored too; raises `UserError` for a function that is missing, has a name in use,
     or needs answers that the task lacks.
@@ -113,7 +111,7 @@ class _WithMetrics:
 
     def _values(
         self, split: str, outputs: Sequence[str]
-    ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, str]]]:
+    ) -> "tuple[dict[str, np.ndarray], dict[str, dict[str, str]]]":
         """Returns by metric its numbers [N] for the N answers in `outputs`, and by metric that
         failed {"why": message}, if it raises, gives others than N finite numbers, or there are not
         N answers.

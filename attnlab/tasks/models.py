@@ -1,7 +1,5 @@
 """What all tasks do to get from a config to a system."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -6,8 +6,6 @@ how what is written is scored.
 Axis letters: B batch, S source length, T target length, V target vocabulary, N pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

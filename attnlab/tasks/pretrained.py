@@ -2,8 +2,6 @@
 names some.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -48,7 +46,7 @@ class InitialWeights:
       folder: of a model of `transformers`, or of a run of ours.
     """
 
-    def __init__(self, task: AnyTask) -> None:
+    def __init__(self, task: "AnyTask") -> None:
         """Stores the task, its settings `pretrained` and their folder, and whether all weights of a
         foreign folder are taken unchanged.
         """
@@ -165,7 +163,7 @@ class InitialWeights:
         return jax.jit(draw)
 
     @functools.cached_property
-    def _source(self) -> AnyTask:
+    def _source(self) -> "AnyTask":
         """Loads the task, without data, of the model that the weights come from: a run of ours, or
         the config read from a foreign folder.
         """
@@ -182,7 +180,7 @@ class InitialWeights:
         return source
 
 
-def model_of(task: AnyTask) -> Model:
+def model_of(task: "AnyTask") -> Model:
     """Returns the shapes of a task's parameters, the heads of its multi-head mechanisms and its
     vocabularies; nothing is computed.
     """

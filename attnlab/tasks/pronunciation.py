@@ -6,8 +6,6 @@ translation is how the answers are scored.
 A word that the data gives several pronunciations is answered once, and the nearest of them counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ The tasks themselves derive from `attnlab.tasks.base.Task`. Nothing outside task
 parts of an example: code that shows one asks it for its text.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -162,6 +160,6 @@ class Shown:
         """The inputs of the system for an example, one row, and what its maps lie between."""
         raise NotImplementedError
 
-    def overlays(self, params: Params, example: Any) -> Overlays:
+    def overlays(self, params: Params, example: Any) -> "Overlays":
         """What lies over the image of an example beside its attention."""
         return {}, {}

@@ -22,8 +22,6 @@ mean nothing between windows, and lets an answer begin only in the window that h
 Axis letters: B batch, T length.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

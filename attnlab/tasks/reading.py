@@ -4,8 +4,6 @@ token of a piece.
 Axis letters: B batch, T length of a piece, V vocabulary.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

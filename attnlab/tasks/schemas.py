@@ -5,8 +5,6 @@ A task says by its attribute `schema` which of the whole configs its own is: `Cl
 this module loads no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, Literal

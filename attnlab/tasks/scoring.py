@@ -15,8 +15,6 @@ before it. The first piece scores all that it has, and the last one is as long a
 Axis letters: N tokens that are scored, T tokens of a row, W of a window.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,8 +9,6 @@ the classes that are there or answered, the ground among them.
 Axis letters: B batch, H height, W width, C classes with the ground, P pixels that count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

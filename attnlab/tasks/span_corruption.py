@@ -11,8 +11,6 @@ Transformer", JMLR 2020, section 3.1.4.
 Axis letters: B batch, S source length, T target length.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ a corpus has, not in what these mean.
 Source: E. F. Tjong Kim Sang, S. Buchholz, "Introduction to the CoNLL-2000 Shared Task", CoNLL 2000.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 Span = tuple[str, int, int]  # its kind, its first word, the word behind its last

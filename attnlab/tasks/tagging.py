@@ -8,8 +8,6 @@ reach the position schemes that read them (`syntax_relative`).
 Axis letters: B batch, T length, C tags.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ Source: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unif
 Transformer", JMLR 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

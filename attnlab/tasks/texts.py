@@ -9,8 +9,6 @@ Axis letters: B batch, S and T lengths of the first and the second text, C numbe
 gives for each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

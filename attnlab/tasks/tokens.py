@@ -7,8 +7,6 @@ frequent tokens are, and a read-out that ends in a tanh may be long in coming ba
 Axis letters: B batch, T length, V vocabulary, N examples.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

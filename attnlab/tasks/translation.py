@@ -2,8 +2,6 @@
 exact matches.
 """
 
-from __future__ import annotations
-
 from attnlab.data.corpus import Corpus
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks import schemas

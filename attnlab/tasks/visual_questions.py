@@ -13,8 +13,6 @@ and the loss, which would be infinite, leaves it out.
 Axis letters: B batch, H height, W width, C answers, S tokens of the question.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence

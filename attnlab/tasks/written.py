@@ -7,8 +7,6 @@ source is an image.
 Axis letters: B batch, T target length, V target vocabulary, N examples.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ the step makes optimizer, schedule and loss of them while it is traced. Lengths 
 2^24 = 16,777,216 updates, and beyond that rounded as every float32 is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import flax.struct

@@ -6,8 +6,6 @@ which step they read or write with it (`Followed`). Names in the folder: `<step>
 rename), `damaged-<step>` (moved aside), `deleting-<step>` (being deleted).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import shutil

@@ -2,8 +2,6 @@
 unused; and the memory of its process. Importing this module loads no jax.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # of malloc.h
 
 
-def describe(devices: Backend, precision: str) -> dict[str, object]:
+def describe(devices: "Backend", precision: str) -> dict[str, object]:
     """Returns a dict on the devices of a run for its manifest: "kind", "count", "processes",
     entries of the backend, and "precision", or on a CPU "cores", the number that decides how sums
     round.
@@ -34,7 +32,7 @@ def describe(devices: Backend, precision: str) -> dict[str, object]:
     }
 
 
-def line(devices: Backend, precision: str) -> str:
+def line(devices: "Backend", precision: str) -> str:
     """Returns the devices as one line of text, "devices: 8 x NVIDIA H100, mesh, data 2, fsdp 4,
     precision float32"; numbers that are 1 are left out.
     """

@@ -5,8 +5,6 @@ training step, and no two models share it. Here each draw is a program by itself
 each shape and distribution: GPT-2's 12 layers of 12 need a dozen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

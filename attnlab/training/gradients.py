@@ -8,8 +8,6 @@ are zero only for some data (a ReLU that is never open) or by algebra (a constan
 softmax).
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Sequence
 

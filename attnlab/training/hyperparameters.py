@@ -13,8 +13,6 @@ It gets an `arguments.Number` for each in the step, of which nothing can be aske
 "steps" too. Needs no jax, since the launcher groups trials.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

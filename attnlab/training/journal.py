@@ -1,7 +1,5 @@
 """The files of a run during training (records, checkpoints, events), and when they are written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -54,7 +52,7 @@ class Journal:
 
     def __init__(
         self,
-        config: Settings,
+        config: "Settings",
         workdir: Path,
         schedule: Callable[[int], float | jax.Array],
         progress: Progress,

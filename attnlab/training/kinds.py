@@ -8,8 +8,6 @@ own calls its parameters as ours are called: `kernel` or `w_...` decays, `..._bi
 `WeightNormed` layer are a matrix too, as elsewhere: their length is a gain of its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 

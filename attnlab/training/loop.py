@@ -2,8 +2,6 @@
 all of it; the functions below it may be skipped at first reading.
 """
 
-from __future__ import annotations
-
 import collections
 import time
 from collections.abc import Callable
@@ -29,7 +27,7 @@ ASKED_EVERY = 8
 """Steps between two questions of several processes whether one of them has a signal."""
 
 
-def train(run: Run, session: Session) -> Outcome:
+def train(run: "Run", session: Session) -> Outcome:
     """Trains a run from its newest good checkpoint, or from the start, until `training.steps`, a
     signal, `session.until` or a divergence, and returns the outcome.
 
@@ -87,7 +85,7 @@ def train(run: Run, session: Session) -> Outcome:
     return Outcome("done", last, under_way.first)
 
 
-def evaluate(run: Run, session: Session, journal: Journal, step: int, state: TrainState) -> bool:
+def evaluate(run: "Run", session: Session, journal: Journal, step: int, state: TrainState) -> bool:
     """Scores the averaged parameters on the validation split, writes and shows the scores, and returns
     whether they are the best so far.
     """
@@ -103,7 +101,7 @@ class Compiling:
     for the one at work.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: "Run") -> None:
         self._run, self._update = run, run.updates.step(run.task)
         self._state = run.devices.like(run.updates.state_like(run.task))
         self._thread = ThreadPoolExecutor(1, "compile")
@@ -230,7 +228,7 @@ def on_processor() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def open_journal(run: Run, session: Session, number: int = 0, label: str = "") -> Journal:
+def open_journal(run: "Run", session: Session, number: int = 0, label: str = "") -> Journal:
     """Opens the journal of a run, which is the run `number` of the session, with `label` before its
     notes; processes other than 0 get a `Follower`.
     """

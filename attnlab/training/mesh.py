@@ -12,8 +12,6 @@ averages end in the path of their parameter ("opt_state/1/0/mu/layer_0/attention
 so that one rule serves all of them. The general rule follows `infer_sharding` of big_vision.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
@@ -44,7 +42,7 @@ Axes = tuple[str | None, ...]
 Rule = Callable[[str, tuple[int, ...]], Axes | None]
 
 
-def axis_sizes(settings: Parallel, count: int) -> dict[str, int]:
+def axis_sizes(settings: "Parallel", count: int) -> dict[str, int]:
     """Returns the size of every mesh axis (data, fsdp, tensor, sequence) for `count` devices;
     raises `UserError` if data times fsdp is not `count` (data -1 takes the remainder), or tensor or
     sequence is above 1.
@@ -80,7 +78,7 @@ class Layout:
     rules: tuple[tuple[str, Rule], ...] = ()
 
     @classmethod
-    def of(cls, settings: Parallel, devices: Sequence[jax.Device]) -> Layout:
+    def of(cls, settings: "Parallel", devices: Sequence[jax.Device]) -> "Layout":
         """The layout of a config over these devices.
 
         Raises:
@@ -132,13 +130,13 @@ class Layout:
         spec = ROWS if axes == ("rows",) else PartitionSpec(*axes)
         return NamedSharding(self.mesh, spec)
 
-    def shardings(self, tree: Tree) -> Tree:
+    def shardings(self, tree: "Tree") -> "Tree":
         """Where each array of a tree lies; shapes are enough."""
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: self.sharding(_name(path), leaf.shape), tree
         )
 
-    def check_rules(self, state: Tree) -> None:
+    def check_rules(self, state: "Tree") -> None:
         """Raises `UserError` for a rule that matches no path of the state, or that can divide none
         of the arrays that it matches.
         """
@@ -158,7 +156,7 @@ class Layout:
                     f" {dict(self.mesh.shape)} does not divide along {list(axes)}"
                 )
 
-    def gathered(self, params: Params) -> AbstractContextManager[Params]:
+    def gathered(self, params: "Params") -> "AbstractContextManager[Params]":
         """See `gathering.whole`."""
         shardings = self.shardings({"params": params})["params"]
         return whole(params, shardings, NamedSharding(self.mesh, PartitionSpec()))
@@ -177,13 +175,13 @@ def on_mesh(leaf: object) -> bool:
     return isinstance(getattr(leaf, "sharding", None), NamedSharding)
 
 
-def spans(tree: Tree) -> bool:
+def spans(tree: "Tree") -> bool:
     """Whether arrays, or shapes of them, lie on a mesh of several processes."""
     leaves = filter(on_mesh, jax.tree.leaves(tree))
     return not all(leaf.sharding.is_fully_addressable for leaf in leaves)
 
 
-def on_host(function: Callable[[Tree], Tree], array: Tree) -> np.ndarray:
+def on_host(function: "Callable[[Tree], Tree]", array: "Tree") -> np.ndarray:
     """Computes `function` of an array where it lies, and returns the result on the host, the same in
     all processes. It is waited for: on a processor, programs of several devices at once may wait for
     each other for ever.
@@ -194,7 +192,7 @@ def on_host(function: Callable[[Tree], Tree], array: Tree) -> np.ndarray:
 
 
 @functools.cache
-def _jitted(function: Callable[[Tree], Tree], sharding: NamedSharding) -> jax.stages.Wrapped:
+def _jitted(function: "Callable[[Tree], Tree]", sharding: NamedSharding) -> jax.stages.Wrapped:
     return jax.jit(function, out_shardings=sharding)
 
 

@@ -19,8 +19,6 @@ Args:
   initial: what the sums of squares begin with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -7,8 +7,6 @@ process writes its parts, and the checksum is a sum that is computed where they 
 however they are divided. Any number of devices can read what any other number wrote.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc
@@ -185,7 +183,7 @@ def _without_late_callbacks() -> Iterator[None]:
     """
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
-    def filter_unraisable(event: sys.UnraisableHookArgs) -> None:
+    def filter_unraisable(event: "sys.UnraisableHookArgs") -> None:
         if not str(event.exc_value).startswith(_LATE):
             unraisable(event)
 

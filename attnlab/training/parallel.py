@@ -9,8 +9,6 @@ Several processes, on one host or many: each feeds its own rows of the global ba
 `broadcast_from_0`. `TrialParallel` is for stacked trials: each device gets whole trials, in one process.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

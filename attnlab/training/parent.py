@@ -8,8 +8,6 @@
 The first start copies all that is needed, so the parent may go afterwards. Importing this loads no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -42,7 +40,7 @@ another state of the optimizer); every other setting is refused by name.
 """
 
 
-def lineage_of(config: Settings, code: provenance.Code | None = None) -> Lineage | None:
+def lineage_of(config: "Settings", code: provenance.Code | None = None) -> Lineage | None:
     """Returns the `Lineage` of a config whose `training.after` names a parent run, else None;
     raises `UserError` or `Changed` if config or user's `code` (None: as now) may not go on from it.
 
@@ -151,10 +149,10 @@ def _mark_restarted(saved: Path, rows: bool) -> None:
 class LaterBatches:
     """The batches of a run whose data begins at a step `first`, as the 0th of its own plan."""
 
-    batches: Batches
+    batches: "Batches"
     first: int
 
-    def __call__(self, step: int) -> dict[str, np.ndarray]:
+    def __call__(self, step: int) -> "dict[str, np.ndarray]":
         """Returns the batch of a step of the run."""
         return self.batches(step - self.first)
 

@@ -4,8 +4,6 @@ were compiled and how many came from there, and whether one is being compiled.
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

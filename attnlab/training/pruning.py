@@ -7,8 +7,6 @@ What stays is read, compared with its checksums and, of parameters, written befo
 the manifest says it: killed at any instant, a run is used as before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

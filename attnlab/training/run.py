@@ -4,8 +4,6 @@ sweep. `Run` has each part of it, built once; whoever needs one takes it from th
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from attnlab.training.updates import Updates
 
 
-def check(kind: type[AnyTask], config: Settings) -> Updates:
+def check(kind: "type[AnyTask]", config: "Settings") -> "Updates":
     """Checks all of a config that needs no data, for a class of tasks; returns its `Updates`
     (optimizer, schedule, trained parameters).
 
@@ -64,7 +62,7 @@ def check(kind: type[AnyTask], config: Settings) -> Updates:
     return updates
 
 
-def check_scores(task: AnyTask) -> None:
+def check_scores(task: "AnyTask") -> None:
     """Raises `UserError` unless the data of a task gives the scores that choose the checkpoint and
     end the training, and its validation split can be counted.
     """
@@ -77,13 +75,13 @@ def check_scores(task: AnyTask) -> None:
     counted(task, "valid")
 
 
-def _deciding_measures(config: Settings) -> dict[str, str]:
+def _deciding_measures(config: "Settings") -> dict[str, str]:
     """Returns the measures that training goes by, by the setting that names them."""
     by, stop = config.checkpoint.by, config.training.stop.measure
     return {"checkpoint.by": by, "training.stop.measure": stop or by}
 
 
-def check_begun(begun: Manifest, config: Settings, workdir: Path, code: Code | None) -> None:
+def check_begun(begun: Manifest, config: "Settings", workdir: Path, code: Code | None) -> None:
     """Raises `UserError` unless the run begun in `workdir`, with the manifest `begun`, has this
     config, its vocabulary and, once it has trained, the user's `code` (None: as it is now).
     """
@@ -99,7 +97,7 @@ class Unread:
 
     note = ""
 
-    def __call__(self, step: int) -> dict[str, np.ndarray]:
+    def __call__(self, step: int) -> "dict[str, np.ndarray]":
         """There is none."""
         raise AssertionError("a run without data has no batches")
 
@@ -121,12 +119,12 @@ class Run:
       lineage: of a run that goes on from another one.
     """
 
-    config: Settings
+    config: "Settings"
     workdir: Path
-    task: AnyTask
-    batches: Batches
-    devices: Backend
-    updates: Updates
+    task: "AnyTask"
+    batches: "Batches"
+    devices: "Backend"
+    updates: "Updates"
     begun: Manifest | None = None
     code: Code | None = None
     lineage: Lineage | None = None
@@ -134,13 +132,13 @@ class Run:
     @classmethod
     def prepare(
         cls,
-        kind: type[AnyTask],
-        config: Settings,
+        kind: "type[AnyTask]",
+        config: "Settings",
         workdir: Path,
         splits: Sequence[str],
         begun: Manifest | None = None,
         code: Code | None = None,
-    ) -> Run:
+    ) -> "Run":
         """Checks the config, selects the devices, reads `splits` of the data by the task class
         `kind` and returns the run of `workdir`; writes nothing; raises `UserError` if one is wrong.
 
@@ -344,7 +342,7 @@ class Run:
         self.task.save(self.workdir)
 
 
-def _learned_prints(task: AnyTask) -> dict[str, str]:
+def _learned_prints(task: "AnyTask") -> dict[str, str]:
     """Returns the fingerprints of the vocabularies that a task saves with a run, by file name."""
     with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
         task.save(Path(folder))

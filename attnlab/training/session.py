@@ -2,8 +2,6 @@
 training ended; imports no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import threading
@@ -39,7 +37,7 @@ class Interrupt:
         self._when = 0.0
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
-    def __enter__(self) -> Interrupt:
+    def __enter__(self) -> "Interrupt":
         """Replaces the handlers of the signals by `_remember`, except of a SIGHUP that is ignored,
         and stores the former ones; in another thread than the main one there are none.
         """

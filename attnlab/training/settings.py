@@ -2,8 +2,6 @@
 Importing this module loads no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """How much memory a run takes: its state, by shapes alone, and its compiled step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -15,8 +15,6 @@ all move. So the trials are not always at the same step. A trial that is to be e
 waits until no other can move; then all waiting trials are evaluated at once.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
@@ -60,14 +58,14 @@ class Member:
     """
 
     journal: Journal
-    batches: Batches
+    batches: "Batches"
     step: int
     batch: Batch
     waits: bool = False
     outcome: Outcome | None = None
 
 
-def train(runs: Sequence[Run], session: Session) -> list[Outcome]:
+def train(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
     """Trains all trials together to `training.steps`, each from the newest good checkpoint in its
     own folder, until done, interrupted or diverged; returns their outcomes.
 
@@ -122,7 +120,7 @@ class Stack:
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        runs: "Sequence[Run]",
         members: list[Member],
         hosts: Sequence[TrainState],
         progress: Progress,
@@ -283,7 +281,7 @@ def stack_batches(batches: Mapping[int, Batch], slots: int) -> dict[str, Tree]:
     return {"batch": together, "moves": moves}
 
 
-def uses_randomness(task: AnyTask, params: Params, batch: Batch) -> bool:
+def uses_randomness(task: "AnyTask", params: Params, batch: Batch) -> bool:
     """Returns whether a task's loss draws random numbers, by tracing it."""
     state = {"carried": task.carried(), "remembered": task.remembered()}
     loss = functools.partial(

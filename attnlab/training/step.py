@@ -4,8 +4,6 @@ A step is a pure function of (state, batch). Randomness is folded from (seed, st
 state: nothing else needs saving, and runs that differ in their seed share one compiled program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
@@ -97,7 +95,7 @@ def first_state(
     carried: Tree = None,
     seed: int = 0,
     remembered: Tree = None,
-    trained: Trained | None = None,
+    trained: "Trained | None" = None,
 ) -> TrainState:
     """Returns the state before the first update: step 0, the moving average (if `ema`) equal to the
     parameters, and the optimizer's state of the trained parameters alone.
@@ -123,8 +121,8 @@ def make_step(
     ema: float = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
-    trained: Trained | None = None,
-    layout: Layout | None = None,
+    trained: "Trained | None" = None,
+    layout: "Layout | None" = None,
 ) -> Step:
     """Builds the training step, `step(state, batch, axis_name=None) -> (state, metrics)`:
     gradients, optimizer, moving averages.
@@ -209,7 +207,7 @@ def _update_average(
     average: Params | None,
     free: Params,
     ema: float,
-    trained: Trained | None,
+    trained: "Trained | None",
     fixed: Params,
 ) -> Params | None:
     """Returns the exponential moving average of all parameters, of decay `ema`, after an update of
@@ -237,7 +235,7 @@ def averages(statistics: Tree) -> set[tuple[str, ...]]:
 class _ModelParams(NamedTuple):
     """What the model computes with, made of the parameters that are trained."""
 
-    trained: Trained
+    trained: "Trained"
     fixed: Params
 
     def __call__(self, free: Params, key: jax.Array) -> Params:
@@ -249,7 +247,7 @@ def _objective(
     loss: Loss,
     compute: str,
     make_params: _ModelParams | None,
-    layout: Layout | None,
+    layout: "Layout | None",
     params: Params,
     part: Part,
     key: jax.Array,

@@ -3,8 +3,6 @@ for some evaluations. It is a function of the validation records alone, so a res
 uninterrupted one does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

@@ -20,8 +20,6 @@ Language Model Fine-tuning for Text Classification", ACL 2018, section 3.2; K. C
 "ELECTRA", ICLR 2020, appendix A.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -62,7 +60,7 @@ class Trained:
     also: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, config: Settings) -> Trained:
+    def of(cls, config: "Settings") -> "Trained":
         """Returns the `Trained` of a config, with its settings of frozen parameters, learning rates
         and LoRA; raises `UserError` for an invalid regular expression or factor.
 

@@ -4,8 +4,6 @@
 stacked trials.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -46,14 +44,14 @@ class Updates:
       layout: where the arrays of a divided state lie; None if they are whole.
     """
 
-    config: Settings
+    config: "Settings"
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule
     trained: Trained
     layout: Layout | None = None
 
     @classmethod
-    def of(cls, config: Settings, numbers: Mapping[str, object] | None = None) -> Updates:
+    def of(cls, config: "Settings", numbers: Mapping[str, object] | None = None) -> "Updates":
         """Builds the updates of a config: optimizer, schedule and what is trained; `numbers`, by
         dotted name, replace the config's values, see `build_optimizer`.
 
@@ -67,7 +65,7 @@ class Updates:
         return cls(config, optimizer, schedule, Trained.of(config))
 
     @classmethod
-    def for_reading(cls, config: Settings) -> Updates:
+    def for_reading(cls, config: "Settings") -> "Updates":
         """Builds the updates of a trained run, to read its checkpoints: a divided state is divided
         over the local devices, whatever those of training were.
         """
@@ -82,7 +80,7 @@ class Updates:
         """`TrainState.numbers` of the config."""
         return arguments.pack(self.config)
 
-    def step(self, task: AnyTask) -> Step:
+    def step(self, task: "AnyTask") -> Step:
         """Returns the step function of a task, see `make_step`, which takes the numeric settings of
         the config from the state, so that one program serves all values.
         """
@@ -110,7 +108,7 @@ class Updates:
 
         return take_numbers
 
-    def first_states(self, task: AnyTask) -> Callable[[int], TrainState]:
+    def first_states(self, task: "AnyTask") -> Callable[[int], TrainState]:
         """Returns a function from a seed to the state before the first step, on the host, or
         divided as `layout` says, with no more than one array whole at a time.
         """
@@ -136,13 +134,13 @@ class Updates:
 
         return start
 
-    def state_like(self, task: AnyTask) -> TrainState:
+    def state_like(self, task: "AnyTask") -> TrainState:
         """Shapes and dtypes of the training state, without computing anything."""
         first = functools.partial(self._first_state, task)
         state = jax.eval_shape(first, task.shapes, jax.random.key(0))
         return state.replace(seed=seed_array(self.config.seed), numbers=self.numbers)
 
-    def saved_like(self, task: AnyTask) -> TrainState:
+    def saved_like(self, task: "AnyTask") -> TrainState:
         """Returns shapes and dtypes of the state as a checkpoint has it, without seed and numbers,
         and with the sharding of each array if the state is divided.
         """
@@ -152,14 +150,14 @@ class Updates:
             return like
         return jax.tree.map(lambda leaf, sharding: leaf.update(sharding=sharding), like, shardings)
 
-    def best_params(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
+    def best_params(self, task: "AnyTask", workdir: Path) -> tuple[Params, int]:
         """Reads the parameters to use of a trained workdir, as `best_parts`, with the products of
         LoRA added; returns them and the step.
         """
         params, step = self.best_parts(task, workdir)
         return self.trained.merge(params), step
 
-    def best_parts(self, task: AnyTask, workdir: Path) -> tuple[Params, int]:
+    def best_parts(self, task: "AnyTask", workdir: Path) -> tuple[Params, int]:
         """Reads the parameters of a trained workdir (of its best step on validation, else the
         newest), LoRA's beside the others; returns them and the step.
 
@@ -178,7 +176,7 @@ class Updates:
             )
         return restored.tree["params"] if alone else restored.tree.averaged, restored.step
 
-    def check(self, task: AnyTask) -> None:
+    def check(self, task: "AnyTask") -> None:
         """`UserError` where the config freezes, paces or adapts what the model of a task does not
         have, or nobody can tell whether a parameter decays.
         """
@@ -187,7 +185,7 @@ class Updates:
         if self.config.optimizer.get("decayed") == "kind":
             decayed_by_kind(task.shapes)
 
-    def notes(self, task: AnyTask) -> list[str]:
+    def notes(self, task: "AnyTask") -> list[str]:
         """Returns lines for a person: how many parameters are trained and which stay random, if not
         all are trained, and what decays by rank but not by kind, or the reverse.
         """
@@ -200,7 +198,7 @@ class Updates:
         )
         return [*lines, self.trained.note(task.shapes), *warnings]
 
-    def _first_state(self, task: AnyTask, params: Params, key: jax.Array) -> TrainState:
+    def _first_state(self, task: "AnyTask", params: Params, key: jax.Array) -> TrainState:
         """The state before the first step, with adapters beside these parameters."""
         params = self.trained.with_adapters(params, jax.random.fold_in(key, 1))
         ema, remembered = self.config.training.ema, task.remembered()
@@ -208,6 +206,6 @@ class Updates:
         return first_state(params, optimizer, ema, carried, remembered=remembered, trained=trained)
 
 
-def best_params(config: Settings, task: AnyTask, workdir: Path) -> tuple[Params, int]:
+def best_params(config: "Settings", task: "AnyTask", workdir: Path) -> tuple[Params, int]:
     """`Updates.best_params` of a config of which nothing else is needed."""
     return Updates.for_reading(config).best_params(task, workdir)

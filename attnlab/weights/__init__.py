@@ -12,8 +12,6 @@ A new family is one file with `ARCHITECTURES`, `NAMES`, `system` and `config`, a
 has no tokenizer: `pictures` says what it reads, and `preprocessing_files` writes that down again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ Source: M. Lewis et al., "BART: Denoising Sequence-to-Sequence Pre-training for 
 Generation, Translation, and Comprehension", ACL 2020.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

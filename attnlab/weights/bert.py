@@ -5,8 +5,6 @@ The published files are older than their `config.json`: norms have `gamma` and `
 the pooler and the head for pairs where the architecture has neither; these are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

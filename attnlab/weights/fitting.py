@@ -12,8 +12,6 @@ from Multi-Head Checkpoints", EMNLP 2023, section 2.1.
 Axis letters: H heads, K key heads, D head width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -13,8 +13,6 @@ in the dtype of the file; the way back writes what is given, in files of at most
     a tensor in two files                    refused
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ A family of models has a table of its system: dotted setting to what it always i
 that says it. `system_of` reads a config by that table, `content_of` writes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -65,7 +63,7 @@ Keys = Mapping[str, Any]
 """A table of a family: dotted setting to its constant value or its `Key`."""
 
 
-def system_of(keys: Keys, file: ForeignConfig) -> dict[str, Any]:
+def system_of(keys: Keys, file: "ForeignConfig") -> dict[str, Any]:
     """Returns the config node `system` that a foreign config describes by the table of its family."""
     paths = {setting.replace(".", "/"): value for setting, value in keys.items()}
     return nested(
@@ -167,7 +165,7 @@ class ForeignConfig:
         value = read(key.name, key.default)
         return key.ours.get(value, value)
 
-    def below(self, key: str) -> ForeignConfig:
+    def below(self, key: str) -> "ForeignConfig":
         """Returns the object at a key as a config; an empty one where there is none."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
@@ -220,7 +218,7 @@ class ForeignConfig:
         listed = {"id2label": [node[number] for number in numbers]}
         return ForeignConfig(listed, self.where).names("id2label")
 
-    def sibling(self, name: str) -> ForeignConfig:
+    def sibling(self, name: str) -> "ForeignConfig":
         """Reads the JSON file `name` of the same folder as a config, empty where there is none."""
         if self.folder is None or not (self.folder / name).is_file():
             return ForeignConfig({}, name)

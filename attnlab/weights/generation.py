@@ -18,8 +18,6 @@
 Where there is no such file, the same keys of `config.json` count, where older files have them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlab.weights.foreign import ForeignConfig

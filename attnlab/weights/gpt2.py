@@ -2,8 +2,6 @@
 [in,out] as ours are, and one for queries, keys and values together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

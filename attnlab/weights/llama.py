@@ -14,8 +14,6 @@ A key that is not there has the default of its family in `transformers`, which i
 means. A soft cap of scores is computed there for gemma2 alone, whatever the files of others say.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -10,8 +10,6 @@ says nowhere when. `{i}` stands for the number of a layer.
 Both only move numbers, so that what was read and is written again is equal to the last bit.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -17,8 +17,6 @@ is not known here, so its name is refused.
 squash); what else it may have says where the weights come from, but for label_offset.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -67,7 +65,7 @@ class Pictures:
     resize: tuple[int, ...]
     resample: str = "bilinear"
 
-    def check(self, where: str) -> Pictures:
+    def check(self, where: str) -> "Pictures":
         """Returns itself; raises `UserError`, beginning with `where`, if a standard deviation of
         pixels is not above 0, or if resized images do not contain the size that the model reads.
         """

@@ -7,8 +7,6 @@ The stride of a bottleneck is in its second convolution ("v1.5"), as in both. Co
 (`num_batches_tracked`) are left out; torch starts them at 0 where a file has none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -2,8 +2,6 @@
 `transformers` have them, which it still reads, and `rope_parameters` as it writes them now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

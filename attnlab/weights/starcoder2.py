@@ -2,8 +2,6 @@
 heads and rotary positions. A GPT-2 whose attention was exchanged for these is written as one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

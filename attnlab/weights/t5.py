@@ -9,8 +9,6 @@ Which of the two a head is, only the tensors say: since version 5 `transformers`
 `tie_word_embeddings` as true for both, and ties nothing where a file has two different matrices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ images; what it reads stands in its `preprocessor_config.json`, see `pictures.py
 The pooler that older files have and no classifier reads is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Each model type is asked for the config that says a system best. What is read fr
 system again, setting by setting; else the type cannot say it, and the error names the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ Decodes with the best checkpoint and the beam of the config (5, length penalty 1
 computes it.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -7,8 +7,6 @@ is `python -m joeynmt train ...`, in the folder that prepare.py made. The other 
 module first. The number of threads is the environment variable OMP_NUM_THREADS.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 from typing import Any

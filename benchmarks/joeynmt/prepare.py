@@ -8,8 +8,6 @@ vocabulary of configs/multi30k.py (lower-cased byte-pair pieces, shared by both 
 FOLDER/reference.en, the lower-cased references that BLEU is computed on.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

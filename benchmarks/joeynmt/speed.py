@@ -7,8 +7,6 @@ batching included. Prints `tokens_per_second X`, so that it can follow `--versus
 benchmarks/throughput.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

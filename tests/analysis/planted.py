@@ -1,7 +1,5 @@
 """A language model whose first head is a previous-token head, by hand, and a small one drawn at random."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Costs, importance and patches against systems that are changed by hand."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Word alignments from attention, on cases worked out by hand."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 

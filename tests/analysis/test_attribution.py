@@ -1,7 +1,5 @@
 """Attribution to tokens and weights, and tests of weights as explanations."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Measured costs: exponents, crossings, the table, the files and the picture."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Pictures of curves."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures as files for papers: every ending, every script, and no text over another."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path

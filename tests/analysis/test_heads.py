@@ -1,7 +1,5 @@
 """Statistics of heads against loops over their definitions, and heads built by hand."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from pathlib import Path

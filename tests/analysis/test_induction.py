@@ -1,7 +1,5 @@
 """The induction score of a circuit built by hand, of a shuffled one, and the sequences."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All numbers of a system together are those of the functions that they come from."""
 
-from __future__ import annotations
-
 import functools
 import json
 import types

@@ -1,7 +1,5 @@
 """The labels of pictures."""
 
-from __future__ import annotations
-
 from attnlab.analysis.labels import label
 
 

@@ -1,7 +1,5 @@
 """Pictures and arrays of attention."""
 
-from __future__ import annotations
-
 import pathlib
 import warnings
 from typing import Any

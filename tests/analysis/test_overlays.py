@@ -1,7 +1,5 @@
 """Pictures of weights over an image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

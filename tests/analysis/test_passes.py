@@ -1,7 +1,5 @@
 """Passes with changes: places, values and gradients of examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

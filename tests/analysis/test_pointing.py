@@ -1,7 +1,5 @@
 """Syntax and coreference in maps built by hand, and against loops over the definitions."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

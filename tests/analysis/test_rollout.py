@@ -1,7 +1,5 @@
 """Rollout, flow and relevance against loops, all cuts of a small graph, and the identity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The work of programs against hand counts, and against unrolled programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """`attnlab.mechanism` makes a mechanism for arrays by its name, and names mistakes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 its labels come back in their order.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model card has the results with intervals, for people and for the Hub, and the command."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A run without a part is the run whose output projection lacks the rows of that part."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

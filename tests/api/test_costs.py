@@ -1,7 +1,5 @@
 """Costs by hand; a measured point has them, what its program takes, and the gradients of the mixer."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

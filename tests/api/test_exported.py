@@ -2,8 +2,6 @@
 has compared such adapters with `peft` (log P of tokens, 4e-6 at most).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

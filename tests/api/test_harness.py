@@ -1,7 +1,5 @@
 """The evaluation harness finds of a folder what its own back end finds, where it is installed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

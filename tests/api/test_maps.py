@@ -1,7 +1,5 @@
 """The maps of a text as a notebook shows them."""
 
-from __future__ import annotations
-
 import types
 from pathlib import Path
 

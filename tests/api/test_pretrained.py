@@ -1,7 +1,5 @@
 """A model of others is loaded, used and written back to the last bit; training goes on from it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """T5 and BART of others are loaded with one tokenizer for both sides, used, tuned and written back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A stored run has the config that it was trained with, and refuses to become another model."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import sys

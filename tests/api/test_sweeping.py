@@ -1,7 +1,5 @@
 """A sweep from Python: records of the report, and the command's one line where it is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

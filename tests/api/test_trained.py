@@ -1,7 +1,5 @@
 """A trained run gives as values in Python what the commands print."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Training from Python: numbers as they are recorded, loops of one's own, functions that fail."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 inputs, and the one table of tolerances.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -2,8 +2,6 @@
 is not registered.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -6,8 +6,6 @@ at hand. All in float64, made by torch 2.13 on CPU; parameters stand under the n
 give them, kernels as [in,out].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 the numbers cost nothing.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ without; `oracle` of its module, or `--oracle`, is the float64 reference:
     positions   oracle(params, fields, h, q, k, i, j) to what head h adds to the score
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

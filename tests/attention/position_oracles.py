@@ -2,8 +2,6 @@
 value, or to embeddings; and of trees.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 through what every mixer promises, as it does with one of somebody's own (`--mechanism`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -2,8 +2,6 @@
 parameters and inputs for it.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

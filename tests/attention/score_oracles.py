@@ -6,8 +6,6 @@ of the key, and what of the two; a reference of a mechanism may turn queries and
 steps. Written with plain loops from the formulas.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

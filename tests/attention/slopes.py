@@ -1,7 +1,5 @@
 """Gradients of the code beside those of its float64 oracle, along one random direction each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 `test_alignments.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -4,8 +4,6 @@ here the moment it is registered.
 What is particular to one family stands in `test_alignment_families.py` and `test_reinforce.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

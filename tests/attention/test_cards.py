@@ -2,8 +2,6 @@
 grows.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

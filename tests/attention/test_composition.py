@@ -3,8 +3,6 @@ mechanism is asked for every part, multi-head attention for every pair; there ev
 pairs and elsewhere one of those that declare the same. Nothing is compiled.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

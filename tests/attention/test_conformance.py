@@ -7,8 +7,6 @@ memories promise is tested in `test_memories.py`. For a mechanism of your own: `
 tests/attention --mechanism=my_file:MyAttention`.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

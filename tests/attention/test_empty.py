@@ -2,8 +2,6 @@
 position scheme and kernel; nobody fails, nothing is NaN.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 `test_conformance.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Feature maps against their formulas, one vector at a time, and what their products are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Looks that depend on the looks before give the same one after the other as all at once."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes at the places of every mechanism and mixer, and of systems with loops."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

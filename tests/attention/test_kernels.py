@@ -1,7 +1,5 @@
 """Every kernel equals plain, in values and gradients, whatever is asked of it."""
 
-from __future__ import annotations
-
 import functools
 from contextlib import nullcontext
 from types import SimpleNamespace

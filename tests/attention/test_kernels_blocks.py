@@ -1,7 +1,5 @@
 """Blocks: which are skipped, which need no mask, how memory grows, and when "auto" takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

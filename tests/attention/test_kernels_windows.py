@@ -1,7 +1,5 @@
 """Windows that are gathered give what plain gives, with less work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 through must catch each of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 pass. A default run draws one of these promises for each value of a setting.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import io

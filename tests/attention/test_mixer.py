@@ -3,8 +3,6 @@ no padding, and is what its oracle says: attention that keeps a cache, and mixer
 your own: `--mechanism=my_file:MyMixer`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

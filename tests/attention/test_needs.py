@@ -2,8 +2,6 @@
 test_composition.py.
 """
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """What is special to the non-local blocks; values, slopes and costs: tests/layers/gates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

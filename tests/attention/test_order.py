@@ -1,7 +1,5 @@
 """Sums along keys in the order of their positions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 declares it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from typing import Any

@@ -2,8 +2,6 @@
 installed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

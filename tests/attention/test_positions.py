@@ -2,8 +2,6 @@
 the two plain ones. `test_positions_*.py` hold what is particular to the others.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Positions on a grid are one number for a row and a column, which schemes, mixers and slots read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Shaw, Transformer-XL, T5 and ALiBi are what their papers say, each in its own points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

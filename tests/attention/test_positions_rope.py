@@ -1,7 +1,5 @@
 """Rotary positions turn by the right angles in both layouts, in shares, and beyond training."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Positions in dependency trees are what the oracle makes of head indices, and schemes read them."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

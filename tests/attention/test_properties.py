@@ -5,8 +5,6 @@ Draws are the same in every run (the profile stands in `conftest.py`). Shapes co
 list, so that few programs are compiled.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The protocol's own parts: memories and the switch for maps."""
 
-from __future__ import annotations
-
 import functools
 import types
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Those of scores, alignments, position schemes, rules and kernels stand with their own tests.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 their variance, entropy and coverage.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

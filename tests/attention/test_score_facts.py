@@ -1,7 +1,5 @@
 """Single scores have bounds, zero gradients and starts, and refuse impossible fields."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -3,8 +3,6 @@ decoding with a cache equals the full pass. Values, gradients and promises of ea
 `test_alignments.py` and `test_conformance.py`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Any

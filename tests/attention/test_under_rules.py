@@ -2,8 +2,6 @@
 rule.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 is known when they are combined.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

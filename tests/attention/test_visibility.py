@@ -2,8 +2,6 @@
 what brute force tells.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules named in a config: each shows what its line says, joins nest, and mistakes are one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

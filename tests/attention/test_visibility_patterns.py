@@ -1,7 +1,5 @@
 """What the published patterns promise beside their pairs: conventions of windows, BigBird's draw."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax

@@ -5,8 +5,6 @@ That they are the maps, and that their gradients are those of the oracles, is te
 settings in `test_conformance.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

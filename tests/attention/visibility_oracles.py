@@ -2,8 +2,6 @@
 predicate (row, head, i, j) -> bool.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable
 

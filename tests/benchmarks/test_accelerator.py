@@ -1,7 +1,5 @@
 """The benchmark of accelerators runs whole on a processor, and says in one line that there is none."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

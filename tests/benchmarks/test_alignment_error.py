@@ -1,7 +1,5 @@
 """Gold corpora in, rows of a table out."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

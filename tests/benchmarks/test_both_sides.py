@@ -2,8 +2,6 @@
 imported: torch need not be installed here.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from types import ModuleType

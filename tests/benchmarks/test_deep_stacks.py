@@ -1,7 +1,5 @@
 """Every way of running layers has a row in the table."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import deep_stacks

@@ -1,7 +1,5 @@
 """The table of the benchmark of greedy search says what was found."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

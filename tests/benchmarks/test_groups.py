@@ -1,7 +1,5 @@
 """Accuracies by group, as `benchmarks.groups` reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.errors import UserError

@@ -1,7 +1,5 @@
 """The scripts that look inside trained runs: texts, sentences and batches that are known."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path

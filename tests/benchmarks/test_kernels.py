@@ -1,7 +1,5 @@
 """The plain kernel costs what one would write by hand, and programs take turns."""
 
-from __future__ import annotations
-
 import collections
 import re
 

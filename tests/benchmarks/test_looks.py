@@ -1,7 +1,5 @@
 """What the scripts that describe looks and lengths say of weights and sentences that are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ml_collections import ConfigDict

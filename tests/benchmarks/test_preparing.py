@@ -1,7 +1,5 @@
 """What `benchmarks.preparing` counts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

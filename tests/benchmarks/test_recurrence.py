@@ -1,7 +1,5 @@
 """The step of the LSTM's benchmark multiplies what is said, and learns."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -1,7 +1,5 @@
 """Commands in alternation."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

@@ -1,7 +1,5 @@
 """The benchmark of shards reads what it has made, and sees the memory of a command."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

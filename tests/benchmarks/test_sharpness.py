@@ -1,7 +1,5 @@
 """Entropies of weights and norms of gradients, as `benchmarks.sharpness` has them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

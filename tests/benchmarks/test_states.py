@@ -1,7 +1,5 @@
 """What the figures of mixers with a state are figures of."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Counting the operations of matrix products."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest

@@ -1,7 +1,5 @@
 """Every subset of the seeds of a sweep, judged by itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from attnlab.experiments.report.collect import collect

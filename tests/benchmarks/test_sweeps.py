@@ -1,7 +1,5 @@
 """The figures of a sweep from its records."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

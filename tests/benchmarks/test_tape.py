@@ -1,7 +1,5 @@
 """The benchmark of the tape measures what it says: programs that differ in what they keep."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import tape

@@ -1,7 +1,5 @@
 """The step of the decoder's benchmark learns; its table takes the least of all rounds."""
 
-from __future__ import annotations
-
 import math
 
 import jax

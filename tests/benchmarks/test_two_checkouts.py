@@ -1,7 +1,5 @@
 """Comparing the speed of two checkouts."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import ClassVar
 
@@ -15,7 +13,7 @@ class Served:
     """A checkout whose runs take what its folder says, and compute it."""
 
     started = 0
-    asked: ClassVar[list[Served]] = []
+    asked: "ClassVar[list[Served]]" = []
 
     def __init__(self, folder: str) -> None:
         Served.started += 1

@@ -1,7 +1,5 @@
 """The steps of the benchmark of image classifiers learn, and its networks are of the papers' form."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

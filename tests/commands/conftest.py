@@ -1,7 +1,5 @@
 """Commands are tried on the run of one system, and on that of another in the full mode."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

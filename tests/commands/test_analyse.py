@@ -1,7 +1,5 @@
 """`analyse` writes a page and tables, and prints what each layer and head costs."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

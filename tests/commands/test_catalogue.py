@@ -1,7 +1,5 @@
 """The page docs/mechanisms.md is what the code says of itself."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

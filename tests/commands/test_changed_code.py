@@ -2,8 +2,6 @@
 which goes on only where it is told to.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -2,8 +2,6 @@
 and scores again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`compare DIR DIR`: tables on the terminal and in a file, mistakes in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

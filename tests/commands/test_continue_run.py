@@ -1,7 +1,5 @@
 """`continue` from a folder to a longer run, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`cost` prints a table and writes three files, and refuses a mistake in one line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

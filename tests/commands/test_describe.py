@@ -1,7 +1,5 @@
 """What components say of themselves, as text."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar

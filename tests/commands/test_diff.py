@@ -2,8 +2,6 @@
 an argument or a flag.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

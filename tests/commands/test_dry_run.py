@@ -1,7 +1,5 @@
 """`train --dry-run` says what a run will take, and writes nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.commands.tiny import arguments, refused, run_command

@@ -2,8 +2,6 @@
 command, never with a traceback.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`evaluate` and `generate` take the mean of several runs, and refuse what is no other run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The evaluate command gives the numbers that training gave, and writes nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

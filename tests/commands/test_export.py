@@ -1,7 +1,5 @@
 """`export DIR --to=TRACKER`: what it says, and mistakes in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

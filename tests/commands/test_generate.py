@@ -1,7 +1,5 @@
 """`generate` writes a line for each line it reads, wherever the lines come from and go to."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

@@ -2,8 +2,6 @@
 tells.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from importlib.util import find_spec

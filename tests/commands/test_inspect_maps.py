@@ -1,7 +1,5 @@
 """`inspect` draws a picture of every map and writes an archive of every pair."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names and layouts of parameters, as the page docs/mechanisms.md lists them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

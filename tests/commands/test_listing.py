@@ -1,7 +1,5 @@
 """`launch.py list` names every component, and says of each what it is, has and costs."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import pathlib

@@ -1,7 +1,5 @@
 """What `launch.py list systems` says of each system."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

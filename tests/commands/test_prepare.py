@@ -1,7 +1,5 @@
 """`prepare` on the command line, and the run that reads what it has made."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

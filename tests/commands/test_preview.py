@@ -1,7 +1,5 @@
 """`preview` tells what is in data, and its last line trains on it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

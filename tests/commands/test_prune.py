@@ -1,7 +1,5 @@
 """`prune DIR`: it lists, takes with `--yes`, and what remains is used as before."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

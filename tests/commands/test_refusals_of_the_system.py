@@ -2,8 +2,6 @@
 is called damaged; so are mistakes with the folders and flags of sweeps.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report command: its flags, and one line for what is not there."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

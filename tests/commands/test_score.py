@@ -1,7 +1,5 @@
 """`score` prints and writes what `run.score` gives, goes on after a stop, and refuses in a line."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """What commands share: which folder is a run; which config a run has is tested in `api`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`launch.py show`, and `--help` after a `--config`."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """`status` tells how far the trials of a sweep are, where no launcher is at work."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`stop`: one trial of a sweep, from any terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

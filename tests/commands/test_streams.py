@@ -1,7 +1,5 @@
 """What a shell can do to the streams of a command."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import pty

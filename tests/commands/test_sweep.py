@@ -2,8 +2,6 @@
 tests/experiments/test_swept.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

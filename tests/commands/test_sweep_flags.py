@@ -1,7 +1,5 @@
 """What flags of `sweep` mean."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.commands import Parser, sweep_flags

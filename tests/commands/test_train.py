@@ -2,8 +2,6 @@
 in any slot: tests/tasks/test_parts.py; with a user's own: tests/test_extension.py.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """`verify` says that a run comes out identical, or where it first differs and what is not as it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -2,8 +2,6 @@
 tests/experiments/run/test_worker.py's neighbours.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -1,7 +1,5 @@
 """Tests of commands share the settings of a tiny run, and call any command in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """A layer of settings says only what differs from the layers below it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

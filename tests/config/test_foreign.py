@@ -1,7 +1,5 @@
 """Other frameworks' words lead to settings that there are."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab import config as configs

@@ -1,7 +1,5 @@
 """The value that switches a setting off, or one line that says why there is none."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

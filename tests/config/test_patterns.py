@@ -1,7 +1,5 @@
 """A pattern sets all settings of a kind, in any order with full names; else one line refuses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

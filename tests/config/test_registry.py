@@ -1,7 +1,5 @@
 """Names and dotted paths lead to components, whose fields are built from a config, each of its type."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping

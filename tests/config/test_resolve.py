@@ -2,8 +2,6 @@
 names what is wrong; tried on stand-in tables.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """Nodes say what each setting means, and a config file is checked by them as strictly as a flag."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Mapping

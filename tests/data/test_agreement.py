@@ -1,7 +1,5 @@
 """The tags of made-up sentences tell what words do not show."""
 
-from __future__ import annotations
-
 from attnlab.data.agreement import Agreement
 from attnlab.data.tagged import ROOT, TaggedTexts
 

@@ -1,7 +1,5 @@
 """Texts with questions as ids, guesses, and sources that do not fit."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

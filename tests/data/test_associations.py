@@ -1,7 +1,5 @@
 """A key has one value within a text and another in the next; what can be recalled is marked."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.data import SPLITS

@@ -2,8 +2,6 @@
 shapes.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Texts packed into rows: every token once an epoch, in its place, and the texts of a row kept apart."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

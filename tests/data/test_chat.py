@@ -2,8 +2,6 @@
 bounds on what a template may do.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from importlib.util import find_spec

@@ -2,8 +2,6 @@
 declares them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CoNLL files are read word by word, and what is wrong with one is one line."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from pathlib import Path

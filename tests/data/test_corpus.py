@@ -1,7 +1,5 @@
 """Pairs become ids and come back; configs that are none are told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

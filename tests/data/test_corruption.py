@@ -1,7 +1,5 @@
 """Span corruption has the counts of T5, its texts come together again, and its noise is uniform."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

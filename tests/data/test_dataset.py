@@ -1,7 +1,5 @@
 """What holds for the data of every kind of task: one row of a table for each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Dates are right by the standard library, apart by day, and aligned by field."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 

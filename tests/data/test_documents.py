@@ -2,8 +2,6 @@
 complaint.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

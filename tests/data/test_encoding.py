@@ -1,7 +1,5 @@
 """Chunks to ids, here and in other processes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

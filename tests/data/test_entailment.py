@@ -2,8 +2,6 @@
 neither sentence alone tells them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

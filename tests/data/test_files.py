@@ -1,7 +1,5 @@
 """The user's files are read as they are, and each thing that can be wrong with them is one line."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import lzma

@@ -1,7 +1,5 @@
 """Generated sources count their examples, keep splits apart, and give the same ones on every machine."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

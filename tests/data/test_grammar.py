@@ -1,7 +1,5 @@
 """An independent translator agrees with the grammar, and neither way loses anything."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.data import grammar as module

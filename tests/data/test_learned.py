@@ -1,7 +1,5 @@
 """What a run learns is kept in files that show their damage; vocabularies may be inherited."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 such a rule and by every rule that it has, and each split says so.
 """
 
-from __future__ import annotations
-
 import typing
 from typing import Any
 

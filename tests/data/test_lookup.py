@@ -1,7 +1,5 @@
 """The label is the value of the key that is asked for; its place tells nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The label is the sum of two hidden numbers; neither place nor length tells it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """What masked language modelling hides: how much, what stands in its place, and of what it is a function."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

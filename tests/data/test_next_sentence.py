@@ -1,7 +1,5 @@
 """Pairs for next sentence prediction: what follows what, how often, and of what a row is a function."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run without data says what to add."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.data import SOURCES

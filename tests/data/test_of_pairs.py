@@ -1,7 +1,5 @@
 """Pairs of another source: nothing is lost or changed but what is asked for."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

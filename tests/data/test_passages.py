@@ -1,7 +1,5 @@
 """Questions and passages as rows of ids; and the characters that each piece stands for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

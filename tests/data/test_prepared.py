@@ -4,8 +4,6 @@ are stored, and sets whose code needs TensorFlow.
 Names, splits, formats and damaged files: `test_tfds.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shards of a corpus are the same whoever makes them and however often that is interrupted."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

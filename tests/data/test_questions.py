@@ -1,7 +1,5 @@
 """Questions and the stretches of passages that answer them: read, cut and as ids."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

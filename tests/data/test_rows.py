@@ -1,7 +1,5 @@
 """Every task of texts reads named columns; splits by file, column and share."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

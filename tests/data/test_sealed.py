@@ -1,7 +1,5 @@
 """Files that hold their own hash show their damage."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders of shards that are not as they were written: one line each."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

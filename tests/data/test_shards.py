@@ -2,8 +2,6 @@
 not what they say are refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

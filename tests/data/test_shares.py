@@ -2,8 +2,6 @@
 and the step alone; marks go with their targets, and what nobody can share or read is refused.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

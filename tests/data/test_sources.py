@@ -2,8 +2,6 @@
 and what cannot be drawn is refused in one line.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

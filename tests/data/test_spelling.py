@@ -1,7 +1,5 @@
 """The invented orthography is said by its rules, and no letter tells its sound alone."""
 
-from __future__ import annotations
-
 import collections
 
 import pytest

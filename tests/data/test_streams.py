@@ -1,7 +1,5 @@
 """Every token of a stream or a text is predicted once, in its place, from the token before it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

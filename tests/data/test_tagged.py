@@ -1,7 +1,5 @@
 """Tagged sentences as rows of ids, tags and heads."""
 
-from __future__ import annotations
-
 from attnlab.data.learned import Learned
 from attnlab.data.tagged import ROOT, Sentence, encode
 from attnlab.data.vocabulary import Vocabulary

@@ -2,8 +2,6 @@
 recalled.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

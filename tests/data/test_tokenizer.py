@@ -1,7 +1,5 @@
 """Tokenizers from elsewhere: ids as their own library gives them, their own special ids, kept whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Vocabularies lose no text, are the same in any process, and are whole on disk or refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

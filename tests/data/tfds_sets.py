@@ -1,7 +1,5 @@
 """Base of the small sets of TensorFlow Datasets that tests prepare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A small text in many lines, and its shards."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Toy step functions whose every probability is known to NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

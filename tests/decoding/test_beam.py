@@ -2,8 +2,6 @@
 whatever the batch.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

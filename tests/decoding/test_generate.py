@@ -1,7 +1,5 @@
 """The driver over batches returns every sentence in its place, with few programs, within limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

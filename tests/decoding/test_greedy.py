@@ -1,7 +1,5 @@
 """Greedy search writes what a plain loop writes, within limits, and breaks ties by the lowest id."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Corpus scores are sacrebleu's own, with signatures; error rates are those by hand and by recursion."""
 
-from __future__ import annotations
-
 import functools
 import random
 

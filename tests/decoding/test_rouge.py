@@ -1,7 +1,5 @@
 """ROUGE against numbers of the package rouge-score 0.1.2, and what follows from its definition."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

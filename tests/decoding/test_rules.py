@@ -1,7 +1,5 @@
 """Rules on what may be written next equal plain loops over lists, in every method."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

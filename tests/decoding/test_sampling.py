@@ -1,7 +1,5 @@
 """Sampling draws what its filters leave, as often as the model says, by its keys alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

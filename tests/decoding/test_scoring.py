@@ -1,7 +1,5 @@
 """Length and coverage penalties have the published values."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

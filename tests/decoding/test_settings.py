@@ -1,7 +1,5 @@
 """The config node `decoding` has defaults, and one clear line for everything that cannot work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

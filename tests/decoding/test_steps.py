@@ -1,7 +1,5 @@
 """The shared parts of a decoding step rank, repeat and limit rows as they say."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """One real sweep for all tests that look at what a sweep leaves."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -15,8 +15,6 @@ sweeps go on until enough kills have come, over as many folders as that takes. P
 what differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

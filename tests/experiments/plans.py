@@ -1,7 +1,5 @@
 """Plans for tests: a small one made by hand, and an experiment file written for a tiny model."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sweeps of real trials, as small as they come, started as a user starts them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 says. For tests of workers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

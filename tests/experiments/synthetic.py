@@ -2,8 +2,6 @@
 contract and by nobody's `write`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping, Sequence

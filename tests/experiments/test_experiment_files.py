@@ -2,8 +2,6 @@
 are resolved, and its variants are equally large; a default run builds those of a few files.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -2,8 +2,6 @@
 tests notice (docs/faults.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

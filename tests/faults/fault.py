@@ -15,8 +15,6 @@ tests/FOLDER; one in list/ itself is about all of attnlab/ and tests/.
     # remark
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

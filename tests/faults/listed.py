@@ -1,7 +1,5 @@
 """All seeded faults, and what stands about them in docs/faults.md."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ A server loads JAX, Flax and pytest once and is forked for every run, before any
 working tree is never touched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.abc

@@ -2,8 +2,6 @@
 The whole list: docs/faults.md.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Float64 NumPy references of norms and feed-forwards, written from the formulas."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 dropout on what functions give.
 """
 
-from __future__ import annotations
-
 import functools
 import typing
 from typing import Any

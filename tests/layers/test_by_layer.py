@@ -1,7 +1,5 @@
 """Which part a layer has, where it stands, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A card says where one component comes from, not what is made of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

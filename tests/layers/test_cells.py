@@ -2,8 +2,6 @@
 tokens, step by step as at once, keeps low precision low, and starts as `Initial` says.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

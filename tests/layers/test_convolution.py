@@ -2,8 +2,6 @@
 once; padding is not read.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

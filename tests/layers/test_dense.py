@@ -2,8 +2,6 @@
 only where it is asked for. Heads are cut from neighbouring channels, and put together in the same order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Every feed-forward layer is its formula in float64, each position alone, with its biases and dropout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """A norm and a gate, in either order, are their formula."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

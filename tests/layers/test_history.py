@@ -1,7 +1,5 @@
 """Of a sequence that is read in pieces the last real slots are kept, each where the text has it."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers of images are sums over windows."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

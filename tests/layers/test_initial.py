@@ -1,7 +1,5 @@
 """Weights start as `Initial` says: Glorot uniform, orthogonal, or all within a width."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The matrices of whole Transformers start with the deviations that their papers say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.traverse_util

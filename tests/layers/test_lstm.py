@@ -2,8 +2,6 @@
 step to step, and works under vmap and pmap. What every recurrent layer promises: test_cells.py.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any

@@ -2,8 +2,6 @@
 slopes; batch norm computes over the real tokens of a batch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

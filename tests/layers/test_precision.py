@@ -5,8 +5,6 @@ That float64 is right to its last digits is tested where the oracles are: for me
 all their parts, in `attention/test_conformance.py`.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

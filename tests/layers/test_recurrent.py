@@ -2,8 +2,6 @@
 a GRU stand side by side. What every recurrent layer promises: test_cells.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

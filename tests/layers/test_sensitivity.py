@@ -1,7 +1,5 @@
 """Sensitivities against central differences, of more channels than are computed at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Texts side by side are read as each alone; the parts that classifiers end with equal NumPy."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

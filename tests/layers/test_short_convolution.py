@@ -1,7 +1,5 @@
 """A short convolution of each channel is its formula over the real tokens, in any pieces."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

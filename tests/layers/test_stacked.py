@@ -2,8 +2,6 @@
 layers, states handed over, dropout between them.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

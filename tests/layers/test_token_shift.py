@@ -1,7 +1,5 @@
 """The token before is the last real one, over padding and from piece to piece."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -2,8 +2,6 @@
 padding is passed over.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

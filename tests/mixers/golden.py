@@ -6,8 +6,6 @@ Needs these and NumPy, nothing of ours. All in float64 on a CPU; parameters stan
 modules give them, kernels as [in,out].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

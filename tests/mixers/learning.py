@@ -2,8 +2,6 @@
 token by token and head by head; padding is passed over.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

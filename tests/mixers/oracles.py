@@ -2,8 +2,6 @@
 its order, and padding is passed over.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

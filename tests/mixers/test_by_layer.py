@@ -2,8 +2,6 @@
 connection with it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.traverse_util

@@ -2,8 +2,6 @@
 all mixers promise is tested in `attention/test_mixer.py`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

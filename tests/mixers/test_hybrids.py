@@ -3,8 +3,6 @@ of different lengths together; and a pattern of one kind is the plain system. Th
 what its layers are is tested with the systems.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 estimates softmax attention.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -3,8 +3,6 @@ padding, and has the gradients of a plain loop, with a second sequence too. Its 
 that follows from them, are those of the oracles of systems (`tests/systems/oracles/lstmn.py`).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any

@@ -2,8 +2,6 @@
 of its outputs and inputs; and recording it changes no output.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

@@ -2,8 +2,6 @@
 tested in `attention/test_mixer.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """The loop of a system that looks at every step shares parameters and stacks what steps leave."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -2,8 +2,6 @@
 tested with theirs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.struct

@@ -3,8 +3,6 @@ begin with the text. What all mixers promise is tested in `attention/test_mixer.
 `layers/recurrence/test_descent.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

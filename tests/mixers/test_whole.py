@@ -1,7 +1,5 @@
 """Every mixer of whole texts keeps its promises, beside float64 loops; those of others: test_golden.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

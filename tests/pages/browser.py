@@ -1,7 +1,5 @@
 """A page in a headless Chromium: what a script in it returns, and its errors."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """The atlas: codes of weights, its files, and the page in a browser."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Markdown and LaTeX of a table whose cells hold every sign that means something there."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.pages.formats import latex, markdown

@@ -1,7 +1,5 @@
 """A page and its parts."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.pages import html

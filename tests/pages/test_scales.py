@@ -1,7 +1,5 @@
 """Axes: places, logarithms and ticks."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The style sheet and the script of a page."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

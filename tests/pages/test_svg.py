@@ -1,7 +1,5 @@
 """Pictures that take part in a page."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import xml.etree.ElementTree

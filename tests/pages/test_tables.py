@@ -1,7 +1,5 @@
 """Tables as text in cells."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.pages import tables

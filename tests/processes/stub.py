@@ -2,8 +2,6 @@
 it does is a function of this file.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

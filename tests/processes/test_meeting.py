@@ -2,8 +2,6 @@
 same thing. Threads stand for them.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import socket
 import time

@@ -2,8 +2,6 @@
 without jax.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

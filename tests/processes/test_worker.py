@@ -2,8 +2,6 @@
 of its own, as the command does.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's own modules in a folder, for the tests of what is kept of them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

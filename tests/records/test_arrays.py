@@ -1,7 +1,5 @@
 """Whatever is wrong with a .npz file is one kind of error; whole ones are read in test_items.py."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

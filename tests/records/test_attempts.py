@@ -1,7 +1,5 @@
 """The records of processes that worked on a trial."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """Cells of a CSV file come back as they were, and no spreadsheet runs one."""
 
-from __future__ import annotations
-
 import csv
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which records are no longer what a run left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

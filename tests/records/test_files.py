@@ -1,7 +1,5 @@
 """Whole replacements and whole records."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -2,8 +2,6 @@
 what is no such file.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

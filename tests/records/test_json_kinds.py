@@ -1,7 +1,5 @@
 """JSON into kinds: what passes, and the one line for what does not."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

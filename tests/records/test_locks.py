@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The manifest: round trip, damage, differences between configs, and the code it names."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

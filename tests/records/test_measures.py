@@ -2,8 +2,6 @@
 back from a record.
 """
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Which files are a user's own: what a config names, and what that imports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's own code: which files count, when they count as changed, and what is kept of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

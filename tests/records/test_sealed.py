@@ -1,7 +1,5 @@
 """The seal on the test split of a sweep's trials."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lock, metric stream and status: what a second process, a kill and a torn line find."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

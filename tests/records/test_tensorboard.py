@@ -1,7 +1,5 @@
 """TensorBoard event files, read back with TensorBoard's framing and protocol buffers."""
 
-from __future__ import annotations
-
 import math
 import struct
 from pathlib import Path

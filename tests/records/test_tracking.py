@@ -1,7 +1,5 @@
 """`--track`: what it takes, what the folder keeps, and the process beside the work."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One version for each format of records: older ones are read as a table says, newer ones refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

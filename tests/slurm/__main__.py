@@ -11,8 +11,6 @@ their time limit of a minute, and its launcher is killed and started again. Exit
 sweeps have the same records, bit for bit, and no trial was at work twice at a time.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -2,8 +2,6 @@
 the machine in the middle.
 """
 
-from __future__ import annotations
-
 from attnlab.experiments import Claim, Experiment, better, rows
 
 SMALL = {"embedding": 8, "encoder": 8, "decoder": 8, "maxout": 6}

@@ -2,8 +2,6 @@
 tiny ones, and what they read.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 faults can be shown to break them, and `--system` puts one of somebody's own through them.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 that is not registered.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

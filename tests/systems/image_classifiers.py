@@ -1,7 +1,5 @@
 """Tiny classifiers of images, and what they read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

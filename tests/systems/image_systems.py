@@ -2,8 +2,6 @@
 detectors, as functions that raise AssertionError; and tiny detectors and classifiers of pixels.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 shown to break them.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -11,8 +11,6 @@ oracle:
                   and detectors are given; (16, 16, 3) without
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

@@ -2,8 +2,6 @@
 declares; and the shapes it promises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Systems that write a text for an image look at content, whatever the order of what is seen."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

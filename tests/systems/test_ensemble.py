@@ -1,7 +1,5 @@
 """An ensemble says the mean of what its members say, whichever they are."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

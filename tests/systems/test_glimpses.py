@@ -1,7 +1,5 @@
 """The sensor of recurrent glimpses, where they look, and when it is drawn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -3,8 +3,6 @@ part that looks back for each way that a decoder takes. That each slot is handed
 `slots.py`, what the parts make of it in `tests/attention/test_history.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Systems that read images alone, beyond what their oracles hold: statistics of batches, and maps."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 

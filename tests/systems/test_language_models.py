@@ -1,7 +1,5 @@
 """Language models beyond what their oracles hold: maps, what cannot write, and what windows keep."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

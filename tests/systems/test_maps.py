@@ -3,8 +3,6 @@
 Of captioners, language models and sequence-to-sequence systems the checks of their kind ask it.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

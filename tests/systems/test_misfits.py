@@ -2,8 +2,6 @@
 and names the field to change.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 read.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.systems.own import PROMISES, Promise

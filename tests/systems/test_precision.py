@@ -2,8 +2,6 @@
 parameters. By shapes alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

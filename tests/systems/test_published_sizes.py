@@ -1,7 +1,5 @@
 """Systems have as many parameters as their papers say, by shapes alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

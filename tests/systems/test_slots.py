@@ -2,8 +2,6 @@
 decoding cannot carry; that every registered one does neither is in `test_systems.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

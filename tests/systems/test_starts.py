@@ -1,7 +1,5 @@
 """How published settings start the weights of a system, and what exactly its dropout acts on."""
 
-from __future__ import annotations
-
 import collections
 import functools
 from typing import Any

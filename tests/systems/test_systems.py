@@ -5,8 +5,6 @@ An oracle reads no padding and no later word, so logits that equal its own depen
 every setting. The rest is tested of the first setting of each system, and in the full mode of all.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator

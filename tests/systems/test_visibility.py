@@ -2,8 +2,6 @@
 are named.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 questions, maps that lie over it, places, and statistics of batches.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

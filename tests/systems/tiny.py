@@ -2,8 +2,6 @@
 promised of all kinds alike.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -2,8 +2,6 @@
 hold to them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 AssertionError; tiny ones, and what they read.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -9,8 +9,6 @@ are equal. Objects are crowd regions or have no extent now and then; some say `i
 a class has more answers than count.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

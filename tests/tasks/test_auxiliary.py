@@ -2,8 +2,6 @@
 the baseline of sampled choices follows its rewards; mistakes are named.
 """
 
-from __future__ import annotations
-
 import functools
 import types
 from pathlib import Path

@@ -2,8 +2,6 @@
 vocabulary.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import types
@@ -76,7 +74,7 @@ class Images:
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def drawn(cls, sizes: Mapping[str, int]) -> Images:
+    def drawn(cls, sizes: Mapping[str, int]) -> "Images":
         rng, actual = np.random.default_rng(0), {}
         for split, size in sizes.items():
             label = rng.integers(0, 2, size)

@@ -2,8 +2,6 @@
 little as scipy's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Captioning scores captions and where it looks as loops do, samples places, and answers files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 labels and answers.
 """
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -2,8 +2,6 @@
 shows its maps, and names what it cannot read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import runpy

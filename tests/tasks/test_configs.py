@@ -2,8 +2,6 @@
 one line, before data is read.
 """
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 and their baseline are trained by it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.traverse_util

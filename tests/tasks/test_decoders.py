@@ -2,8 +2,6 @@
 read.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

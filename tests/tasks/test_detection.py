@@ -2,8 +2,6 @@
 which are drawn over the image.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Diagnostic tasks are scored as a loop over texts scores them, by groups; answers see no later word."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 mean the same ids.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 needs no cache.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -2,8 +2,6 @@
 files are answered and looked at.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 continues lines, and mistakes are named.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

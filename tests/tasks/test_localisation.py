@@ -2,8 +2,6 @@
 it; where the answer to a question is to be seen, by hand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What lies over an image."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

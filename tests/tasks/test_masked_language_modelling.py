@@ -2,8 +2,6 @@
 trained; hidden tokens are answered, maps shown, and the mask kept.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores of one's own: their mean and rows beside those of a task, and functions that give none."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

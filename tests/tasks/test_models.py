@@ -1,7 +1,5 @@
 """A task builds a system of the right kind, with mechanisms that can do what is asked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

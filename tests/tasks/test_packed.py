@@ -1,7 +1,5 @@
 """Texts that share a row are modelled as if each stood alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

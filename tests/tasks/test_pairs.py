@@ -1,7 +1,5 @@
 """Tasks of pairs of texts keep their vocabularies and say what is left out of their data."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.tasks.translation import Translation

@@ -2,8 +2,6 @@
 fits with its defaults, or is refused in one line that names the setting.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

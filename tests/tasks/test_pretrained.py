@@ -2,8 +2,6 @@
 tests/api/test_pretrained.py.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

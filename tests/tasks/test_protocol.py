@@ -1,7 +1,5 @@
 """Every registered task has all that the protocol asks for, with the arguments that it names."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -2,8 +2,6 @@
 with windows and without an answer too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

@@ -2,8 +2,6 @@
 pieces give the same losses and gradients.
 """
 
-from __future__ import annotations
-
 import functools
 import types
 from typing import Any

@@ -2,8 +2,6 @@
 to a score give; `tests/weights/golden_scores.py` says where the numbers come from.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 with their images.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

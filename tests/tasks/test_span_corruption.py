@@ -1,7 +1,5 @@
 """A split is always corrupted alike and has all its texts; tuning goes on from pretraining on them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Spans in tags of every known scheme, and their scores."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.tasks.spans import SCHEMES, counts, look_like_spans, scheme, scores, spans

@@ -2,8 +2,6 @@
 written; a text may end an answer.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -2,8 +2,6 @@
 and mistakes are named.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

@@ -1,7 +1,5 @@
 """Text to text has ROUGE, the mean over its texts, beside the scores of a translation."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.decoding.rouge import NAMES, rouge

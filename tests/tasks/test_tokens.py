@@ -2,8 +2,6 @@
 starts as the config says.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

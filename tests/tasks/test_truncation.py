@@ -2,8 +2,6 @@
 between; on any devices and after a stop: tests/training/test_parallel.py and test_loop.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

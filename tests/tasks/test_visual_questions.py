@@ -2,8 +2,6 @@
 files are answered, and maps lie over the image.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

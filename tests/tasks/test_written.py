@@ -1,7 +1,5 @@
 """What a decoder reads in a pass; translations and captions are tested in files of their own."""
 
-from __future__ import annotations
-
 import types
 from typing import Any
 

@@ -2,8 +2,6 @@
 systems of the users' config file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

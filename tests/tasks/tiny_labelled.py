@@ -2,8 +2,6 @@
 whether the second is in the first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab import config as configs

@@ -2,8 +2,6 @@
 NumPy, token by token.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

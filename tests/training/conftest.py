@@ -1,7 +1,5 @@
 """A store of checkpoints that keeps nobody waiting."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.training import checkpoints

@@ -14,8 +14,6 @@ differs, or with `--within` if a loss differs by more than that, relative to it.
 the machine, so both sides are recorded on one.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

@@ -4,8 +4,6 @@
 python -m tests.training.hosts 0 localhost:2345 FOLDER & python -m tests.training.hosts 1 localhost:2345 FOLDER
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -15,8 +15,6 @@ devices, and can have several processes too, whose end must equal that of as man
 has imported everything but started nothing, so that a restart costs seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import itertools

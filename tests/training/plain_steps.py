@@ -2,8 +2,6 @@
 where how it is stored is not the question (that is asked in `test_checkpoints.py`).
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Mapping

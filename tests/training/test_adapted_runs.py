@@ -2,8 +2,6 @@
 and gone on with, and several as one program.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@ digits on its way into it. That optimizers and schedules compute with what they 
 in `test_optimizers.py`.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

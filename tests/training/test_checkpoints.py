@@ -2,8 +2,6 @@
 test_kill_resume.py); the last and the best are kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

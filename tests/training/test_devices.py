@@ -1,8 +1,6 @@
 """A run says on which devices and in which precision it computes, names those that
 it does not use, and keeps freed memory."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

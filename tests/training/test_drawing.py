@@ -1,7 +1,5 @@
 """First parameters are those of a jitted `init`, and nothing but draws is computed for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

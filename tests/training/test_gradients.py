@@ -1,7 +1,5 @@
 """Parameters without a gradient are found in the program as in gradients that are computed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

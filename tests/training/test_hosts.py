@@ -2,8 +2,6 @@
 learns is asked in test_kill_resume.py and commands/test_several_processes.py.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Which configs share a program, and what may differ between them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

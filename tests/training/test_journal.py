@@ -1,7 +1,5 @@
 """What is due at a step, and what a run's files then say; a whole run is in test_loop.py."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import closing

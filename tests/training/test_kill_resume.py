@@ -2,8 +2,6 @@
 comparison can fail.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

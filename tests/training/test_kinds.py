@@ -1,7 +1,5 @@
 """Every parameter of every registered part has a kind, and weight decay reaches matrices alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -2,8 +2,6 @@
 device, with no more communication than gathering each of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

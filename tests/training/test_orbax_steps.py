@@ -2,8 +2,6 @@
 them: test_checkpoints.py.
 """
 
-from __future__ import annotations
-
 import errno
 
 import jax

@@ -1,7 +1,5 @@
 """Both backends learn the same on 1, 2 and 4 devices, with one kind of checkpoint; mistakes are named."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from pathlib import Path

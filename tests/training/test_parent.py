@@ -2,8 +2,6 @@
 `kill_resume.py --chain`.
 """
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kept programs take no more room than they may; what is counted is in `test_arguments.py`."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pruning keeps what a run is used with, to the last bit, killed at whatever instant."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 devices and stops of one see test_parallel and test_loop.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.training.test_stacked import Lines, alone, assert_alike, together

@@ -2,8 +2,6 @@
 has changed.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pwd

@@ -2,8 +2,6 @@
 on later as if nothing had been.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What a state and a compiled program take."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """Trials trained as one program record, save, end and go on as the same trials alone do."""
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools

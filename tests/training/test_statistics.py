@@ -2,8 +2,6 @@
 cannot do is refused.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 promises on averages, precision, randomness and an empty batch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

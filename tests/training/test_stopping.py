@@ -1,7 +1,5 @@
 """Training ends early where a measure does not improve, at the same step after any interruption."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

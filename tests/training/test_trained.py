@@ -1,7 +1,5 @@
 """Parameters that are frozen, paced or adapted by low-rank products are trained so, and no others."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from typing import Any

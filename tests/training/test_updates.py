@@ -1,7 +1,5 @@
 """The first training state is a function of the seed, and a checkpoint holds all of it but the seed."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 

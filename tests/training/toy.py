@@ -2,8 +2,6 @@
 that do not count.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

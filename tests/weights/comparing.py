@@ -2,8 +2,6 @@
 numbers, in one way for every kind of model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any

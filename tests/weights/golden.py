@@ -12,8 +12,6 @@ It runs where torch and transformers are installed, without attnlab:
     grad_norm [P] and grad_along [P]: |g| and g . u of the gradient of each tensor in the order of NAME.json, u from `rule.uniform`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

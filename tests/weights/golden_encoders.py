@@ -10,8 +10,6 @@ pairs, loss (mean cross-entropy of outputs against labels, and of related agains
 and grad_along as in `golden.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

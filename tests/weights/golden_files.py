@@ -6,8 +6,6 @@ shape of every tensor of its file. A new golden model begins as a NAME.json with
 which "architectures" names the class.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

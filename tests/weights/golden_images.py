@@ -10,8 +10,6 @@ which has no config of its own; its folders have that of timm. NAME.npz has imag
 are those of files.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

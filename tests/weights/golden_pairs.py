@@ -9,8 +9,6 @@ NAME.npz has source [2,11], the last four of row 1 padding, target_in [2,9], tar
 tokens not yet written (tied models repeat one for ever), grad_norm and grad_along as in `golden.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

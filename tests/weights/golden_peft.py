@@ -6,8 +6,6 @@ runs were exported (`export RUN --to=peft`):
     python -m tests.weights.golden_peft RUN ...
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

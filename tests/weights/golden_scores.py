@@ -10,8 +10,6 @@ each second text and whether greedy search would write it), and
 "tasks" (the measures of each task, and what the model answered to each question).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

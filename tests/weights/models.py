@@ -1,7 +1,5 @@
 """Folders of golden models, made anew from `golden/` and `rule.py`, and what they compute."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

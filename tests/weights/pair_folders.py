@@ -1,7 +1,5 @@
 """Folders of T5 and BART with tokenizers, as `transformers` has them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

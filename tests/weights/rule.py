@@ -4,8 +4,6 @@ without any file that holds them: SplitMix64 (Steele et al. 2014) of a place and
 Needs NumPy only; `golden.py`, which runs beside torch, imports it too.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence

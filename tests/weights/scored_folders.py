@@ -2,8 +2,6 @@
 files; neither torch nor attnlab is needed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Systems of config nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

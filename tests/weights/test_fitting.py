@@ -1,7 +1,5 @@
 """Weights of one model are the first weights of another: kept, averaged, drawn or left out as is said."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of weights: single files and shards, what is refused, and by which names."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

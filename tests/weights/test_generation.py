@@ -1,7 +1,5 @@
 """Every key of `generation_config.json` is taken, translated, refused by name, or changes no text."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a folder of a model of images says of images and classes is read, and written again."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

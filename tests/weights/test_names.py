@@ -1,7 +1,5 @@
 """Tables of names by themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.weights.names import Name, Names

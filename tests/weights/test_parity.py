@@ -3,8 +3,6 @@ is written again is what was read. `golden.py`, and the files named after it, sa
 about. Nothing here needs torch.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

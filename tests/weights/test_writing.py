@@ -1,7 +1,5 @@
 """What no model of transformers can say of a system is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ a file of its kind or of its own, and one line here.
 Two losses for alignments are here too: `reinforce` (for sampled ones) and `doubly_stochastic`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -13,7 +11,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.alignments.protocol import Alignment
 
-ALIGNMENTS: Table[type[Alignment]] = Table(
+ALIGNMENTS: "Table[type[Alignment]]" = Table(
     "alignment",
     {
         "softmax": "attnlab.attention.alignments.protocol:Softmax",

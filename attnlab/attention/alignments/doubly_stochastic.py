@@ -10,8 +10,6 @@ FLOPs. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.2.1; 
 length; with padding the sums leave out padded steps and padded locations.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

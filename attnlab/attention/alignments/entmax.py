@@ -22,8 +22,6 @@ learned alpha. Source: A. Martins, R. Astudillo, "From Softmax to Sparsemax", IC
 and 2; G. Correia, V. Niculae, A. Martins, "Adaptively Sparse Transformers", EMNLP 2019, section 3.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

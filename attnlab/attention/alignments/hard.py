@@ -13,8 +13,6 @@ Computation", 2013; E. Jang, S. Gu, B. Poole, "Categorical Reparameterization wi
 ICLR 2017, section 2.2.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

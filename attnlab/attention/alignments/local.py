@@ -18,8 +18,6 @@ a source that is stored reversed has windows over the reversed source. Real keys
 padding last.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn

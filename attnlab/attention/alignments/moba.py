@@ -16,8 +16,6 @@ chosen blocks. Source: E. Lu et al., "MoBA: Mixture of Block Attention for Long-
 (arXiv 2502.13189), section 2.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import flax.linen as nn

@@ -15,8 +15,6 @@ the released code of gpt-oss (OpenAI 2025), here starting at b = 0.
 Axis letters: B batch, H heads, Tq queries, Tk keys, dq width of the query.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn

@@ -13,8 +13,6 @@ section 4.1. The authors' code uses the mean over time divided by 10 as reward, 
 go".
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.struct

@@ -4,8 +4,6 @@ rectified, over the best keys alone, element by element, and of no score at all.
 The class of each has its formula, cost and source. Axis letters: see `protocol`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

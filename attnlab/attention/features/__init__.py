@@ -2,8 +2,6 @@
 own is named by its dotted path.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -11,7 +9,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.features.maps import FeatureMap
 
-FEATURES: Table[type[FeatureMap]] = Table(
+FEATURES: "Table[type[FeatureMap]]" = Table(
     "feature map",
     {
         "elu": "attnlab.attention.features.maps:Elu",

@@ -20,8 +20,6 @@ Arora et al., "Simple Linear Attention Language Models Balance the Recall-Throug
 ICML 2021; Z. Qin et al., "cosFormer", ICLR 2022. Hedgehog's training to mimic softmax is not here.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

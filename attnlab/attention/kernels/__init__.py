@@ -7,8 +7,6 @@ about a class of alignments, before anything runs; `weighs` is True if the kerne
 weights. Mechanisms call `plain.attend`.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Literal
 
 from attnlab.config.registry import Table
@@ -16,7 +14,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.kernels.plain import Plain
 
-KERNELS: Table[type[Plain]] = Table(
+KERNELS: "Table[type[Plain]]" = Table(
     "kernel",
     {
         "auto": "attnlab.attention.kernels.plain:Auto",

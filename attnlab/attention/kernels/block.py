@@ -4,8 +4,6 @@ Axis letters: B batch, H heads, K key heads, D and Dv widths; b and c the querie
 block.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

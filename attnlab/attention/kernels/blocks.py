@@ -3,8 +3,6 @@
 Axis letters: Tq queries, Tk keys; rows are blocks of queries, columns blocks of keys.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -37,7 +35,7 @@ class Listed:
     columns: np.ndarray
 
     @classmethod
-    def make(cls, mask: np.ndarray) -> Listed:
+    def make(cls, mask: np.ndarray) -> "Listed":
         """From [rows,columns] bool."""
         starts = np.concatenate([[0], mask.sum(axis=1).cumsum()])
         return cls(starts.astype(np.int32), np.nonzero(mask)[1].astype(np.int32))

@@ -29,8 +29,6 @@ log l is lost to rounding beside a large m. Products are laid out for XLA's CPU 
 matrix is transposed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

@@ -7,8 +7,6 @@ their size, unless there is none or it is the causal one (`maskless`). Source: j
 [B,T,H,D], scores are softmaxed in float32.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Literal
 

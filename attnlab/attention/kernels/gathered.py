@@ -12,8 +12,6 @@ al., "MoBA: Mixture of Block Attention for Long-Context LLMs", 2025 (arXiv 2502.
 al., "Native Sparse Attention", 2025 (arXiv 2502.11089).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

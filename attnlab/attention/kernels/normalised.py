@@ -1,7 +1,5 @@
 """Blockwise attention for alignments of the form "normalised"; formulas in `blockwise`."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

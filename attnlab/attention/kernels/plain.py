@@ -8,8 +8,6 @@ queries, Tk keys, Dv value width. Cost: the sum of the parts; memory: some array
 gradients too.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -70,7 +68,7 @@ class AttentionInputs:
     after: Callable[[jax.Array, jax.Array], jax.Array] | None = None
     between: Callable[[jax.Array, Any, View], tuple[jax.Array, Any]] | None = None
 
-    def replace(self, **changes: Any) -> AttentionInputs:
+    def replace(self, **changes: Any) -> "AttentionInputs":
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
 

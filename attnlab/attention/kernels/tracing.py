@@ -4,8 +4,6 @@ A score closes over parameters, a mask over segment ids. A `jax.custom_vjp` give
 gradient, or fails on them. Here they become arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ the keys and values of each window copied once. Axis letters: B batch, H heads, 
 queries, Tk keys, W = 2 D + 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

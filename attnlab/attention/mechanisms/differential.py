@@ -12,8 +12,6 @@ Wei, "Differential Transformer", ICLR 2025 (arXiv 2410.05258), section 2.1. As i
 neighbouring heads make a pair, and the norm has a learned scale, eps 1e-5, shared by the heads.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

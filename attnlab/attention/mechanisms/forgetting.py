@@ -16,8 +16,6 @@ about one half. Its "Pro" block (norms of queries and keys, an output gate, shif
 is not here; the score `qk_rmsnorm` is the first of these. Causal, as in the paper.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

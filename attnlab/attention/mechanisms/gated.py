@@ -9,8 +9,6 @@ one half. Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non
 Sparsity, and Attention-Sink-Free", 2025, its best position (G1). No bias, as there.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

@@ -17,8 +17,6 @@ state. A look with several queries computes them in order, so it equals one look
 Axis letters: B batch, H heads, Tq queries, Tk keys, Dv value width, d width of the context.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -13,8 +13,6 @@ classifier takes M itself (`output="side_by_side"`); the projection to `width` i
 mechanism fits any slot.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn

@@ -20,8 +20,6 @@ indexer's queries come from its latent, part of both sides is rotated, and it ru
 the main attention is multi-head, and the indexer knows no positions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

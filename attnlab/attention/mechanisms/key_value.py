@@ -16,8 +16,6 @@ width parameters of W_r and W_x. Source: M. Daniluk, T. Rocktäschel, J. Welbl, 
 "Frustratingly Short Attention Spans in Neural Language Modeling", ICLR 2017.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

@@ -16,8 +16,6 @@ Its displayed equations leave out the norms of the two latents, which every rele
 has; so does this.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -21,8 +21,6 @@ nothing that fits, the context is 0; the paper adds 1e-6 to z instead.
 Axis letters: B batch, Tq queries, Tk keys, T both, H heads, D head width, M features.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import flax.linen as nn

@@ -17,8 +17,6 @@ projections by pooling or convolution are not here. E and F start normal with va
 its theorem.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import flax.linen as nn

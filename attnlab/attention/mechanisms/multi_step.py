@@ -11,8 +11,6 @@ connection adds it. The losses of all looks are summed. W_q is ours; it makes qu
 contexts. Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -14,8 +14,6 @@ numbers per token. Source: A. Vaswani et al., "Attention Is All You Need", NeurI
 have no biases by default. A row without allowed keys gives zeros; the papers leave this open.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 

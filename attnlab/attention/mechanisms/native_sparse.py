@@ -22,8 +22,6 @@ Hardware-Aligned and Natively Trainable Sparse Attention", 2025 (arXiv 2502.1108
 here it is the mean, as in the implementation of flash-linear-attention. Causal self-attention.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

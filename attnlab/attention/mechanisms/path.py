@@ -18,8 +18,6 @@ Panda, Y. Kim, "PaTH Attention: Position Encoding via Accumulating Householder T
 over its norm. Keys of a memory are float32. Causal self-attention.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

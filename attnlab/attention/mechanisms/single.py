@@ -11,8 +11,6 @@ Translation by Jointly Learning to Align and Translate", ICLR 2015; M.-T. Luong,
 Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -17,8 +17,6 @@ between two sequences the weights depend on the query (or its position) in the s
 factorised dense form and mixtures of forms are not here.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import flax.linen as nn

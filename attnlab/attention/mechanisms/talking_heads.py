@@ -10,8 +10,6 @@ Y. Cheng, N. Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), s
 mixes are H x H and start at the identity, where the mechanism is multi-head attention.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -15,8 +15,6 @@ Yuan, Q. Gu, A. C. Yao, "Tensor Product Attention Is All You Need", 2025 (arXiv 
 3. There the cache keeps rotated factors; here it keeps them as they are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -2,8 +2,6 @@
 new one is one file and one line here.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
     from attnlab.attention.positions.protocol import PositionScheme
     from attnlab.attention.positions.rope_scaling import Unscaled
 
-POSITIONS: Table[type[PositionScheme]] = Table(
+POSITIONS: "Table[type[PositionScheme]]" = Table(
     "position scheme",
     {
         "none": "attnlab.attention.positions.protocol:PositionScheme",
@@ -32,7 +30,7 @@ POSITIONS: Table[type[PositionScheme]] = Table(
     base="attnlab.attention.positions.protocol:PositionScheme",
 )
 
-SCALINGS: Table[type[Unscaled]] = Table(
+SCALINGS: "Table[type[Unscaled]]" = Table(
     "rope scaling",
     {
         "none": "attnlab.attention.positions.rope_scaling:Unscaled",

@@ -10,8 +10,6 @@ the authors' code for H that are no power of two. The paper is causal, where |i 
 keys after the query there is no agreed form; we use the distance. The bias is not scaled.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

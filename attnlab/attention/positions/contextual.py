@@ -15,8 +15,6 @@ to Count What's Important", 2024 (arXiv 2405.18719), equations 3 to 5. There the
 projections of its own; here it is the score's, whichever score it is.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

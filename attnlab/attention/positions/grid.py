@@ -15,8 +15,6 @@ there the column turns the first channels. Cost: as `sinusoidal` and `rope`; no 
 Axis letters: B batch, H heads, T length, D head width, d model width.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -6,8 +6,6 @@ sinusoids in A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, table
 standard deviation of 0.02 is that of GPT-2 and BERT.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

@@ -7,8 +7,6 @@ Source of none at all: A. Kazemnejad et al., "The Impact of Positional Encoding 
 Generalization in Transformers", NeurIPS 2023.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import flax.linen as nn

@@ -13,8 +13,6 @@ width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters. Sou
 `rope_scaling`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax

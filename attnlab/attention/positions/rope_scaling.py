@@ -21,8 +21,6 @@ high, which takes an L0 far beyond the longest wavelength, the ramp is one step 
 f_m.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -11,8 +11,6 @@ them picked for each pair. Values: the weights summed by row, B H Tq Tk addition
 4 and 5. As there the tables are shared by the heads of a layer; `sides="key"` leaves a^V out.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

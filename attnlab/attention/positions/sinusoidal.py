@@ -8,8 +8,6 @@ the last cosine. Axis letters: B batch, T length, d model width. Cost: d sines f
 parameters. Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.5.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

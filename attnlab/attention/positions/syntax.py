@@ -22,8 +22,6 @@ ancestry (`mode="edge"`: joined by an edge). Words without a head are children o
 root.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

@@ -14,8 +14,6 @@ and the authors' code. Here every layer has its own table; the paper's layers of
 that of the first. T5 does not scale scores: combine with the score "dot" to be exact.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

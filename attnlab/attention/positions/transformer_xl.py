@@ -13,8 +13,6 @@ appendix B. Here every layer has its own u and w, which the paper shares, and di
 negative (a key to the right). The memory of the previous segment is not part of a position scheme.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

@@ -2,8 +2,6 @@
 a class, in a file of its kind or of its own, and one line here.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -11,7 +9,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.attention.scores.protocol import Score
 
-SCORES: Table[type[Score]] = Table(
+SCORES: "Table[type[Score]]" = Table(
     "score",
     {
         "dot": "attnlab.attention.scores.protocol:Dot",

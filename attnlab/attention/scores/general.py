@@ -18,8 +18,6 @@ General Survey on Attention Mechanisms in Deep Learning", IEEE TKDE 2023, give t
 start W at U(-0.1, 0.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 

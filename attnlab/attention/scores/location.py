@@ -12,8 +12,6 @@ Attention-based Neural Machine Translation", EMNLP 2015, section 3.1, equation 8
 have up to 50 words). They start W_l at U(-0.1, 0.1).
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

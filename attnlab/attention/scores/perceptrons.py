@@ -4,8 +4,6 @@ queries looked at.
 The class of each has its formula, cost and source. Axis letters: see `protocol`.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

@@ -11,8 +11,6 @@ Axis letters: B batch, H heads, K key heads, T length (Tq, Tk), dq/dk widths of 
 width of what `of_query` and `of_key` return.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -20,8 +20,6 @@ Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025
 OLMo 2, whose statistics run over all heads together.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 The class of each has its formula, cost and source. Axis letters: see `protocol`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax

@@ -10,8 +10,6 @@ Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 
 section 2: c = 50 for attention.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -13,8 +13,6 @@ traced. Source: prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer L
 Unified Text-to-Text Transformer", JMLR 2020, section 3.2.1.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

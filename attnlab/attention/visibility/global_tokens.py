@@ -10,8 +10,6 @@ the g global keys, and 4 g T d for the global queries. Source: I. Beltagy, M. E.
 has no separate projections of global queries and keys.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

@@ -10,8 +10,6 @@ The formulas, the costs and the sources stand with the rules themselves: `rule`,
 `sparse_transformer`, `global_tokens`, `random_blocks`, `given`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

@@ -14,8 +14,6 @@ pattern depends on T and cannot be causal. The authors' code turns to full atten
 sequences; ours never does.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -25,8 +25,6 @@ Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated); A. V
 "Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -69,7 +67,7 @@ class Rule:
         """
         return None
 
-    def __and__(self, other: Rule) -> Rule:
+    def __and__(self, other: "Rule") -> "Rule":
         """Returns the rule that allows a pair of query and key if both rules allow it, or
         NotImplemented if `other` is not a rule.
         """
@@ -82,7 +80,7 @@ class Rule:
         ]
         return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
 
-    def __or__(self, other: Rule) -> Rule:
+    def __or__(self, other: "Rule") -> "Rule":
         """Returns the rule that allows a pair of query and key if at least one of the two rules
         allows it, or NotImplemented if `other` is not a rule.
         """

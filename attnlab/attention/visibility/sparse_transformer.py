@@ -16,8 +16,6 @@ al., "Image Transformer", ICML 2018. Some re-implementations let every query see
 a block too; we follow the paper.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 

@@ -2,8 +2,6 @@
 the last time.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """What all generators of diagnostic texts share: they draw rows of words."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

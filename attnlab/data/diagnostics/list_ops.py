@@ -10,8 +10,6 @@ within limits. Source: N. Nangia, S. Bowman, "ListOps", NAACL SRW 2018; drawn as
 "Long Range Arena", ICLR 2021, do in their code, in which an operator has the probability 1/4.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter, defaultdict

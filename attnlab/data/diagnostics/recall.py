@@ -3,8 +3,6 @@
 Many questions in one text, one question at its end, or a needle in a text that says nothing.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ of State in State-Space Models", ICML 2024), and none with positive real eigenva
 2025).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

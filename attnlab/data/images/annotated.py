@@ -4,8 +4,6 @@ and the base of the data of runs that read the last two.
 Axis letters: N images, H height, W width, C channels, K objects of an image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 

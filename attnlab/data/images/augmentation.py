@@ -5,8 +5,6 @@ al. 2014, section 4.1, where such images are made anew for every update).
 Axis letters: B images, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -6,8 +6,6 @@ class k and 0 for no object. An image may have none, so `real` is 1 for every im
 of padding.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images with captions; and a source of files: a folder of images and a file of captions."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -15,8 +15,6 @@ file has after turning, it is turned. Other sizes than the file's are an error. 
 are turned.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 every later reading maps them into memory, so that trials of one machine share them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Images in one file: IDX, the form of MNIST and Fashion-MNIST, and NumPy's .npz."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images in folders, one for each class: train/CLASS/*.png, test/CLASS/*.jpg."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

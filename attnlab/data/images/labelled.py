@@ -1,7 +1,5 @@
 """Images with labels, uint8 [N,H,W,C], all of one size; and what all sources and data of images share."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import random

@@ -1,7 +1,5 @@
 """Questions about the user's own images: the form of easy-VQA, and JSON lines that name image files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the number of questions about it. Answers are those of the training split; answe
 a batch, 0 is a row of padding, and C + 1 any answer that only another split has.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

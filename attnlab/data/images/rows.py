@@ -2,8 +2,6 @@
 boxes, masks or questions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

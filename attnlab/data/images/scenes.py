@@ -13,8 +13,6 @@ or, of two objects and where it is asked for, how the first lies to the second:
 by the axis on which they lie further apart; by the rows, if it is the same on both.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ In a batch a mask is uint8: 1 for the ground, k + 2 for class k, and 0 for what 
 pixels that the source leaves open, and rows of padding. The ground is a class of its own, the first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass

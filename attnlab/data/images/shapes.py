@@ -6,8 +6,6 @@ anywhere, as a whole within the image. The label is its shape, or its colour and
 shows is a `Scene`; `painted` makes the pixels of it.
 """
 
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Sequence

@@ -20,8 +20,6 @@ the object itself where all others are far away), and an image in which two obje
 shapes are equally close, or equally far, is not used.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,11 +67,11 @@ class Thing(NamedTuple):
     row: int
     column: int
 
-    def squared(self, other: Thing) -> int:
+    def squared(self, other: "Thing") -> int:
         """The square of the distance to another one."""
         return (self.row - other.row) ** 2 + (self.column - other.column) ** 2
 
-    def apart(self, other: Thing) -> int:
+    def apart(self, other: "Thing") -> int:
         """How many rows or columns one is from another, whichever are more."""
         return max(abs(self.row - other.row), abs(self.column - other.column))
 

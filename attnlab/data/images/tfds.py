@@ -2,8 +2,6 @@
 `attnlab.data.tfds`.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 around it: pieces of other images (Mnih et al. 2014, section 4.1).
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Any, ClassVar

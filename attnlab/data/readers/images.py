@@ -7,8 +7,6 @@ applied unless the caller asks for the pixels as they are stored; Pillow itself 
 of a TIFF file. Animations are refused, of a photo with several pictures (MPO) the first counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re
@@ -61,7 +59,7 @@ _warned: set[str] = set()  # folders
 
 
 @contextlib.contextmanager
-def opened(file: Path | BinaryIO, name: str) -> Iterator[Image]:
+def opened(file: Path | BinaryIO, name: str) -> "Iterator[Image]":
     """Opens an image file of a known format, with one picture, for use in a `with` statement and
     yields the Pillow image; turns every error in reading it into `UserError`.
 
@@ -103,7 +101,7 @@ def read_image(path: Path, side: int, grey: bool) -> np.ndarray:
         return resized(pixels(image, str(path), grey), side)
 
 
-def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.ndarray:
+def pixels(image: "Image", name: str, grey: bool, *, upright: bool = True) -> np.ndarray:
     """Returns the pixels of an open image, uint8 [H,W,1] if `grey`, else [H,W,3], turned by its
     EXIF orientation if `upright`; drops transparency with a warning, and raises `UserError`, with
     the `name`, for a refused mode.
@@ -132,7 +130,7 @@ def pixels(image: Image, name: str, grey: bool, *, upright: bool = True) -> np.n
     return array.reshape(*array.shape[:2], -1)
 
 
-def orientation(image: Image) -> int:
+def orientation(image: "Image") -> int:
     """Returns the EXIF orientation of an open image, 1 to 8: 1 is upright, from 5 on height and
     width change places. A number beyond is 1.
     """
@@ -141,7 +139,7 @@ def orientation(image: Image) -> int:
     return number if number in range(1, 9) else 1
 
 
-def check_upright(image: Image, name: str) -> None:
+def check_upright(image: "Image", name: str) -> None:
     """Raises `UserError` if an image has an EXIF orientation that turns it, as annotated positions
     may count before or after turning.
     """
@@ -177,14 +175,14 @@ def resized(
     return small.reshape(height, width, -1)
 
 
-def _highest_bits(image: Image, bits: int) -> Image:
+def _highest_bits(image: "Image", bits: int) -> "Image":
     """Converts a grey image of `bits` bits to one of 8, its highest ones."""
     from PIL import Image
 
     return Image.fromarray((np.asarray(image).astype(np.int32) >> bits - 8).astype(np.uint8))
 
 
-def _tag(image: Image, tag: int, other: int) -> int:
+def _tag(image: "Image", tag: int, other: int) -> int:
     """Returns the number in a tag of a TIFF file, the first of several; `other` if the tag is
     missing.
     """

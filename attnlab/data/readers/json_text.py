@@ -5,8 +5,6 @@ numbers beyond 64 bits, a key that stands twice in an object, half of a surrogat
 alone), and objects nested deeper than any that people write.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

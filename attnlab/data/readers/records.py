@@ -10,8 +10,6 @@ The first three may be packed (.gz, .xz, .zst). A column within another one is n
 "translation.de".
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Tables that somebody else wrote: lines of cells with a separator between them."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence

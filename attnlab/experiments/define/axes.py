@@ -6,8 +6,6 @@ point, `cross` joins axes. Values are plain config values; the name of a compone
 `--config.a.b=value` does.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

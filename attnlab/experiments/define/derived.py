@@ -6,8 +6,6 @@ planning; `attnlab.experiments.report` computes their values.
   steps_to(loss<=1.5), seconds_to(...), flops_to(accuracy>=0.9)     until a score of the validation split first got there
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping

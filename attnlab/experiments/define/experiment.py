@@ -6,8 +6,6 @@ An experiment file defines `get_experiment(argument: str = "") -> Experiment`;
 `attnlab.experiments.plan.process` checks whether the settings fit the systems.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -56,7 +54,7 @@ class Contrast:
     directed: bool = False
     on: str = ""
 
-    def literal(self, mode: Mode) -> Contrast:
+    def literal(self, mode: Mode) -> "Contrast":
         """Returns the same contrast with weights for the measure itself, where `mode` is better;
         for a derived measure less is better.
         """

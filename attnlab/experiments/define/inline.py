@@ -7,8 +7,6 @@ settings that validation chooses for every row. The file is an ordinary experime
 a budget can be added later.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

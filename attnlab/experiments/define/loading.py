@@ -2,8 +2,6 @@
 imports no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

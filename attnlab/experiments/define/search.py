@@ -9,8 +9,6 @@ validation then runs with all seeds. Optuna draws the settings (`studies.py`); t
 nothing beyond Python.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -86,7 +84,7 @@ class Range:
         return {"kind": self.kind, "low": self.low, "high": self.high}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Range:
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Range":
         """Returns the range that `to_dict` has written as a dict."""
         options = tuple(map(frozen, fields.get("options", [])))
         return cls(fields["kind"], fields.get("low"), fields.get("high"), options)
@@ -208,7 +206,7 @@ class Search:
         return {**fields, "space": {key: values.to_dict() for key, values in self.space.items()}}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Search:
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Search":
         """Returns the search that `to_dict` has written as a dict; ignores other keys, and takes
         defaults for missing ones.
         """

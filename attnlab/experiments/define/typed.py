@@ -6,8 +6,6 @@ file nor a default has a value for a setting, its text becomes a number, tuple o
 cannot change its meaning; else it stays a text.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from typing import Any

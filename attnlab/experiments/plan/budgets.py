@@ -7,8 +7,6 @@ more count lies on it too, the nearest value is calculated from it, and counted.
 four counts in all. Otherwise the search goes on by secants inside a bracket.
 """
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import math

@@ -2,8 +2,6 @@
 parameters and FLOPs counted.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

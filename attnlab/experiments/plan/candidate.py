@@ -3,8 +3,6 @@ ids.
 
 Needs neither jax nor numpy."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

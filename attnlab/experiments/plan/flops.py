@@ -1,7 +1,5 @@
 """The work of a training step, as `attnlab.analysis.work` counts programs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -2,8 +2,6 @@
 finished trials must not change. Imports no jax.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping

@@ -2,8 +2,6 @@
 when it is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 

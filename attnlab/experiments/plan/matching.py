@@ -2,8 +2,6 @@
 budget that is missed. Imports no jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 variants they may not compare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

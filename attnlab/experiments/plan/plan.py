@@ -5,8 +5,6 @@ Needs neither jax nor numpy: the launcher, the status table and the report read 
 `attnlab.experiments.plan.process` makes it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -167,29 +165,29 @@ class Plan(Asked):
         canonical = json.dumps(meaning, sort_keys=True)
         return f"{variant}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
-    def grown(self, candidates: Iterable[Candidate]) -> Plan:
+    def grown(self, candidates: Iterable[Candidate]) -> "Plan":
         """Returns this plan with the candidates that it does not have yet (by id) added at the end."""
         ids = {candidate.id for candidate in self.candidates}
         added = (new for new in candidates if new.id not in ids)
         return dataclasses.replace(self, candidates=(*self.candidates, *added))
 
-    def promote(self, identities: Iterable[str]) -> Plan:
+    def promote(self, identities: Iterable[str]) -> "Plan":
         """Returns this plan with exactly these candidates promoted."""
         chosen = set(identities)
         return self._with_each(lambda candidate: {"promoted": candidate.id in chosen})
 
-    def paced(self, until: Mapping[str, int | None]) -> Plan:
+    def paced(self, until: Mapping[str, int | None]) -> "Plan":
         """Returns this plan with `Candidate.until` set by id to the step at which a candidate
         waits; None (the end) for all others.
         """
         return self._with_each(lambda candidate: {"until": until.get(candidate.id)})
 
-    def _with_each(self, changes: Callable[[Candidate], Mapping[str, Any]]) -> Plan:
+    def _with_each(self, changes: Callable[[Candidate], Mapping[str, Any]]) -> "Plan":
         """Returns this plan with the fields replaced that `changes` returns for each candidate."""
         candidates = (dataclasses.replace(each, **changes(each)) for each in self.candidates)
         return dataclasses.replace(self, candidates=tuple(candidates))
 
-    def with_cores(self, cores: int | None, directory: Path) -> Plan:
+    def with_cores(self, cores: int | None, directory: Path) -> "Plan":
         """Returns this plan with `cores` cores for each trial; the same plan if it has a number
         already or a trial has a folder in `directory`.
         """
@@ -209,7 +207,7 @@ class Plan(Asked):
         return json.dumps({"version": self.version, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
-    def read(cls, directory: str | Path) -> Plan | None:
+    def read(cls, directory: str | Path) -> "Plan | None":
         """Reads and returns the plan of a sweep folder; returns None if there is none, and raises
         `UserError` if it is damaged.
 
@@ -225,7 +223,7 @@ class Plan(Asked):
             raise UserError(f"cannot read {path}: {error.strerror}") from error
 
     @classmethod
-    def of_sweep(cls, directory: str | Path) -> Plan:
+    def of_sweep(cls, directory: str | Path) -> "Plan":
         """Reads and returns the plan of a sweep folder; raises `UserError` if there is none or it
         is damaged.
 
@@ -240,7 +238,7 @@ class Plan(Asked):
         )
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: str) -> Plan:
+    def from_json(cls, text: str | bytes, where: str) -> "Plan":
         """Parses and checks the text that `to_json` has written and returns its plan; `where` names
         the text in messages.
 
@@ -258,7 +256,7 @@ class Plan(Asked):
         return plan
 
     @classmethod
-    def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> Plan:
+    def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> "Plan":
         """Adds candidates to `<directory>/plan.json` under its lock and returns the plan as it now
         is.
 

@@ -4,8 +4,6 @@ with the true vocabularies (shapes only) and counted before the first trial star
 It needs jax, so the launcher calls it in a process of its own (`run/planning.py`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`tasks.json`: of an experiment over several tasks, which folders beside it are their sweeps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import TypedDict

@@ -5,8 +5,6 @@ A difference is second minus first. It is paired by seed if both sweeps have the
 pair of trials was scored on the same data, whatever the values are. Otherwise the two are independent samples. `gap` has the statistics.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 writes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from pathlib import Path

@@ -2,8 +2,6 @@
 those of the test split.
 """
 
-from __future__ import annotations
-
 import statistics
 
 from attnlab.experiments.report.collect import Records

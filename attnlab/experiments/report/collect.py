@@ -2,8 +2,6 @@
 so the same records give the same report.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import statistics

@@ -7,8 +7,6 @@ tests against each other, since they are still being tuned. The statistics are i
 `attnlab.experiments.report.statistics`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a report is made from, shared by all its files and the terminal."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

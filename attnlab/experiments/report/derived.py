@@ -5,8 +5,6 @@ A trial that failed, or never reached the score, has no value; the report says s
 in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from attnlab.experiments.define import is_derived, reached

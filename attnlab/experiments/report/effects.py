@@ -11,8 +11,6 @@ Each effect is a weighted sum of means, judged by the model of all variants (`Fa
 of a claim are. Settings whose values do not meet in every combination count as one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -2,8 +2,6 @@
 and what else the size of a measure depends on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """The power of a plan, before anything is trained."""
 
-from __future__ import annotations
-
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.report.statistics import ALPHA, CHANCE, detectable, spent
 

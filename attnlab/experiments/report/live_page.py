@@ -1,7 +1,5 @@
 """The page of a sweep at work: `status.html`, which a browser reads anew while it is open."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

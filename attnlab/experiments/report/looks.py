@@ -6,8 +6,6 @@ something is found errs more often, unless the number of looks was planned (`Exp
 then every look has its own level, see `spent`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import math

@@ -2,8 +2,6 @@
 stands at the head of the report. Pure functions of what was collected.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def of_trial(
-    record: Record,
+    record: "Record",
     items: Items | None,
     splits: Mapping[str, str],
     altered: Sequence[str] | None,
@@ -62,7 +60,7 @@ def of_trial(
         yield "digests.json is missing"
 
 
-def of_sweep(records: Records, reported: Sequence[Record]) -> Iterator[tuple[str, str]]:
+def of_sweep(records: "Records", reported: "Sequence[Record]") -> Iterator[tuple[str, str]]:
     """Yields (trial name, sentence) for each contradiction in the records of the reported trials:
     their own misfits, test scores that `looks.jsonl` lacks, and trials that are copies.
     """

@@ -2,8 +2,6 @@
 sources of times and costs.
 """
 
-from __future__ import annotations
-
 from attnlab.experiments.define import is_timed, several
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison

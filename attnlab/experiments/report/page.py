@@ -2,8 +2,6 @@
 be read on a telephone, on light and dark ground, on paper, and without the script.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from attnlab.experiments.report.contents import Contents

@@ -1,7 +1,5 @@
 """The main table for a paper: three columns, or those that the user names."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -2,8 +2,6 @@
 Nothing here trains, scores or reads data. The same records give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO

@@ -2,8 +2,6 @@
 part is a function that makes a table or a figure, and a line here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -36,7 +34,7 @@ class Section:
         not.
     """
 
-    make: Callable[[Contents], Table | Figure | None]
+    make: "Callable[[Contents], Table | Figure | None]"
     main: bool = False
     linked: bool = False
     narrow: Callable[[Table, str], list[Table]] | None = None

@@ -10,8 +10,6 @@ Nemenyi's tests (Demsar 2006) would take tasks for a random sample of more than 
 variant decide whether two differ (Benavoli, Corani and Mangili 2016).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence

@@ -2,8 +2,6 @@
 for all that were tuned.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence

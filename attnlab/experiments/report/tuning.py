@@ -2,8 +2,6 @@
 split, and what was chosen.
 """
 
-from __future__ import annotations
-
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import scale, scores, settings
 from attnlab.experiments.report.statistics import Family

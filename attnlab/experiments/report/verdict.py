@@ -16,8 +16,6 @@ A contrast may use a derived measure. Counts of the model (parameters, FLOPs) ar
 bounds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

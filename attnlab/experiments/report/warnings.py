@@ -2,8 +2,6 @@
 error rate higher, than it looks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 

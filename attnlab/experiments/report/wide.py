@@ -1,7 +1,5 @@
 """`trials.csv`: one row a trial with its settings, all its measures and its costs, for data frames."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -2,8 +2,6 @@
 and for `status` the validation scores while it runs.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time
@@ -65,7 +63,7 @@ class Board:
         self._seen = {seen.trial.name: seen for seen in shown(plan, self._directory)}
         self._looked = time.monotonic()
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> "Board":
         """Begins the live table if the stream is a terminal, and returns the board."""
         self._live = _live(self._stream)
         if self._live is not None:
@@ -283,7 +281,7 @@ def _measured(trial: Trial, directory: Path, metric: str) -> list[tuple[int, flo
     ]
 
 
-def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:
+def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> "rich.console.Group":
     """Returns the table of candidates in colours for a terminal, with the lines of `troubles` and
     the summary below it.
     """
@@ -330,7 +328,7 @@ def _end_line(seen: Seen) -> str:
     return f"{seen.trial.name}: {seen.word} {where}{f': {seen.message}' if seen.message else ''}"
 
 
-def _live(stream: Any) -> rich.live.Live | None:
+def _live(stream: Any) -> "rich.live.Live | None":
     """Returns a live display of rich, not started, that redraws in place if the stream is a
     terminal that can move its cursor, else None.
     """

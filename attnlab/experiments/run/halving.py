@@ -8,8 +8,6 @@ trials, trains from the last rung to the end. Everything here depends only on th
 when or where a trial ran.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

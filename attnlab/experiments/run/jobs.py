@@ -2,8 +2,6 @@
 lists jobs; an executor runs them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 import math
@@ -77,7 +75,7 @@ class Part:
     skip: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, only: str | None, skip: str | None) -> Part:
+    def of(cls, only: str | None, skip: str | None) -> "Part":
         """Makes the part of a sweep from the values of `--only` and `--skip`: patterns separated by
         commas, or None.
         """

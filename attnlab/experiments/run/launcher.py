@@ -2,8 +2,6 @@
 stage starts from what is on disk.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

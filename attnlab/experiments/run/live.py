@@ -8,8 +8,6 @@ is killed, the next job starts it again; its processes continue, are tracked by 
 keep their slots. Nothing here imports jax.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import multiprocessing

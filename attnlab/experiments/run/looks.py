@@ -6,8 +6,6 @@ process counts as a look. Records are only appended. From them the report tells 
 test scores were known.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """How often the kernel has killed a process for lack of memory, as far as Linux tells."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the process of a job prints goes to a log."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

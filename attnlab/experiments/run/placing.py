@@ -3,8 +3,6 @@ folder, and asks for workers while there is work and nobody does it. What places
 of trials.
 """
 
-from __future__ import annotations
-
 import abc
 import time
 from pathlib import Path

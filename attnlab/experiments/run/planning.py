@@ -2,8 +2,6 @@
 forked from the server of the trials (`live`), since that has imported jax.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

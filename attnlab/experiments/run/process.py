@@ -6,8 +6,6 @@ begun, and one line on stderr says why; 75: another process is at one of them; 7
 not hold; 78: code or data is not what the sweep was planned with; 128 + n: stopped by signal n.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -7,8 +7,6 @@ worker takes the next trial whose lock is free. The tasks belong to the launcher
 end, and the same command goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

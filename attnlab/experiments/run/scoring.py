@@ -4,8 +4,6 @@ share the compiled programs.
 Needs the frozen choice. Seeds with results are not evaluated again; missing pictures are drawn.
 """
 
-from __future__ import annotations
-
 import json
 import traceback
 from collections.abc import Mapping, Sequence

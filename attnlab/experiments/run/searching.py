@@ -5,8 +5,6 @@ Its whole state is on disk, in the studies and in the records of trials, so any 
 `advance` at any time and repeatedly.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Mapping

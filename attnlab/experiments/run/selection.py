@@ -6,8 +6,6 @@ finite) is chosen only if no candidate is complete. A failed trial (a full disk,
 have been the best: see `blocking`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -68,7 +66,7 @@ class Choice:
     chosen: Mapping[str, Chosen]
 
     @classmethod
-    def read(cls, directory: str | Path) -> Choice | None:
+    def read(cls, directory: str | Path) -> "Choice | None":
         """Reads the frozen choice of a sweep folder; returns None before it is made.
 
         Raises:

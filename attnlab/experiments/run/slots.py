@@ -6,8 +6,6 @@ threads) and, with GPUs, to one or several of them through CUDA_VISIBLE_DEVICES.
 several devices for a trial on the cores of the slot. Cores and GPUs are counted without jax.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.metadata
@@ -50,7 +48,7 @@ class Slot:
         use = {"slot": self.number, "cores": list(self.cores), "devices": dict(self.environment)}
         return {**use, "planned_cores": self.planned} if self.planned else use
 
-    def with_devices(self, count: int) -> Slot:
+    def with_devices(self, count: int) -> "Slot":
         """Returns this slot with XLA_FLAGS set so that XLA makes `count` devices of the CPU."""
         before = os.environ.get("XLA_FLAGS", "").split()
         flags = [flag for flag in before if not flag.startswith(_HOST_DEVICES)]

@@ -9,8 +9,6 @@ queues the job again, and some worker continues the trial. A lost launcher or wo
 than that.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -274,7 +272,7 @@ class Leave(FirstStop):
         self.handler: Any = None
         self.requeue = False
 
-    def __enter__(self) -> Leave:
+    def __enter__(self) -> "Leave":
         super().__enter__()
         self.handler = signal.signal(signal.SIGUSR2, self._remember)
         return self

@@ -1,7 +1,5 @@
 """Signals to a launcher: the first asks its processes to save and leave, the second kills them."""
 
-from __future__ import annotations
-
 import signal
 from types import FrameType
 from typing import Any
@@ -26,7 +24,7 @@ class Stop:
         """The first that came, None before."""
         return self.signals[0] if self.signals else None
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> "Stop":
         for number in _SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._remember)

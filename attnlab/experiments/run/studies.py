@@ -6,8 +6,6 @@ and is written as one record. So a launcher that was killed finds every trial th
 draws the same next one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -145,7 +143,7 @@ class Study:
         params = draft.ask(self._space()).params
         return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
 
-    def _asked(self, trial: optuna.trial.FrozenTrial) -> Asked:
+    def _asked(self, trial: "optuna.trial.FrozenTrial") -> Asked:
         """Converts a trial of Optuna's to an `Asked`: its settings with the values that a config
         has, its state, and its value if it is complete.
         """

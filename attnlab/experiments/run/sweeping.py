@@ -2,8 +2,6 @@
 machine or on a cluster.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ name it. If an error ends a program of several trials, all of them are "interrup
 one at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -114,7 +112,7 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
     return max(code, *[_end(*end, plan) for end in ends])
 
 
-def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan) -> int:
+def _end(trial: Trial, attempt: Attempt, run: "Run", outcome: Outcome, plan: Plan) -> int:
     """Writes the validation scores of a trial if it is done, and the end of its attempt, then
     prunes its saved states as the plan says; returns its exit code: 1 if it diverged or this failed
     (130 after Ctrl-C), else 0.
@@ -137,7 +135,7 @@ def _end(trial: Trial, attempt: Attempt, run: Run, outcome: Outcome, plan: Plan)
 
 def fit(
     trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
-) -> tuple[list[Run], list[Outcome], int]:
+) -> "tuple[list[Run], list[Outcome], int]":
     """Trains the trials, one alone or several as one program, to the end, `Candidate.until` or a
     signal; returns the runs, their `Outcome`s, and 128 + the signal's number or 0; `began` is the
     `perf_counter` at the start.
@@ -160,7 +158,7 @@ def fit(
     return runs, outcomes, code
 
 
-def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
+def _together(runs: "Sequence[Run]", session: Session) -> list[Outcome]:
     """Writes or checks the manifest of each run, prints the notes of the first, trains the runs as
     one program and returns the `Outcome` of each.
     """
@@ -172,7 +170,7 @@ def _together(runs: Sequence[Run], session: Session) -> list[Outcome]:
     return train(runs, session)
 
 
-def prepare(trials: Sequence[Trial], directory: Path) -> list[Run]:
+def prepare(trials: Sequence[Trial], directory: Path) -> "list[Run]":
     """Returns the runs of the trials, with data, parameters and optimizer ready to train; several
     trials share one task, whose data is read once.
 
@@ -233,7 +231,7 @@ def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> i
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
-def write_validation(run: Run, metric: str) -> None:
+def write_validation(run: "Run", metric: str) -> None:
     """Writes `valid.json`: the run's scores at its best step on the validation split and the counts
     behind them; computes `metric` now if training has not.
 

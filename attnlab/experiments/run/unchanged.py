@@ -6,8 +6,6 @@ no trial counts as failed, and the launcher ends with one line. The same command
 change is undone or accepted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -8,8 +8,6 @@ have ended, and is tried once alone. A process that does not leave when asked is
 period. A worker never makes the choice. Nothing here imports jax.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

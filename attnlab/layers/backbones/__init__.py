@@ -3,8 +3,6 @@ classification put a read-out on top; what captions, answers and finds has one b
 new one is one file and one line here; a user's own is named by its dotted path.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -12,7 +10,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.layers.backbones.protocol import Backbone
 
-BACKBONES: Table[type[Backbone]] = Table(
+BACKBONES: "Table[type[Backbone]]" = Table(
     "backbone",
     {
         "cnn": "attnlab.layers.backbones.cnn:CNN",

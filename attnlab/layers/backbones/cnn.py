@@ -11,8 +11,6 @@ stands here (M. Lin, Q. Chen, S. Yan, "Network In Network", ICLR 2014), biases, 
 Axis letters: B batch, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

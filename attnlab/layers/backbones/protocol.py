@@ -4,8 +4,6 @@ convolutional ones share: the norm and the gate.
 Axis letters: B batch, H height, W width, h and w those of the feature map, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, Literal
 

@@ -25,8 +25,6 @@ Axis letters: B batch, H height, W width, C channels, w width of the first stage
 stride.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

@@ -5,8 +5,6 @@ A backbone has the field `gate` (see `attnlab.systems.vision.backbone`). The non
 attention, so they stand in its room.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from attnlab.config.registry import Table
@@ -14,7 +12,7 @@ from attnlab.config.registry import Table
 if TYPE_CHECKING:
     from attnlab.layers.gates.protocol import Gate
 
-GATES: Table[type[Gate]] = Table(
+GATES: "Table[type[Gate]]" = Table(
     "gate",
     {
         "se": "attnlab.layers.gates.squeeze_excitation:SqueezeExcitation",

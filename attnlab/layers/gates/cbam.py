@@ -10,8 +10,6 @@ norm here (`normalisation=batch_norm`), whose scale its training script starts a
 at one. The convolution has no bias, as there. w starts N(0, 1 / (2 k^2)), cut at two deviations.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

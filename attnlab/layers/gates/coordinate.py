@@ -13,8 +13,6 @@ Network Design", CVPR 2021, equations 4 to 8; norm, hard_swish, biases and the b
 are those of the released code, the norm also of figure 2. `least=0` is the formula of the paper.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

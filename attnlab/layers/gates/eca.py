@@ -13,8 +13,6 @@ parameters; the abstract says 80, which is 5 for each of its 16 blocks. w starts
 paper does not say.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

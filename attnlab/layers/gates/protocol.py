@@ -13,8 +13,6 @@ that only fill it; norms over a batch ask.
 Axis letters: B batch, H and W height and width of a map, C channels, r reduction; N = H W on cards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

@@ -24,8 +24,6 @@ a bias; all start He normal. Cost: about 2 N C^2 FLOPs for each of the two matri
 less on the smaller maps.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

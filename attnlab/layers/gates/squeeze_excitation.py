@@ -13,8 +13,6 @@ S. Woo, J. Park, J.-Y. Lee, I. S. Kweon, "CBAM", ECCV 2018, equation 2. Matrices
 uniform, biases at zero, so that g starts near 1/2.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import flax.linen as nn

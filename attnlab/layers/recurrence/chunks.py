@@ -18,8 +18,6 @@ form); S. Yang, J. Kautz, A. Hatamizadeh, "Gated Delta Networks", ICLR 2025 (wit
 Axis letters: B batch, H heads, n chunks, C tokens of a chunk, D rows of the state, E columns.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

@@ -22,8 +22,6 @@ Axis letters: B batch, H heads, T tokens of a piece, D width of a head, b tokens
 tokens that are computed at once, N slots that T tokens take, n = N / C.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import flax.struct

@@ -10,8 +10,6 @@ piece to piece. Everything is computed in the inner precision (`layers.precision
 Axis letters: B batch, H heads, T tokens, D rows of the state, E columns of the state.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -19,8 +19,6 @@ half of the next, so that exponentials are log C for each number, not C / 16).
 Axis letters: C tokens of a chunk, D channels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

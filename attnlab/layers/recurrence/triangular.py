@@ -9,8 +9,6 @@ unit keys the powers reach 1e17 in a chunk of 64 while the inverse is bounded by
 Axis letters: C rows.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

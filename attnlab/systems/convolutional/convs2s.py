@@ -28,8 +28,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, f embeddi
 window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 

@@ -27,8 +27,6 @@ Axis letters: B batch, T time, V vocabulary, E embedding, H width of an LSTM lay
 window.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

@@ -14,8 +14,6 @@ without a token has the vector 0.
 Axis letters: B batch, S and T tokens of the texts, H state width of a direction, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -14,8 +14,6 @@ A text without a token has the vector 0.
 Axis letters: B batch, S and T tokens of the texts, H state width of a direction, C classes.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax

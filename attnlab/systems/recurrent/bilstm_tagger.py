@@ -8,8 +8,6 @@ Source: Z. Huang, W. Xu, K. Yu, "Bidirectional LSTM-CRF Models for Sequence Tagg
 Axis letters: B batch, T length, H state width of a direction, O outputs of a token.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax

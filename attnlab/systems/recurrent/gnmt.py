@@ -26,8 +26,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 layer, M width of an annotation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -12,8 +12,6 @@ initializers for the first weights, and a forget gate that starts open.
 Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import flax.linen as nn

@@ -19,8 +19,6 @@ in the layer's file. Beyond the paper: dropout between layers.
 Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers, C classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

@@ -21,8 +21,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal

@@ -26,8 +26,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 layer, L layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 

@@ -15,8 +15,6 @@ layers, dropout.
 Axis letters: B batch, T time, V vocabulary, E embedding, k width of a part and of h*, N order.
 """
 
-from __future__ import annotations
-
 import flax.struct
 import jax
 import jax.numpy as jnp

@@ -40,8 +40,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 G decoder width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping

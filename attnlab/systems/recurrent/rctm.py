@@ -27,8 +27,6 @@ which unfolds the vector along the target, is not here.
 Axis letters: B batch, S source length, T target length, V vocabulary, q width.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

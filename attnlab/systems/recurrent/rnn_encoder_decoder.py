@@ -24,8 +24,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 G decoder width.
 """
 
-from __future__ import annotations
-
 import functools
 
 import flax.struct

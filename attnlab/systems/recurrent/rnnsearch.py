@@ -23,8 +23,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 G decoder width.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Literal

@@ -23,8 +23,6 @@ Axis letters: B batch, S and T tokens of the texts, H state width of a direction
 units of a hop, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -21,8 +21,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 layer, L layers.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Literal
 

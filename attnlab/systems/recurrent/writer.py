@@ -8,8 +8,6 @@ decoder that goes from word to word.
 Axis letters: B batch, T target length, V vocabulary, E embedding, M width of what is looked at.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -17,8 +17,6 @@ authors' code.
 Axis letters: B batch, T length, d model width.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import jax

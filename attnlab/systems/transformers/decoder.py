@@ -13,8 +13,6 @@ after P. Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 
 Axis letters: B batch, T length, V vocabulary, d model width.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import flax.linen as nn

@@ -15,8 +15,6 @@ Vaswani et al., "Attention Is All You Need", NeurIPS 2017; `bert.py` has the set
 Axis letters: B batch, T length, V vocabulary, d model width, O outputs of a token, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

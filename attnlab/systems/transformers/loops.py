@@ -15,8 +15,6 @@ Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training Deep Nets with Sublinea
 (remat).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +48,7 @@ class Sharing(functools.partial[Any]):
     scheme: nn.Module
 
     @classmethod
-    def make(cls, factory: Callable[..., Any], scheme: nn.Module) -> Sharing:
+    def make(cls, factory: Callable[..., Any], scheme: nn.Module) -> "Sharing":
         """That factory."""
         sharing = cls(factory, positions=lambda **_: scheme)
         sharing.factory, sharing.scheme = factory, scheme

@@ -11,8 +11,6 @@ layer calls them; the loop over the layers is here.
 Axis letters: B batch, T length, d model width.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -16,8 +16,6 @@ fields, so that later models are settings of this one: T5 (Raffel et al. 2020) a
 Axis letters: B batch, S source length, T target length, V vocabulary, d model width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

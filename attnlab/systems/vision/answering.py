@@ -15,8 +15,6 @@ Axis letters: B batch, H state width, h and w rows and columns of places, L = h 
 place, S tokens of the question, C classes.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeVar
 
 import flax.linen as nn

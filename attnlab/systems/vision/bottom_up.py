@@ -17,8 +17,6 @@ cross-entropy of one answer, not a sigmoid for each.
 Axis letters: B batch, L places, D width of a place, H state width, J hidden units, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -11,8 +11,6 @@ Axis letters: B batch, H and W height and width of the image, h and w those of t
 places, D channels of the feature map, T target length, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

@@ -11,8 +11,6 @@ NeurIPS 2017; convolutions below a Transformer that captions, among others: P. S
 Axis letters: B batch, L places, d model width.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import jax

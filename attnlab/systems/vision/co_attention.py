@@ -24,8 +24,6 @@ V or Q and a learned query w is its own. Not here: alternating co-attention.
 Axis letters: B batch, S tokens of the question, L places, d width, k units of H, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import flax.linen as nn

@@ -9,8 +9,6 @@ systems of them. The weights of the read-out start Glorot uniform.
 Axis letters: B batch, h and w height and width of the feature map, C channels.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 

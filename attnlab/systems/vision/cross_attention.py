@@ -16,8 +16,6 @@ nothing is pre-trained.
 Axis letters: B batch, S tokens of the question, L = h w places, d model width, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -20,8 +20,6 @@ Axis letters: B batch, H height, W width, S places of the map, N queries, L deco
 d model width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import flax.linen as nn

@@ -23,8 +23,6 @@ h_t = relu(W h_{t-1} + W g_t) on images (an LSTM in its game), and in tests aver
 Axis letters: B batch, H height, W width, C channels, T glimpses, k scales, n size of a patch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

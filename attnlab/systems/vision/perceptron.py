@@ -9,8 +9,6 @@ Nature 1986 (with a sigmoid); with relu and two layers of 256 the control of V. 
 Axis letters: B batch, H height, W width, C channels.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 

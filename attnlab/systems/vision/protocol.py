@@ -5,8 +5,6 @@ Axis letters: B batch, H height, W width, C' channels, C classes, S length of a 
 queries.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import flax.linen as nn

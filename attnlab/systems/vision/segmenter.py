@@ -12,8 +12,6 @@ and are trained, and which adds the logits of earlier maps where the image itsel
 Axis letters: B batch, H height, W width, h and w those of the feature map, C channels of it.
 """
 
-from __future__ import annotations
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp

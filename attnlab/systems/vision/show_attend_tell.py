@@ -21,8 +21,6 @@ with normal=0.01: N(0, 0.01^2), recurrent ones orthogonal; with normal=0 Glorot 
 Axis letters: B batch, L places, D channels, T target length, V vocabulary, E embedding, H width.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Literal

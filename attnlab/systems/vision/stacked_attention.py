@@ -14,8 +14,6 @@ bias b_A^k inside the tanh; that of the softmax changes nothing. Not here: a CNN
 Axis letters: B batch, L places, d width, K hops, C classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

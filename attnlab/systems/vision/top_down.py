@@ -16,8 +16,6 @@ alone; the paper goes on by rewards. Weights start as in the released network wi
 Axis letters: B batch, L regions, D their width, T target length, V vocabulary, E embedding, H width.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -22,8 +22,6 @@ Axis letters: B batch, H height, W width, C' channels of images, P patch, h and 
 the grid, T tokens, d model width, C classes.
 """
 
-from __future__ import annotations
-
 import functools
 
 import flax.linen as nn

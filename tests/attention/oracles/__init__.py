@@ -8,8 +8,6 @@ schemes have references of their own (`score_oracles.py`, `alignment_oracles.py`
 `position_oracles.py`), which these put together.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

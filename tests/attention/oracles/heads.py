@@ -1,7 +1,5 @@
 """References of the mechanisms with several heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

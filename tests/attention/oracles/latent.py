@@ -1,7 +1,5 @@
 """References of latent attention and of hops."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """References of mechanisms that look at chosen keys, and of PaTH."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """References of the mechanisms with one head over the source as it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

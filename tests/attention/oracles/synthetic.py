@@ -1,7 +1,5 @@
 """References of the mechanisms whose weights compare no query with the key they belong to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

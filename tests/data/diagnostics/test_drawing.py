@@ -1,7 +1,5 @@
 """Small things that all generators share; what keeps splits apart is in `test_generated.py`."""
 
-from __future__ import annotations
-
 from attnlab.data.diagnostics.drawing import power_of_two
 
 

@@ -2,8 +2,6 @@
 the first operator.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.data.asked import Row

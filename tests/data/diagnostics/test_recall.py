@@ -2,8 +2,6 @@
 are asked for.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

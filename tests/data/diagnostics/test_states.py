@@ -1,7 +1,5 @@
 """Products of a group obey its axioms, and every answer is that of permuting things one by one."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

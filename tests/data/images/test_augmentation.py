@@ -2,8 +2,6 @@
 from the key.
 """
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Images with all of their objects as columns; sources not as agreed are in `test_dataset.py`."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

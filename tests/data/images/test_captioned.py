@@ -2,8 +2,6 @@
 as it says, or refused in one line.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 are refused in one line.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

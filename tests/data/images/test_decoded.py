@@ -1,7 +1,5 @@
 """Images are decoded once for all trials; what has changed, or is damaged, is decoded again."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

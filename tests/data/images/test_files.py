@@ -1,7 +1,5 @@
 """IDX and .npz: what is in them comes out, and whatever is wrong with them is one line."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

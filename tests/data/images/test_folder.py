@@ -1,7 +1,5 @@
 """Folders of images: classes are folders, sizes are made alike, and whatever is wrong is one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

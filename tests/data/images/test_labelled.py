@@ -2,8 +2,6 @@
 them is refused.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

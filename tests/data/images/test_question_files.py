@@ -2,8 +2,6 @@
 whatever is wrong is one line.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from pathlib import Path

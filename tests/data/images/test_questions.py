@@ -2,8 +2,6 @@
 is refused.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from types import SimpleNamespace

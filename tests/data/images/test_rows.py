@@ -1,7 +1,5 @@
 """Images in tables: names of files or bytes; with labels, captions, boxes, masks or questions."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -2,8 +2,6 @@
 nowhere else.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator

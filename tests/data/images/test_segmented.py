@@ -1,7 +1,5 @@
 """Images with the class of every pixel: folders of masks; sources not as agreed are in `test_dataset.py`."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

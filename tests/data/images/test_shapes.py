@@ -1,7 +1,5 @@
 """A coloured shape is where its scene says, exact to the pixel; all labels are as likely."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

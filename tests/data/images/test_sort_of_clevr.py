@@ -2,8 +2,6 @@
 what the paper's questions leave.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

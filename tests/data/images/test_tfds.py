@@ -2,8 +2,6 @@
 mistakes are one line.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

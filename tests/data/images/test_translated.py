@@ -1,7 +1,5 @@
 """Images at drawn places of larger ones: whole, exact, with pieces of others around them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Image files of every mode, orientation and form become what the table says, or one line."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from pathlib import Path

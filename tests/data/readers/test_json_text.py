@@ -1,7 +1,5 @@
 """JSON of others is parsed within bounds, or refused in one line that names the file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of every form by the names of their columns; what is damaged is one line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of cells by what stands between them; comments and widths are tested in test_conll.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.data.readers.tables import split_lines

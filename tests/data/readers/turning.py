@@ -1,7 +1,5 @@
 """Image files with an EXIF orientation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

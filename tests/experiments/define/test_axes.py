@@ -1,7 +1,5 @@
 """Axes: which points they have, what the points are called, what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from typing import Any

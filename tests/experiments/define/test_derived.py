@@ -1,7 +1,5 @@
 """The names of measures that are no scores."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.errors import UserError

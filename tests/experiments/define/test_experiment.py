@@ -1,7 +1,5 @@
 """The words of an experiment file."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.experiments import Claim, Contrast, Experiment, better

@@ -1,7 +1,5 @@
 """Experiment files: found, run, checked; every mistake is one line that names the file."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An experiment over several tasks: what a task changes, and what is refused in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

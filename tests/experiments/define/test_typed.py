@@ -2,8 +2,6 @@
 read otherwise.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

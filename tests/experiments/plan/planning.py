@@ -1,7 +1,5 @@
 """Plans of experiment files that tests write, whose counts are estimated."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

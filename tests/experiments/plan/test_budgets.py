@@ -2,8 +2,6 @@
 counts.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The ids of candidates: readable, stable, and of what decides the training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

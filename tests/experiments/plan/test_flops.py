@@ -1,7 +1,5 @@
 """FLOPs of training steps against unrolled programs, and against XLA's count of the compiled program."""
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What may change in a sweep's folder, before the choice is made and after."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

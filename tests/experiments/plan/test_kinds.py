@@ -1,7 +1,5 @@
 """What stands below the fields of a plan has the kinds that its readers count on."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

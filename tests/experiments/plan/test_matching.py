@@ -2,8 +2,6 @@
 the user accepts it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

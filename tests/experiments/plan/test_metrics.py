@@ -1,7 +1,5 @@
 """Scores that a task does not have, or has too late, are refused while planning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 once.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

@@ -2,8 +2,6 @@
 that leave nothing behind.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

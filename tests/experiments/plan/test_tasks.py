@@ -1,7 +1,5 @@
 """`tasks.json` names the folders of the tasks' sweeps; none is left out in silence."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of the reports of synthetic sweeps, for the tests of tables, notes and figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -2,8 +2,6 @@
 compared.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

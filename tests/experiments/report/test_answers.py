@@ -1,7 +1,5 @@
 """What trials answered, from the files of every task."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tables beside the main one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 is one line.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

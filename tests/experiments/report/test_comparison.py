@@ -1,7 +1,5 @@
 """Rows, differences and the best variant, from folders with known numbers, against scipy."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a report says in sentences: extent, verdict, and what is still to come."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

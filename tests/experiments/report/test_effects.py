@@ -1,7 +1,5 @@
 """Effects of crossed settings and of parts that are taken out: against statsmodels, and in words."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """What trials share and where they differ, from their manifests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is not held equal between variants, and scores of different test data."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`report.json` and `report.csv`: strict JSON, numbers that read back as they were, one a line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What a plan can find, said before anything is trained."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.experiments.report.foresight import foresight

@@ -1,7 +1,5 @@
 """The page of a sweep at work is written anew until the sweep is over."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

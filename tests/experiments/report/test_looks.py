@@ -1,7 +1,5 @@
 """How often the test split was read, what was added in between, and the level that is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

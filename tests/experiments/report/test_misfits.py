@@ -1,7 +1,5 @@
 """Finished records that no longer fit together are named at the head of the report."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

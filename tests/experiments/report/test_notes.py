@@ -1,7 +1,5 @@
 """What stands below the table of results."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTML page: well-formed, whole in itself, and it says what the records say."""
 
-from __future__ import annotations
-
 import dataclasses
 import html.parser
 import itertools

@@ -1,7 +1,5 @@
 """`report.tex`: three columns that go into a paper, or those that are asked for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

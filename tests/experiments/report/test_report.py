@@ -1,7 +1,5 @@
 """The whole report: its files, the same bytes for the same records, and no jax."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

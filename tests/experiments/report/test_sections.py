@@ -1,7 +1,5 @@
 """One list of the parts of a report, which the page, the text and the terminal walk."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 tasks; and the page's experiment, shrunk, from its sweep on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

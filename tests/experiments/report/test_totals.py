@@ -1,7 +1,5 @@
 """What a variant took: its reported seeds, and all of its tuning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

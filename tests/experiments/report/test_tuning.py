@@ -1,7 +1,5 @@
 """The table of what was tuned: every setting, the chosen one, and what a search did."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

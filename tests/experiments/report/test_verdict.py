@@ -1,7 +1,5 @@
 """Claims, true, false and open: each outcome from numbers where it can be worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

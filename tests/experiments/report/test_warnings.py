@@ -2,8 +2,6 @@
 form.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """`trials.csv`: one row a trial, whatever stands in it, and every number as it was."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The table and the lines of a running sweep."""
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path

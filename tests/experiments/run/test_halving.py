@@ -1,7 +1,5 @@
 """Rounds that are cut: where, who goes on, and that nothing but the records decides."""
 
-from __future__ import annotations
-
 import math
 import random
 

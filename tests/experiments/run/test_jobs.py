@@ -1,7 +1,5 @@
 """What is left to do, as jobs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

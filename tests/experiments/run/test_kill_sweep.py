@@ -2,8 +2,6 @@
 whose comparison can fail.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

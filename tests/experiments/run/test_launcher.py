@@ -1,7 +1,5 @@
 """The stages of a sweep with an executor that only writes records."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

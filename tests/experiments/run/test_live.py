@@ -2,8 +2,6 @@
 test_worker.py.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

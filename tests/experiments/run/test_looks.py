@@ -2,8 +2,6 @@
 opened; lines are only added.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The kernel's count of kills for lack of memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Logs of a job's process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The launcher of workers that somebody else places, here nobody."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 passed on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import multiprocessing
 import threading

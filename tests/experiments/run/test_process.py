@@ -1,7 +1,5 @@
 """The one entry of all processes of a sweep."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

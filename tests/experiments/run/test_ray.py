@@ -2,8 +2,6 @@
 trials that train nothing, and kills.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """The one evaluation on the test split: only after the choice, only of what was chosen, once."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -2,8 +2,6 @@
 pruning, and who gets all seeds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """The choice on validation."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

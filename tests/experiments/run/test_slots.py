@@ -1,7 +1,5 @@
 """Shares of a machine: cores and GPUs, found without jax."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

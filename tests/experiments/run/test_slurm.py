@@ -2,8 +2,6 @@
 SLURM wants its node; the real one is `python -m tests.slurm`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

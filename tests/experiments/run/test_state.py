@@ -1,7 +1,5 @@
 """States from records: every moment at which a trial may be looked at, or may have died."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

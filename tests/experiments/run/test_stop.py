@@ -1,7 +1,5 @@
 """Signals to a launcher are counted."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -2,8 +2,6 @@
 doubled.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

@@ -2,8 +2,6 @@
 with it afterwards.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A trial's process: what it leaves, when it does nothing, and which validation scores count."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -2,8 +2,6 @@
 mixture that nobody asked for.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

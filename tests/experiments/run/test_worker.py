@@ -2,8 +2,6 @@
 holds; and `work`, which takes what is left of a sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import multiprocessing

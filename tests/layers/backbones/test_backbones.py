@@ -2,8 +2,6 @@
 read-out of a classifier, in `tests/systems/test_systems.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Settings of every gate for small maps of an odd size, with parameters and inputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.traverse_util

@@ -4,8 +4,6 @@
 it). Norms compute with their running averages.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

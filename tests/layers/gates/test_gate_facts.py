@@ -1,7 +1,5 @@
 """Gates are what their papers say of them, and maps are pooled and enlarged by the formulas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 errors. What is special to one: test_gate_facts.py and tests/attention/test_non_local.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 gradients by hand. From Sun et al. 2024 (arXiv 2407.04620), equations of section 2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

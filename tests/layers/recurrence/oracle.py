@@ -1,7 +1,5 @@
 """The recurrences in NumPy, token by token, with their gradients by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

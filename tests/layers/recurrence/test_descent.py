@@ -2,8 +2,6 @@
 in all forms; without norm and residual it is a delta rule or linear attention.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

@@ -2,8 +2,6 @@
 whose gradients are written by hand.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

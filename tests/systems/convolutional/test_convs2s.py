@@ -2,8 +2,6 @@
 its attentions are averaged to.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

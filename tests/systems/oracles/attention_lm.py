@@ -1,7 +1,5 @@
 """The language models of Daniluk et al. 2017 that attend, one word at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention pooling, by its paper's attention over words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

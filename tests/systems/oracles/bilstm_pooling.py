@@ -1,7 +1,5 @@
 """The BiLSTM with pooling, and what other classifiers of texts begin and end with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 that is all zeros is padding.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The conditional GRU, by section 2 of the Nematus paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ConvS2S, by its paper and the places where its authors' code says more."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The decoder-only Transformer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

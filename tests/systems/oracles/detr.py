@@ -1,7 +1,5 @@
 """DETR (Carion et al. 2020), figure 10, image by image."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The encoder-only Transformer: BERT and its relatives."""
 
-from __future__ import annotations
-
 from math import erf
 from typing import Any
 

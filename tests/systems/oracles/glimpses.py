@@ -1,7 +1,5 @@
 """Recurrent glimpses (Mnih et al. 2014) without draws, and the perceptron beside them, image by image."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

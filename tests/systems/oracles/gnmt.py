@@ -1,7 +1,5 @@
 """GNMT, by section 3 of its paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The LSTM language model, and the stack of LSTMs that other language models begin with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

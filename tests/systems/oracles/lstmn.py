@@ -1,7 +1,5 @@
 """Long Short-Term Memory-Networks (Cheng et al. 2016), one word and one slot at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The systems of Luong et al. 2015, with the scores and alignments of the paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The N-gram RNN of Daniluk et al. 2017."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

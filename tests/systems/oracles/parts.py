@@ -1,7 +1,5 @@
 """What several oracles are made of."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RCTM I, by its equations, every channel of the sentence model on its own."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

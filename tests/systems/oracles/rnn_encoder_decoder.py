@@ -1,7 +1,5 @@
 """The RNN Encoder-Decoder, by the appendix of its paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

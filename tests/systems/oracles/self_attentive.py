@@ -1,7 +1,5 @@
 """The structured self-attentive sentence embedding, by its paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

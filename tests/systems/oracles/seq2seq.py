@@ -1,7 +1,5 @@
 """Sequence to Sequence, by section 2 of its paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

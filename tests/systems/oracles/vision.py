@@ -1,7 +1,5 @@
 """Classifiers of images in evaluation, pixel by pixel, by their papers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What windows of the language models of Daniluk et al. 2017 hold; their formulas are held by oracles."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

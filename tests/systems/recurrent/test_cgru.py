@@ -1,7 +1,5 @@
 """What decoders have read when they look."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

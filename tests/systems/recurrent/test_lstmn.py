@@ -2,8 +2,6 @@
 are read in pieces.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 mixture, and what does not fit it.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -2,8 +2,6 @@
 only way from source to target.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The structured self-attentive embedding: its penalty, and how its hops stand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

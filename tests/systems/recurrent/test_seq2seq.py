@@ -2,8 +2,6 @@
 have vocabularies of their own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

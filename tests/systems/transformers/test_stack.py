@@ -1,7 +1,5 @@
 """What Transformers share: where dropout is, and how their layers are run."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

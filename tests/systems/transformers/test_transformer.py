@@ -1,7 +1,5 @@
 """Published Transformers as settings of one system, and what share_positions shares."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

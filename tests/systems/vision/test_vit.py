@@ -2,8 +2,6 @@
 `tests/systems/test_systems.py`, what may stand in the slot in `tests/tasks/test_parts.py`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -2,8 +2,6 @@
 baseline; the others are grey.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison

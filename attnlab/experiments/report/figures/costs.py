@@ -1,7 +1,5 @@
 """Cost against score of every row, and the rows that no other beats in both."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row

@@ -5,8 +5,6 @@ They are drawn over steps, and the measure also over training FLOPs and over sec
 steps, where these differ.
 """
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import statistics

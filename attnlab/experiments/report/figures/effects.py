@@ -1,7 +1,5 @@
 """Effects of settings as strips: each with its interval, and where no effect would be."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

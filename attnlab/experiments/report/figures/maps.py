@@ -1,7 +1,5 @@
 """The attention maps of the variants for the first test examples, as many as fit a page."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 with all variants that gave it.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 

@@ -10,8 +10,6 @@ main effects as in Hutter, Hoos and Leyton-Brown (2014), here of the settings tr
 model of them; Kelley (1935).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence

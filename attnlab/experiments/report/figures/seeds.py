@@ -2,8 +2,6 @@
 first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from attnlab.experiments.report.comparison import Comparison, Row

@@ -1,7 +1,5 @@
 """Variants that are compared on one measure, and their statistics over seeds."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -127,7 +125,7 @@ class Family:
       alpha: the error rate of a family of comparisons, 1 - the level of intervals.
     """
 
-    values: Values
+    values: "Values"
     mode: str = "max"
     scale: Scale = UNBOUNDED
     alpha: float = ALPHA
@@ -142,7 +140,7 @@ class Family:
             raise ValueError("a value is not finite: leave it out, as a missing seed")
 
     @functools.cached_property
-    def model(self) -> Fit:
+    def model(self) -> "Fit":
         """The fitted model; its `kind` says whether the seed is a block."""
         from attnlab.experiments.report.statistics.model import fit
 
@@ -304,7 +302,7 @@ class Family:
         return power.detectable(min(runs), run, per_seed, len(self.model.names) - 1, self.alpha)
 
     @staticmethod
-    def _reach(judging: Iterable[Estimate], level: float) -> float:
+    def _reach(judging: "Iterable[Estimate]", level: float) -> float:
         """How far the widest of several bounds at `level` is from the value."""
         return max(judge.error * quantile(judge.freedom, level) for judge in judging if judge.error)
 
@@ -370,5 +368,5 @@ class Family:
             self.model.rounding, self.scale.rounding([at_least])
         )
 
-    def _without(self, estimate: Estimate) -> str:
+    def _without(self, estimate: "Estimate") -> str:
         return ONE_SEED if estimate.variance is None else AGREE

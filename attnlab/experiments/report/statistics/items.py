@@ -6,8 +6,6 @@ Both average the score over seeds and are deterministic. Sources: Koehn (2004) f
 bootstrap, Noreen (1989) for approximate randomisation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ McPherson and Rowe 1969), as for known variances; with estimated ones the same l
 the p value of each look.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -22,8 +22,6 @@ interval holds (`Fit.judging`). So a noisy variant is not passed off as quiet by
 and the error rate of variants that spread alike can only fall.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

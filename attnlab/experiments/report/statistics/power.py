@@ -6,8 +6,6 @@ equal numbers of runs). Both use the observed standard deviation; with few seeds
 estimate, so take both figures as orders of magnitude.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 

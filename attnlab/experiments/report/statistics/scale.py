@@ -1,7 +1,5 @@
 """The scale of a measure: its bounds, how many test examples it counts, and its rounding."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Seeds that lie apart: training that failed unnoticed, or that ends in one of two optima."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence

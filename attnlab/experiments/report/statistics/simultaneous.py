@@ -14,8 +14,6 @@ multivariate t with its own degrees of freedom errs too often with three seeds: 
 share a denominator.)
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

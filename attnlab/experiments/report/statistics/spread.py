@@ -3,8 +3,6 @@
 Sources: Efron (1987) for BCa intervals; Hedges (1981) for the correction of d.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

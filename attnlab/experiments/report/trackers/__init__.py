@@ -5,8 +5,6 @@ Every trial that has begun is a run. Its id depends only on the sweep and the tr
 export adds new runs, rewrites changed ones, and leaves the rest alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ Its standard input ends with the work, also if that is killed; then it tells the
 The tracker cannot hold the work up: what fails is tried again, and its silence is said once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

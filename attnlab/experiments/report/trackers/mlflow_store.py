@@ -4,8 +4,6 @@ MLflow's own client, or on its server.
 MLflow's older store of plain files is no longer maintained, and newer versions refuse it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

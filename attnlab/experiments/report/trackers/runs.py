@@ -1,7 +1,5 @@
 """A trial in the form for trackers: an id, settings, curves by step, final numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@ tensorboardX, which attnlab has, alone.
 Values on TensorBoard's pages have single precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

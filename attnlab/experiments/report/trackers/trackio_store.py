@@ -2,8 +2,6 @@
 `trackio show` shows it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import importlib

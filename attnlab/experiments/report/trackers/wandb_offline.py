@@ -2,8 +2,6 @@
 leaves it, for `wandb sync`; or its server.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

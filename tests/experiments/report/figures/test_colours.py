@@ -1,7 +1,5 @@
 """Who stands out, and in which colour."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

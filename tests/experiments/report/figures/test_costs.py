@@ -1,7 +1,5 @@
 """Cost against quality: the front, and which costs are drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Learning curves: the points that are drawn, and a picture that fits a page."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """A strip for every effect."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

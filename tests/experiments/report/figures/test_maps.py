@@ -1,7 +1,5 @@
 """Attention pictures: which, and how many a page can carry."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Answers side by side."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

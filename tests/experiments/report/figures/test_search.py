@@ -1,7 +1,5 @@
 """The search: its history, and what the tuned settings explain."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """A strip of dots for every row."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

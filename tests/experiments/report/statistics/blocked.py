@@ -2,8 +2,6 @@
 the chance of the largest of several t values by scipy's multivariate t.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

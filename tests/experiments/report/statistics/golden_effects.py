@@ -9,8 +9,6 @@ against its first one (treatment), all other settings by their sum, so that a co
 effect on average over these.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -2,8 +2,6 @@
 wrong.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Test-set sampling against the closed form for means, and with a score that is no mean."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Levels of looks against published boundaries, and their total error by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """The model against least squares and analysis of variance worked out another way."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Power against simulation and against itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

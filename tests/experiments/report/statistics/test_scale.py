@@ -1,7 +1,5 @@
 """What a scale knows: ties, the binomial floor, intervals that stay inside."""
 
-from __future__ import annotations
-
 import pytest
 from scipy import stats
 

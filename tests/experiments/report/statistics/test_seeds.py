@@ -1,7 +1,5 @@
 """Seeds that lie apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

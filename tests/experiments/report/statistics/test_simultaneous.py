@@ -2,8 +2,6 @@
 other.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quantiles, intervals by resampling, the size of an effect."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sweep to export, and what is read back of an export."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """The reader beside a run: every step once and whole, also after it was killed; silence is said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trial as a run: its id stays, its digest follows its records."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

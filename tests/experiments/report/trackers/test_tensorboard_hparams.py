@@ -1,7 +1,5 @@
 """TensorBoard's files, read back by their protocol buffers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

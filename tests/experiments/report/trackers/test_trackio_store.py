@@ -1,7 +1,5 @@
 """Trackio's local store, where its client is installed, read back with that client."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 is installed.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
