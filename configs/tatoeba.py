@@ -10,8 +10,9 @@ used here). GOLD/test.{en,fr,align} are gold word alignments. Training joins run
 each pair twice, in another run each time: on sentences of six words alone attention need not be
 exact. RNNsearch is the one its authors released (`readout`), whose attention knows the word before
 the one it looks for. There is no split of its own for the test: its scores are those of the
-validation split, which also picks the checkpoint. Argument: rnnsearch or transformer. Time on two
-CPU cores, BLEU and alignment error rate: docs/results/translation.md.
+validation split, which also picks the checkpoint. Arguments: rnnsearch, luong (global attention,
+input feeding), luong_local_p, convs2s or transformer. Time on two CPU cores, BLEU and alignment
+error rate: docs/results/translation.md.
 """
 
 from typing import Any
@@ -22,8 +23,9 @@ from attnlab.config import choose, merge
 
 
 def get_config(system: str = "rnnsearch") -> ConfigDict:
-    """GRU 128/256 with additive attention ("rnnsearch"), or a 2+2 layer pre-LN Transformer of width
-    128 ("transformer").
+    """GRU 128/256 with additive attention ("rnnsearch"), LSTMs of two layers of 128 with the score
+    "general" ("luong", "luong_local_p"), 3+3 convolutions over three words ("convs2s"), or a 2+2
+    layer pre-LN Transformer of width 128 ("transformer").
     """
     return merge(SHARED, choose(system, _SYSTEMS, "configs/tatoeba.py"))
 
@@ -54,6 +56,24 @@ RNNSEARCH = {
     },
     "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
 }
+LUONG = {
+    "system": {
+        "name": "luong",
+        **{"embedding": 128, "width": 128, "layers": 2, "dropout": 0.1},
+        "attention": {"name": "single", "score": "general"},
+    },
+    "schedule": RNNSEARCH["schedule"],
+}
+LOCAL = merge(LUONG, {"system": {"attention": {"alignment": "local_p"}}})
+CONVS2S = {
+    "system": {
+        "name": "convs2s",
+        **{"embedding": 128, "width": 128, "dropout": 0.1},
+        "attention": {"name": "single", "score": "dot"},
+        "positions": {"name": "learned", "stddev": 0.1},
+    },
+    "schedule": RNNSEARCH["schedule"],
+}
 ATTENTION = {"name": "multihead", "heads": 4, "dropout": 0.1}
 TRANSFORMER = {
     "system": {
@@ -66,4 +86,10 @@ TRANSFORMER = {
     "schedule": {"name": "linear", "peak": 2e-3, "warmup": 400},
 }
 
-_SYSTEMS: dict[str, dict[str, Any]] = {"rnnsearch": RNNSEARCH, "transformer": TRANSFORMER}
+_SYSTEMS: dict[str, dict[str, Any]] = {
+    "rnnsearch": RNNSEARCH,
+    "luong": LUONG,
+    "luong_local_p": LOCAL,
+    "convs2s": CONVS2S,
+    "transformer": TRANSFORMER,
+}
