@@ -65,8 +65,14 @@ LONG = (
 """Files that take longest: they come first, so that no worker waits for another at the end."""
 
 
-OWN = ("mechanism", "system", "score", "alignment", "positions")
-"""Flags that name something of a user's own."""
+OWN = {
+    "mechanism": ("CLASS", "mechanisms"),
+    "system": ("CLASS", "systems of its kind"),
+    "score": ("SCORE", "scores"),
+    "alignment": ("ALIGNMENT", "alignments"),
+    "positions": ("SCHEME", "schemes"),
+}
+"""Flags that name something of a user's own: what, and whose promises it is to have."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,27 +118,11 @@ def pytest_collection_finish() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags for a mechanism or a system of one's own, and its oracle."""
     group = parser.getgroup("attnlab")
-    group.addoption(
-        "--mechanism",
-        metavar="MODULE:CLASS",
-        help="run the promises of all mechanisms over this one, and nothing else",
-    )
-    group.addoption(
-        "--system",
-        metavar="MODULE:CLASS",
-        help="run the promises of all systems of its kind over this one, and nothing else",
-    )
-    for kind, name in (("score", "Score"), ("alignment", "Alignment"), ("positions", "Scheme")):
-        group.addoption(
-            f"--{kind}",
-            metavar=f"MODULE:{name.upper()}",
-            help=f"run the promises of all {name.lower()}s over this one, and nothing else",
-        )
-    group.addoption(
-        "--oracle",
-        metavar="MODULE:FUNCTION",
-        help="the float64 reference of either; without it `oracle` beside the class",
-    )
+    for flag, (metavar, kind) in OWN.items():
+        meaning = f"run the promises of all {kind} over this one, and nothing else"
+        group.addoption(f"--{flag}", metavar=f"MODULE:{metavar}", help=meaning)
+    meaning = "the float64 reference of either; without it `oracle` beside the class"
+    group.addoption("--oracle", metavar="MODULE:FUNCTION", help=meaning)
 
 
 @pytest.fixture(autouse=True, scope="module")

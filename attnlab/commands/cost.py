@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags, add_number
 from attnlab.progress import Progress, table
+from attnlab.records.files import check_folder
 
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
@@ -48,7 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: no such mixer or field, a direction that one does not have (with "all" those are
         left out), a number out of range.
     """
-    from attnlab.commands.session import check_folder
     from attnlab.training.devices import keep_freed
 
     check_folder("--dir", arguments.dir)
@@ -164,10 +164,7 @@ def _about(arguments: argparse.Namespace) -> dict[str, object]:
         "title": f"{passes}, {arguments.direction}, width {arguments.width}, batch"
         f" {arguments.rows}, {device.device_kind}{cores}, float32",
         "jax": jax.__version__,
-        "width": arguments.width,
-        "rows": arguments.rows,
-        "direction": arguments.direction,
+        **{name: getattr(arguments, name) for name in ("width", "rows", "direction")},
         "backward": not arguments.forward,
-        "set": arguments.set,
-        "baseline": arguments.baseline,
+        **{name: getattr(arguments, name) for name in ("set", "baseline")},
     }

@@ -235,10 +235,8 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
     for line in result.wrong:
         print(line, file=sys.stderr)
     if result.signal is not None:
-        print(
-            f"interrupted: all is saved in {directory}; the same command goes on from here",
-            file=sys.stderr,
-        )
+        message = f"interrupted: all is saved in {directory}; the same command goes on from here"
+        print(message, file=sys.stderr)
         return 128 + result.signal
     report.write(directory)
     return 1 if result.wrong else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.tiny import Runs, run_command
+from tests.commands.tiny import Runs, refused, run_command
 
 
 @pytest.mark.full
@@ -31,7 +31,5 @@ def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     [("{one}", "is named twice; a run counts once"), ("{one}/x", "holds no run; name folders")],
 )
 def test_what_is_no_other_run_is_refused(ensemble: str, words: str, searched: Path) -> None:
-    ended = run_command(
-        ["generate", f"--workdir={searched}", f"--ensemble={ensemble.format(one=searched)}"], "x\n"
-    )
-    assert ended.code == 2 and words in ended.err
+    flags = [f"--workdir={searched}", f"--ensemble={ensemble.format(one=searched)}"]
+    assert words in refused("generate", *flags, stdin="x\n")

@@ -165,7 +165,7 @@ def test_a_torn_record_is_written_again(folder: Path, monkeypatch: Any, size: in
     """Wherever it is torn, and the header stands there only at the beginning."""
     words = ["score", "gpt2", "--config.decoding.batch=2", "--file=questions.jsonl", "--out=x.csv"]
     with monkeypatch.context() as patched:
-        patched.setattr(score, "_written", lambda *_: 1 / 0)
+        patched.setattr(score, "_as_file", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_command(words)
         journal = Path("x.csv.part")
@@ -194,7 +194,7 @@ def test_a_file_of_another_stays(folder: Path, content: bytes) -> None:
 def test_other_weights_or_another_tokenizer_begin_anew(folder: Path, monkeypatch: Any) -> None:
     """In the same folder, with the same config."""
     words, headers = ["score", "gpt2", "--text=A dog", "--out=x.csv"], []
-    monkeypatch.setattr(score, "_written", lambda *_: 1 / 0)
+    monkeypatch.setattr(score, "_as_file", lambda *_: 1 / 0)
     for scale in (1, 1, 2, 1):
         file = folder / "gpt2" / "model.safetensors"
         if len(headers) == 3:
@@ -212,7 +212,7 @@ def test_other_weights_or_another_tokenizer_begin_anew(folder: Path, monkeypatch
 def test_another_ensemble_begins_anew(folder: Path, searched: Path, monkeypatch: Any) -> None:
     shutil.copytree(searched, folder / "run")
     shutil.copytree(searched, folder / "member")
-    monkeypatch.setattr(score, "_written", lambda *_: 1 / 0)
+    monkeypatch.setattr(score, "_as_file", lambda *_: 1 / 0)
     words = ["score", "run", "--text=3 of march 1967", "--target=1967-03-03", "--out=x.csv"]
     headers = []
     for more in ([], [], ["--ensemble=member"]):

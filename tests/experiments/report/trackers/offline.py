@@ -72,7 +72,7 @@ def init(dir, id, mode="", **given):
         with open(file, "a") as lines:
             lines.write(json.dumps(words) + "\\n")
 
-    tell("begin", given["name"])
+    tell("begin", given["name"], given)
     summary = types.SimpleNamespace(update=lambda final: tell("final", final))
     return types.SimpleNamespace(
         log=lambda values, step: tell("log", step, values),

@@ -104,9 +104,7 @@ def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
     assert points(told) == whole(3, 6, 9)
 
 
-def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
-    tmp_path: Path,
-) -> None:
+def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(tmp_path: Path) -> None:
     directory, store = made(tmp_path / "sweep"), Memory()
     beside = follower(directory, store)
     beside.look(last=False)
@@ -176,7 +174,7 @@ def test_the_client_of_wandb_is_told_by_a_process_beside(
         with chosen.beside(folder):
             trained(folder, *steps, state=state)
         told = wandb_told(tmp_path / "store", chosen.id)
-        assert told[0] == ["begin", "run"]
+        assert told[0][:2] == ["begin", "run"]
         logged = [line[1] for line in told if line[0] == "log"]
         assert logged == list(steps if state else steps[:-1])
         assert told[-1] == ["finish", 0 if state else 1]
