@@ -22,10 +22,8 @@ ROOT = Path(__file__).parents[1]
 STEPS = 12  # of the tiny run
 LIMIT = 32  # its batch.max_length
 LONG = "ein satz " + "und noch einer " * 5  # longer than that
-RNNSEARCH, TRANSFORMER = (
-    "--config=configs/translation.py:rnnsearch",
-    "--config=configs/translation.py:transformer",
-)
+RNNSEARCH = "--config=configs/translation.py:rnnsearch"
+TRANSFORMER = "--config=configs/translation.py:transformer"
 SYSTEM = ("encoder", "decoder", "embedding", "maxout")
 
 

@@ -43,25 +43,13 @@ drawn only where they are what is tested.
 """
 
 
-LONG = (
-    "tests/systems/test_systems.py",
-    "tests/attention/test_conformance.py",
-    "tests/attention/test_memories.py",
-    "tests/attention/test_mixer.py",
-    "tests/experiments/run/test_scoring.py",
-    "tests/faults/test_faults.py",
-    "tests/experiments/test_experiment_files.py",
-    "tests/training/test_kill_resume.py",
-    "tests/attention/test_kernels.py",
-    "tests/experiments/run/test_worker.py",
-    "tests/test_bad_input.py",
-    "tests/test_python_page.py",
-    "tests/mixers/test_whole.py",
-    "tests/tasks/test_configs.py",
-    "tests/commands/test_train.py",
-    "tests/training/test_parallel.py",
-    "tests/training/test_stacked.py",
-)
+LONG = """
+systems/test_systems attention/test_conformance attention/test_memories attention/test_mixer
+experiments/run/test_scoring faults/test_faults experiments/test_experiment_files
+training/test_kill_resume attention/test_kernels experiments/run/test_worker test_bad_input
+test_python_page mixers/test_whole tasks/test_configs commands/test_train training/test_parallel
+training/test_stacked
+"""
 """Files that take longest: they come first, so that no worker waits for another at the end."""
 
 
@@ -102,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:], left_out = sampling.sample(items)
         if left_out:
             config.hook.pytest_deselected(items=left_out)
-    place = {name: number for number, name in enumerate(LONG)}
+    place = {f"tests/{name}.py": number for number, name in enumerate(LONG.split())}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 

@@ -62,15 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     cards = {name: card_cells(type(module)) for name, module in modules.items()}
     arguments.dir.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
     points: dict[str, list[costs.Point]] = {name: [] for name in modules}
-    skipped: set[str] = set()
     cases = [(length, name) for length in lengths for name in modules]
     with Progress(len(cases), unit="program") as progress:
         for number, (length, name) in enumerate(cases, start=1):
-            module = modules[name]
-            if name not in skipped:
+            if not any(x.why or x.seconds > arguments.patience for x in points[name]):
                 point = measured(
                     name,
-                    module,
+                    modules[name],
                     length,
                     rows=arguments.rows,
                     direction=arguments.direction,
@@ -78,8 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
                     memory=1e9 * arguments.memory,
                 )
                 points[name].append(point)
-                if point.why or point.seconds > arguments.patience:
-                    skipped.add(name)
             progress.update(number)
     about = _about(arguments)
     table(str(about["title"]), costs.COLUMNS, costs.rows(points, arguments.baseline, cards))

@@ -127,11 +127,9 @@ def _warn_of_long_lines(trained: "Run", lines: list[str]) -> None:
         texts = sum(bool(line.strip()) for line in lines)
         share = f"{len(longer)} of {texts} {trained.task.examples}"
         limit = trained.config.longest_text
-        print(
-            f"note: {share} are longer than the {limit} tokens of training (first: line"
-            f" {longer[0] + 1})",
-            file=sys.stderr,
-        )
+        first = longer[0] + 1
+        note = f"{share} are longer than the {limit} tokens of training (first: line {first})"
+        session.print_notes([note])
 
 
 def on_one_line(text: str) -> str:

@@ -100,21 +100,11 @@ def report(faults: list[Fault], results: dict[str, Result]) -> int:
     rows = []
     for room in rooms:
         statuses = [results[fault.name].status for fault in faults if room in (fault.room, "all")]
-        rows.append(
-            (
-                room,
-                len(statuses),
-                statuses.count("caught"),
-                statuses.count("survived"),
-                len(statuses) - sum(map(statuses.count, DECIDED)),
-            )
-        )
+        counts = [*map(statuses.count, DECIDED)]
+        rows.append((room, len(statuses), *counts, len(statuses) - sum(counts)))
     table("Seeded faults", ("part", "faults", "caught", "survived", "undecided"), rows)
-    wrong = [
-        fault
-        for fault in faults
-        if results[fault.name].status != ("survived" if fault.survives else "caught")
-    ]
+    listed = {fault.name: "survived" if fault.survives else "caught" for fault in faults}
+    wrong = [fault for fault in faults if results[fault.name].status != listed[fault.name]]
     if wrong:
         lines = [_line(fault, results[fault.name]) for fault in wrong]
         table("Not as the list says", ("fault", "became", "why"), lines)
