@@ -219,10 +219,8 @@ def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
     special = vocabulary.special
     begins: dict[str, Any] = {"bos_token_id": special.bos}
     if pairs:
-        begins = {
-            "bos_token_id": special.front[0] if special.front else None,
-            "decoder_start_token_id": special.bos,
-        }
+        front = special.front[0] if special.front else None
+        begins = {"bos_token_id": front, "decoder_start_token_id": special.bos}
     if special.forced is not None:
         begins["forced_bos_token_id"] = special.forced
     return {

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.progress import table
 from attnlab.records.json_kinds import read_file
 from attnlab.records.manifest import Manifest
-from attnlab.records.measures import Scores, is_finite
+from attnlab.records.measures import Scores
 
 REMEDY = "delete it and run the 'train' command of this folder again"
 
@@ -73,7 +74,11 @@ def _results(folder: Path) -> dict[str, float]:
     measure; {} before it has any.
     """
     results: Mapping[str, Any] = read_file(folder / "results.json", Scores, REMEDY) or {}
-    return {name: value for name, value in results.items() if is_finite(value)}
+    return {
+        name: value
+        for name, value in results.items()
+        if type(value) in (int, float) and math.isfinite(value)
+    }
 
 
 def _paired(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

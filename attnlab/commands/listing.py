@@ -114,11 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         columns = KINDS[kind].columns
         details = "one" if kind == "tasks" else "fields"
-        table(
-            f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {details})",
-            ("name", *columns),
-            component_rows(components(kind), columns),
-        )
+        title = f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {details})"
+        table(title, ("name", *columns), component_rows(components(kind), columns))
     return 0
 
 

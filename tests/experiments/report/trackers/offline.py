@@ -64,8 +64,9 @@ import json, os, pathlib, time, types
 def Settings(**given):
     return given
 
-def init(dir, id, mode="", **given):
-    file = pathlib.Path(dir) / "wandb" / f"offline-run-{time.time_ns()}-{id}" / "told.jsonl"
+def init(**given):
+    name = f"offline-run-{time.time_ns()}-{given['id']}"
+    file = pathlib.Path(given["dir"], "wandb", name, "told.jsonl")
     file.parent.mkdir(parents=True)
 
     def tell(*words):
