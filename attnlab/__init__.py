@@ -22,27 +22,24 @@ if TYPE_CHECKING:
     from attnlab.api.training import train as train
 
 __version__ = "0.1.0"
-_FOUND_IN = {
-    "Map": "trained",
-    "Run": "trained",
-    "begin": "training",
-    "load": "trained",
-    "load_pretrained": "pretrained",
-    "save_pretrained": "pretrained",
+# imported on first use: these need jax
+_MODULES = {
+    **dict.fromkeys(("Map", "Run", "load"), "trained"),
+    **dict.fromkeys(("begin", "train"), "training"),
+    **dict.fromkeys(("load_pretrained", "save_pretrained"), "pretrained"),
     "mechanism": "arrays",
     "sweep": "sweeping",
-    "train": "training",
-}  # imported on first use: these need jax
-__all__ = [*_FOUND_IN, "UserError"]
+}
+__all__ = [*_MODULES, "UserError"]
 
 
 if not TYPE_CHECKING:  # a checker of types knows the names above, and no others
 
     def __getattr__(name: str) -> Any:
-        if name not in _FOUND_IN:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         importlib.import_module("attnlab.training.programs").start_jax()  # as commands do
-        value = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
+        value = getattr(importlib.import_module(f"attnlab.api.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
 

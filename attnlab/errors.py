@@ -18,9 +18,8 @@ TRACEBACK = "ATTNLAB_TRACEBACK"
 
 _PACKAGE = pathlib.Path(__file__).parent
 _LIBRARY = pathlib.Path(sysconfig.get_paths()["stdlib"])
-_folders: set[pathlib.Path] = (
-    set()
-)  # where the modules and files lie that a command has named: a user's own
+# where the modules and files lie that a command has named: a user's own
+_folders: set[pathlib.Path] = set()
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
 RENAMED = {
     "attnlab.attention": {"so_far": "history", "no_looks": "initial_history"},
@@ -181,13 +180,8 @@ def users_line(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _is_users(frame.f_code.co_filename, str(frame.f_globals.get("__name__"))):
             place = f"{short(frame.f_code.co_filename)}:{line}"
-    if (
-        isinstance(error, SyntaxError)
-        and error.filename
-        and error.lineno
-        and _is_users(error.filename, "")
-    ):
-        place = f"{short(error.filename)}:{error.lineno}"
+    if isinstance(error, SyntaxError) and error.lineno and _is_users(error.filename or "<", ""):
+        place = f"{short(str(error.filename))}:{error.lineno}"
     return place or (users_line(cause) if cause is not None else "")
 
 
@@ -273,12 +267,10 @@ def one_line(error: UserError | OSError) -> str:
         return str(error)
     why = error.strerror or str(error) or type(error).__name__
     remedy = {
-        errno.ENOSPC: "; free some space and run again",
-        errno.EDQUOT: "; free some space and run again",
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run again"),
         errno.EFBIG: "; raise the limit on the size of files ('ulimit -f') and run again",
         errno.EMFILE: "; raise the limit on open files ('ulimit -n') and run again",
     }.get(error.errno or 0, "")
-    files = " and ".join(
-        str(name) for name in (error.filename, error.filename2) if name is not None
-    )
+    names = (error.filename, error.filename2)
+    files = " and ".join(str(name) for name in names if name is not None)
     return visible(" ".join(f"{why}{': ' if files else ''}{files}{remedy}".split()))

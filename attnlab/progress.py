@@ -245,7 +245,7 @@ def table(
     columns = [*map(visible, columns)]
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
-        _are_numbers([row[i] for row in rows]) if numbers is None else i in numbers
+        _are_numbers([row[i] for row in cells]) if numbers is None else i in numbers
         for i in range(len(columns))
     ]
     if not out.isatty():
@@ -284,16 +284,10 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
     return ["  ".join(forms).format(*line).rstrip() for line in lines]
 
 
-def _are_numbers(cells: Sequence[Any]) -> bool:
-    """Returns whether the cells of a column are numbers or empty, and not all empty."""
-    filled = [cell for cell in cells if cell not in (None, "", "-")]
-    return bool(filled) and all(
-        _NUMBER.fullmatch(cell) if isinstance(cell, str) else _is_number(cell) for cell in filled
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Returns whether the texts of the cells of a column are numbers or empty, and not all empty."""
+    filled = [cell for cell in cells if cell not in ("", "-")]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))
 
 
 def _cell(value: Any) -> str:

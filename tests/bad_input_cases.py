@@ -6,7 +6,6 @@ Every case names the essential words of its one line: what is wrong, where, and 
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import subprocess
@@ -16,18 +15,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from attnlab.commands import main
-from tests.commands.tiny import CommandResult, train, under
+from tests.commands.tiny import CommandResult, run_command, train, under
 from tests.flags import FAST
 
 ROOT = Path(__file__).parents[1]
 STEPS = 12  # of the tiny run
 LIMIT = 32  # its batch.max_length
 LONG = "ein satz " + "und noch einer " * 5  # longer than that
-RNNSEARCH, TRANSFORMER = (
-    "--config=configs/translation.py:rnnsearch",
-    "--config=configs/translation.py:transformer",
-)
+RNNSEARCH = "--config=configs/translation.py:rnnsearch"
+TRANSFORMER = "--config=configs/translation.py:transformer"
 SYSTEM = ("encoder", "decoder", "embedding", "maxout")
 
 
@@ -39,17 +35,15 @@ def environment() -> dict[str, str]:
 
 
 def launch(
-    *argv: str | bytes,
-    stdin: bytes = b"",
-    stdout: Any = subprocess.PIPE,
-    start: bool = False,
+    *argv: str | bytes, stdin: bytes = b"", stdout: Any = subprocess.PIPE, start: bool = False
 ) -> CommandResult:
     """`launch.py ...` from the repository root: in this process, which takes a tenth of the time,
     or with `start` as a user starts it, and so wherever that makes a difference.
     """
     words = [one for one in argv if isinstance(one, str)]
     if not (start or stdout != subprocess.PIPE or len(words) < len(argv)):
-        return within(words, stdin)
+        with mock.patch.object(sys, "argv", ["launch.py", *words]), contextlib.chdir(ROOT):
+            return run_command(words, stdin)
     done = subprocess.run(
         [sys.executable, "launch.py", *argv],
         input=stdin,
@@ -61,18 +55,6 @@ def launch(
         check=False,
     )
     return CommandResult(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
-
-
-def within(words: list[str], stdin: bytes) -> CommandResult:
-    """The command in this process: what `launch.py` calls, with its arguments and streams."""
-    out, err = io.StringIO(), io.StringIO()
-    given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-    with (
-        mock.patch.multiple(sys, argv=["launch.py", *words], stdin=given, stdout=out, stderr=err),
-        contextlib.chdir(ROOT),
-    ):
-        code = main(words)
-    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 def refused(done: CommandResult, *words: str, begun: bool = False) -> str:

@@ -43,30 +43,24 @@ drawn only where they are what is tested.
 """
 
 
-LONG = (
-    "tests/systems/test_systems.py",
-    "tests/attention/test_conformance.py",
-    "tests/attention/test_memories.py",
-    "tests/attention/test_mixer.py",
-    "tests/experiments/run/test_scoring.py",
-    "tests/faults/test_faults.py",
-    "tests/experiments/test_experiment_files.py",
-    "tests/training/test_kill_resume.py",
-    "tests/attention/test_kernels.py",
-    "tests/experiments/run/test_worker.py",
-    "tests/test_bad_input.py",
-    "tests/test_python_page.py",
-    "tests/mixers/test_whole.py",
-    "tests/tasks/test_configs.py",
-    "tests/commands/test_train.py",
-    "tests/training/test_parallel.py",
-    "tests/training/test_stacked.py",
-)
+LONG = """
+systems/test_systems attention/test_conformance attention/test_memories attention/test_mixer
+experiments/run/test_scoring faults/test_faults experiments/test_experiment_files
+training/test_kill_resume attention/test_kernels experiments/run/test_worker test_bad_input
+test_python_page mixers/test_whole tasks/test_configs commands/test_train training/test_parallel
+training/test_stacked
+"""
 """Files that take longest: they come first, so that no worker waits for another at the end."""
 
 
-OWN = ("mechanism", "system", "score", "alignment", "positions")
-"""Flags that name something of a user's own."""
+OWN = {
+    "mechanism": ("CLASS", "mechanisms"),
+    "system": ("CLASS", "systems of its kind"),
+    "score": ("SCORE", "scores"),
+    "alignment": ("ALIGNMENT", "alignments"),
+    "positions": ("SCHEME", "schemes"),
+}
+"""Flags that name something of a user's own: what, and whose promises it is to have."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -96,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:], left_out = sampling.sample(items)
         if left_out:
             config.hook.pytest_deselected(items=left_out)
-    place = {name: number for number, name in enumerate(LONG)}
+    place = {f"tests/{name}.py": number for number, name in enumerate(LONG.split())}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
@@ -112,27 +106,11 @@ def pytest_collection_finish() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags for a mechanism or a system of one's own, and its oracle."""
     group = parser.getgroup("attnlab")
-    group.addoption(
-        "--mechanism",
-        metavar="MODULE:CLASS",
-        help="run the promises of all mechanisms over this one, and nothing else",
-    )
-    group.addoption(
-        "--system",
-        metavar="MODULE:CLASS",
-        help="run the promises of all systems of its kind over this one, and nothing else",
-    )
-    for kind, name in (("score", "Score"), ("alignment", "Alignment"), ("positions", "Scheme")):
-        group.addoption(
-            f"--{kind}",
-            metavar=f"MODULE:{name.upper()}",
-            help=f"run the promises of all {name.lower()}s over this one, and nothing else",
-        )
-    group.addoption(
-        "--oracle",
-        metavar="MODULE:FUNCTION",
-        help="the float64 reference of either; without it `oracle` beside the class",
-    )
+    for flag, (metavar, kind) in OWN.items():
+        meaning = f"run the promises of all {kind} over this one, and nothing else"
+        group.addoption(f"--{flag}", metavar=f"MODULE:{metavar}", help=meaning)
+    meaning = "the float64 reference of either; without it `oracle` beside the class"
+    group.addoption("--oracle", metavar="MODULE:FUNCTION", help=meaning)
 
 
 @pytest.fixture(autouse=True, scope="module")

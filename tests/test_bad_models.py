@@ -50,54 +50,50 @@ def another_piece(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(told))
 
 
-FOLDERS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
-    "with tensors of other shapes": (
+CASES: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
+    "tensors of other shapes": (
         set_to(n_embd=16),
-        ("28 of another shape: transformer.wte.weight [290, 32] instead of [290, 16]", "25 more"),
+        [],
+        "28 of another shape: transformer.wte.weight [290, 32] instead of [290, 16]",
     ),
-    "with tensors missing": (set_to(n_layer=3), ("12 missing: transformer.h.2.",)),
-    "without a tokenizer": (
+    "tensors missing": (set_to(n_layer=3), [], "12 missing: transformer.h.2."),
+    "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
-        ("there is no tokenizer", "model/tokenizer.json; transformers writes one"),
+        [],
+        "there is no tokenizer {folder}/tokenizer.json; transformers writes one",
     ),
-    "with the tokenizer of another": (
+    "the tokenizer of another": (
         another_piece,
-        ("tokenizer.json: the tokenizer has 321 ids and the model 290: they do not belong",),
+        [],
+        "tokenizer.json: the tokenizer has 321 ids and the model 290: they do not belong",
     ),
-}
-SETTINGS = {
     "rows beyond the last position": (
-        ("--config.batch.max_length=65",),
-        ("rows of 65 tokens, but positions end at 64; lower config.batch.max_length",),
+        Path.exists,
+        ["--config.batch.max_length=65"],
+        "rows of 65 tokens, but positions end at 64; lower config.batch.max_length",
     ),
     "another system without saying so": (
-        ("--config.system.attention.key_heads=2",),
-        ("the config changes its system: set pretrained.take=matching",),
+        Path.exists,
+        ["--config.system.attention.key_heads=2"],
+        "the config changes its system: set pretrained.take=matching",
     ),
     "heads that cannot be shared": (
-        ("--config.pretrained.take=matching", "--config.system.attention.key_heads=3"),
-        ("heads=4 is not divisible by key_heads=3; key_heads could be 1 or 2 or 4",),
+        Path.exists,
+        ["--config.pretrained.take=matching", "--config.system.attention.key_heads=3"],
+        "heads=4 is not divisible by key_heads=3; key_heads could be 1 or 2 or 4",
     ),
 }
+"""What is done to a good folder, what is changed in the config, and the words of its line."""
 
 
-@pytest.mark.parametrize("case", FOLDERS)
-def test_a_bad_folder(case: str, base: Path, tmp_path: Path) -> None:
-    harm, words = FOLDERS[case]
-    shutil.copytree(base / "gpt2", tmp_path / "model")
-    harm(tmp_path / "model")
+@pytest.mark.parametrize("case", CASES)
+def test_a_bad_folder_or_setting(case: str, base: Path, tmp_path: Path) -> None:
+    harm, changes, words = CASES[case]
+    folder = Path(shutil.copytree(base / "gpt2", tmp_path / "model"))
+    harm(folder)
     where = (f"--config.data.directory={base / 'texts'}", f"--workdir={tmp_path / 'run'}")
-    config = f"--config=configs/pretrained.py:{tmp_path / 'model'}"
-    refused(launch("train", config, *SMALL, *where), *words)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("case", SETTINGS)
-def test_a_setting_that_does_not_fit(case: str, base: Path, tmp_path: Path) -> None:
-    changes, words = SETTINGS[case]
-    where = (f"--config.data.directory={base / 'texts'}", f"--workdir={tmp_path / 'run'}")
-    config = f"--config=configs/pretrained.py:{base / 'gpt2'}"
-    refused(launch("train", config, *SMALL, *changes, *where), *words)
+    line = launch("train", f"--config=configs/pretrained.py:{folder}", *SMALL, *changes, *where)
+    refused(line, words.format(folder=folder))
     assert not (tmp_path / "run").exists()
 
 

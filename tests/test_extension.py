@@ -94,15 +94,11 @@ def suite(room: str, *options: str) -> tuple[dict[str, int], str]:
     was printed.
     """
     tests = ["-m", "pytest", str(ROOT / "tests" / room), "-q", "-rs", "-p", "no:cacheprovider"]
-    done = ran(*tests, *options)
+    words = [sys.executable, *tests, *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = re.findall(r"(\d+) (passed|skipped|failed)", done.stdout)
     return {word: int(number) for number, word in counts}, done.stdout
-
-
-def ran(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command of the user's, as a program of its own."""
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
 
 def test_every_example_is_one_short_file() -> None:
@@ -373,11 +369,9 @@ def test_json_lines_are_read_and_what_is_wrong_with_them_is_named(digits: Path) 
     def source(**fields: str) -> Any:
         return build(SOURCES, {"name": "jsonl:JsonLines", **fields}, "config.data")()
 
-    (pair, *_), (text, *_), (labelled, *_) = (
-        source().pairs("test"),
-        source().texts("test"),
-        source(target="").labelled("test"),
-    )
+    pair, *_ = source().pairs("test")
+    text, *_ = source().texts("test")
+    labelled, *_ = source(target="").labelled("test")
     assert pair == (text, " ".join(sorted(text.split())))
     assert labelled[0] == (text,)
     assert source().labelled("test")[0][0] == pair
@@ -412,12 +406,8 @@ def test_lion_and_its_schedule_are_what_they_say(folder: Path) -> None:
     corners.
     """
     schedule = {"name": "lion:stay_and_fall", "peak": 0.2, "warmup": 4, "share": 0.5, "floor": 0.02}
-    optimizer, rate = build_optimizer(
-        {"name": "lion:lion", "b1": 0.7, "b2": 0.6, "weight_decay": 0.3},
-        schedule,
-        steps=20,
-        clip=0.0,
-    )
+    lion = {"name": "lion:lion", "b1": 0.7, "b2": 0.6, "weight_decay": 0.3}
+    optimizer, rate = build_optimizer(lion, schedule, steps=20, clip=0.0)
     wanted = {1: 0.05, 2: 0.1, 4: 0.2, 10: 0.2, 11: 0.182, 15: 0.11, 20: 0.02}
     np.testing.assert_allclose([rate(t - 1) for t in wanted], [*wanted.values()], rtol=1e-5)
     rng = np.random.default_rng(0)

@@ -203,8 +203,11 @@ def test_light_modules_do_not_load_jax() -> None:
     records need no numpy either.
     """
     heavy = "jax flax optax numpy scipy tensorflow matplotlib orbax optuna submitit"
-    for names, banned in ((LIGHT, heavy.split()), (("attnlab.records.stream",), ["jax", "numpy"])):
-        code = f"import sys, {', '.join(names)}; print({{*{banned}}} & {{*sys.modules}})"
+    of_all = ["jax", "flax", "numpy", "ml_collections"]
+    cases = [(LIGHT, heavy.split()), (("attnlab.records.stream",), ["jax", "numpy"])]
+    for names, banned in [*cases, (("attnlab",), of_all)]:
+        imports = f"import sys, {', '.join(names)}; dir(attnlab)"
+        code = f"{imports}; print({{*{banned}}} & {{*sys.modules}})"
         assert alone(code, cwd=ROOT) == "set()\n"
 
 

@@ -191,16 +191,22 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_command_of_the_readme_runs(
-    case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    at = case["number"] - 2
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with our configs and experiments, where the test stands."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    given(tmp_path)
     for name in ("configs", "experiments"):
         (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_command_of_the_readme_runs(
+    case: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    at = case["number"] - 2
+    monkeypatch.syspath_prepend(str(folder))
+    given(folder)
     steps = [*needed(README[at].words, at), at]
     commands = [README[number] for number in steps]
     if any("corpus/train" in " ".join(one.words) for one in commands[:-1]):
@@ -230,12 +236,7 @@ DRAWN = random.Random(sampling.seed()).choice([one for one in OURS if one[:5] !=
 @pytest.mark.parametrize(
     "line", [pytest.param(one, marks=[pytest.mark.full] * (one != DRAWN)) for one in OURS]
 )
-def test_a_command_of_another_page_runs(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("configs", "experiments"):
-        (tmp_path / name).symlink_to(ROOT / name)
+def test_a_command_of_another_page_runs(line: str, folder: Path, capsys: Any) -> None:
     short = ["--dry-run"] if OURS[line][0] == "sweep" else shortened(OURS[line])
     named = [key for key in ("batch.buckets=", "batch.max_length=") if key in line]
     short = [one for one in short if not any(key in one for key in named)]

@@ -30,25 +30,15 @@ def gpt2(folder: Path) -> None:
     told: dict[str, Any] = {"n_positions": 64, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4}
     told |= {"model_type": "gpt2", "vocab_size": ROWS, "bos_token_id": 0, "eos_token_id": 0}
     (folder / "config.json").write_text(json.dumps(told))
-    norms = {f"{norm}.{end}": [WIDTH] for norm in ("ln_1", "ln_2") for end in ("weight", "bias")}
-    layer = {
-        **norms,
-        "attn.c_attn.weight": [WIDTH, 3 * WIDTH],
-        "attn.c_attn.bias": [3 * WIDTH],
-        "attn.c_proj.weight": [WIDTH, WIDTH],
-        "attn.c_proj.bias": [WIDTH],
-        "mlp.c_fc.weight": [WIDTH, 4 * WIDTH],
-        "mlp.c_fc.bias": [4 * WIDTH],
-        "mlp.c_proj.weight": [4 * WIDTH, WIDTH],
-        "mlp.c_proj.bias": [WIDTH],
-    }
-    shapes = {
-        "wte.weight": [ROWS, WIDTH],
-        "wpe.weight": [64, WIDTH],
-        **{f"h.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()},
-        "ln_f.weight": [WIDTH],
-        "ln_f.bias": [WIDTH],
-    }
+    products = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4)}
+    products["mlp.c_proj"] = (4, 1)
+    layer = {f"{norm}.{end}": [WIDTH] for norm in ("ln_1", "ln_2") for end in ("weight", "bias")}
+    for name, (inner, outer) in products.items():
+        layer[f"{name}.weight"] = [inner * WIDTH, outer * WIDTH]
+        layer[f"{name}.bias"] = [outer * WIDTH]
+    shapes = {"wte.weight": [ROWS, WIDTH], "wpe.weight": [64, WIDTH]}
+    shapes |= {f"h.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()}
+    shapes |= {f"ln_f.{end}": [WIDTH] for end in ("weight", "bias")}
     tensors = {f"transformer.{name}": rule.parameter(name, shape) for name, shape in shapes.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 

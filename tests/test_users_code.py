@@ -358,94 +358,59 @@ def test_a_trial_whose_module_exits_failed(tmp_path: Path, monkeypatch: pytest.M
     assert (end["state"], end["message"]) == ("failed", "SystemExit: 0")
 
 
+EARLIER = (
+    "from attnlab.attention.protocol import Attention, Capabilities\nclass Own(Attention):\n    "
+)
 OLD = {
-    "a capability": ("capabilities = Capabilities(so_far=True)", "so_far", "history"),
-    "an argument": (
-        f"{ABLE}\n    def read(self, query, memory, view=None, so_far=None): ...",
-        "so_far",
-        "history",
-    ),
-    "an import": (
-        "from attnlab.attention.view import standing",
-        "attnlab.attention.view.standing",
-        "token_positions",
-    ),
-    "a module": (
-        "import attnlab.attention.so_far",
-        "attnlab.attention.so_far",
-        "attnlab.attention.mechanisms.heads",
-    ),
-    "a page that is a part of another": (
-        "from attnlab.attention.cards import Card",
-        "attnlab.attention.cards",
-        "attnlab.layers.cards",
-    ),
-    "a function that has moved": (
-        "from attnlab.data.diagnostics.drawing import within",
-        "attnlab.data.diagnostics.drawing.within",
-        "attnlab.data.generated.within",
-    ),
-    "a method": (f"{ABLE}\n    def no_looks(self, memory): ...", "no_looks", "initial_history"),
+    "system.attention": {
+        f"{EARLIER}capabilities = Capabilities(so_far=True)": "; so_far is now history",
+        f"{EARLIER}{ABLE}\n    def read(self, query, memory, view=None, so_far=None): ...": (
+            "so_far, which is now history"
+        ),
+        f"{EARLIER}{ABLE}\n    no_looks = 3": "no_looks, which is now initial_history",
+        "from attnlab.attention.view import standing": "view.standing is now token_positions",
+        "import attnlab.attention.so_far": "so_far is now attnlab.attention.mechanisms.heads",
+        "from attnlab.attention.cards import Card": "cards is now attnlab.layers.cards",
+        "from attnlab.data.diagnostics.drawing import within": "now attnlab.data.generated.within",
+    },
+    "system.attention.score": {
+        "from attnlab.attention.scores.perceptrons import Additive\n"
+        "class Own(Additive):\n    no_looks = None": "no_looks, which is now initial_history"
+    },
+    "system.attention.alignment": {
+        "from attnlab.attention.alignments.protocol import Softmax\n"
+        "class Own(Softmax):\n    no_looks = None": "no_looks, which is now initial_history"
+    },
+    "system": {
+        "from attnlab.systems.recurrent.rnnsearch import RNNsearch\n"
+        "class Own(RNNsearch):\n    _generate = None": "has _generate, which is now generate"
+    },
+    "task": {
+        "from attnlab.tasks.protocol import Axis": "; Axis is now the list of its labels",
+        "from attnlab.tasks.tokens import token_scores": "; token_scores is now Task.ratios",
+        "import attnlab.tasks.looks": "; attnlab.tasks.looks is now attnlab.tasks.maps",
+        "from attnlab.data.corpus import VocabularySettings": (
+            "VocabularySettings is now attnlab.data.learned.VocabularySettings"
+        ),
+        "from attnlab.tasks.translation import Translation\n"
+        "class Own(Translation):\n    def map_labels(self, axes): ...": (
+            "Own (own.py:2) has map_labels, which is now stored_labels"
+        ),
+    },
 }
-"""What a mechanism of an earlier version says in its class, the old name and the new one."""
+"""Of each slot, what a file of an earlier version says, and what its line says of the new name; a name
+that would only be left out, such as that of a method, is refused too.
+"""
+OF_EARLIER = [(slot, text, line) for slot, cases in OLD.items() for text, line in cases.items()]
 
 
-@pytest.mark.parametrize("case", OLD)
-def test_a_mechanism_of_an_earlier_version_is_told_the_new_name(case: str, folder: Path) -> None:
-    fields, old, new = OLD[case]
-    text = "from attnlab.attention.protocol import Attention, Capabilities\n"
-    (folder / "own.py").write_text(f"{text}class Own(Attention):\n    {fields}\n")
-    line = trained(RNNSEARCH, "system.attention=own:Own")
-    assert "config.system.attention" in line and "own.py:" in line
-    assert f"{old}, which is now {new}" in line or f"; {old} is now {new}" in line
-
-
-@pytest.mark.parametrize(
-    ("kind", "base"),
-    [("score", "scores.perceptrons:Additive"), ("alignment", "alignments.protocol:Softmax")],
-)
-def test_a_part_of_an_earlier_version_is_told_the_new_name(
-    kind: str, base: str, folder: Path
+@pytest.mark.parametrize(("slot", "text", "words"), OF_EARLIER)
+def test_a_file_of_an_earlier_version_is_told_the_new_name(
+    slot: str, text: str, words: str, folder: Path
 ) -> None:
-    module, _, name = base.partition(":")
-    text = (
-        f"from attnlab.attention.{module} import {name}\nclass Own({name}):\n    no_looks = None\n"
-    )
-    (folder / "own.py").write_text(text)
-    line = trained(RNNSEARCH, f"system.attention.{kind}=own:Own")
-    assert "Own (own.py:2) has no_looks, which is now initial_history" in line
-
-
-def test_a_step_of_an_earlier_version_is_not_left_out(folder: Path) -> None:
-    """Such a method would never be called."""
-    text = "from attnlab.systems.recurrent.rnnsearch import RNNsearch\n"
-    (folder / "own.py").write_text(f"{text}class Own(RNNsearch):\n    _generate = None\n")
-    line = trained(RNNSEARCH, "system=own:Own")
-    assert "Own (own.py:2) has _generate, which is now generate" in line
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("from attnlab.tasks.protocol import Axis\n", "; Axis is now the list of its labels"),
-        ("from attnlab.tasks.tokens import token_scores\n", "; token_scores is now Task.ratios"),
-        ("import attnlab.tasks.looks\n", "; attnlab.tasks.looks is now attnlab.tasks.maps"),
-        (
-            "from attnlab.data.corpus import VocabularySettings\n",
-            "; attnlab.data.corpus.VocabularySettings is now attnlab.data.learned.VocabularySettings",
-        ),
-        (
-            "from attnlab.tasks.translation import Translation\n"
-            "class Own(Translation):\n    def map_labels(self, axes): ...\n",
-            "Own (own.py:2) has map_labels, which is now stored_labels",
-        ),
-    ],
-)
-def test_a_task_of_an_earlier_version_is_told_the_new_name(
-    text: str, words: str, folder: Path
-) -> None:
-    (folder / "own.py").write_text(text)
-    assert words in trained(RNNSEARCH, "task=own:Own")
+    (folder / "own.py").write_text(f"{text}\n")
+    line = trained(RNNSEARCH, f"{slot}=own:Own")
+    assert words in line and "own.py:" in line
 
 
 @pytest.mark.parametrize("text", ["from math import Look", "import math\nmath.Axis"])

@@ -88,21 +88,17 @@ def _checked(made: Any) -> Any:
 
     class Checked(made):  # type: ignore[misc]
         def remember(self, source: Any, valid: Any = None, *more: Any, **others: Any) -> Any:
-            check_sequence(source, "source")
-            check_valid(valid, source)
+            check_tokens(valid, source=source)
             return super().remember(source, valid, *more, **others)
 
         def remember_pairs(
             self, keys: Any, values: Any, valid: Any = None, *more: Any, **others: Any
         ) -> Any:
-            check_sequence(keys, "keys")
-            check_sequence(values, "values")
-            check_valid(valid, keys)
+            check_tokens(valid, keys=keys, values=values)
             return super().remember_pairs(keys, values, valid, *more, **others)
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
-            check_sequence(source, "source")
-            check_valid(valid, source)
+            check_tokens(valid, source=source)
             return super().extend(memory, source, valid)
 
         def read(
@@ -154,17 +150,20 @@ def check_sequence(array: Any, name: str) -> None:
         )
 
 
-def check_valid(valid: Any, source: Any) -> None:
-    """Raises `UserError` unless `valid` is None or a bool array [batch, tokens], as many of both as
-    the array `source` [batch, tokens, width] has.
+def check_tokens(valid: Any, **arrays: Any) -> None:
+    """Raises `UserError` unless each of `arrays`, by the name of the argument, is one of floats
+    [batch, tokens, width], and `valid` is None or a bool array [batch, tokens] of as many of both.
     """
-    if valid is not None and (
-        getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != source.shape[:2]
-    ):
-        raise UserError(
-            f"mechanism: valid is {describe_value(valid)}; expected bool {list(source.shape[:2])}, True at real"
-            " tokens"
-        )
+    for name, array in arrays.items():
+        check_sequence(array, name)
+        shape = array.shape[:2]
+        if valid is not None and (
+            getattr(valid, "dtype", None) != jnp.bool_ or valid.shape != shape
+        ):
+            raise UserError(
+                f"mechanism: valid is {describe_value(valid)}; expected bool {list(shape)}, True at"
+                " real tokens"
+            )
 
 
 def check_memory(memory: Any) -> None:

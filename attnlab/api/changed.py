@@ -99,7 +99,7 @@ def patched(
     """
     if at not in (kinds := [kind for kind in KINDS if kind != "weights"]):
         raise UserError(f"patch: at={at!r}; {nearest(at, kinds)}")
-    batch, other = (_row(run.task, before, clean[1]) for before in (clean[0], corrupted))
+    batch, other = (_batch_of(run.task, before, clean[1]) for before in (clean[0], corrupted))
     tokens = [x["source"].shape[1] for x in (batch, other)]
     if tokens[0] != tokens[1] or batch["target"].shape != other["target"].shape:
         raise UserError(f"patch: {tokens[0]} and {tokens[1]} tokens; both need the same number")
@@ -112,7 +112,7 @@ def patched(
     ]
 
 
-def _row(task: Any, before: str, text: str) -> dict[str, np.ndarray]:
+def _batch_of(task: Any, before: str, text: str) -> dict[str, np.ndarray]:
     """Returns a batch {"source": ids [1,S], "target": ids [1,T]} of the text `before` and its
     continuation (or translation) `text`, whose tokens alone are targets; raises `UserError` for a
     task without probabilities of texts.

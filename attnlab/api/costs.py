@@ -185,9 +185,7 @@ def measured(
     point = Point(
         name,
         length,
-        parameters=counted.parameters,
-        state_bytes=counted.state_bytes,
-        flops=counted.flops,
+        **counted._asdict(),
         compiled_flops=float(compiled.get("flops", 0.0)),
         bytes=space,
         compile_seconds=compiling,

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors.numpy import save
+from scipy.linalg import block_diag
 
 from attnlab import config as configs
 from attnlab import weights
@@ -117,15 +118,11 @@ def _product(line: Name, parts: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarr
         raise UserError(f"--to=peft: {wrong[0]} is no matrix of a linear layer; see lora.on")
     if not adapted:
         return None
-    rows = []
-    for path in adapted:
-        product = parts[f"{LORA}/{path}/b"]
-        zeros = {
-            other: np.zeros((len(product), parts[other].shape[-1]), product.dtype)
-            for other in line.paths
-        }
-        rows.append(np.concatenate([*{**zeros, path: product}.values()], axis=-1))
-    return np.concatenate([parts[f"{LORA}/{p}/a"].T for p in adapted]), np.concatenate(rows).T
+    blocks = [
+        parts.get(f"{LORA}/{path}/b", np.zeros((0, parts[path].shape[-1]), np.float32))
+        for path in line.paths
+    ]
+    return np.concatenate([parts[f"{LORA}/{p}/a"].T for p in adapted]), block_diag(*blocks).T
 
 
 def _check_base(base: Path, names: Names, frozen: Mapping[str, np.ndarray]) -> None:

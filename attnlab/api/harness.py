@@ -98,12 +98,12 @@ class AnswersHarness:
         for kind in dict.fromkeys(kinds):
             numbers = [number for number, other in enumerate(kinds) if other == kind]
             given = requests[numbers[0]].args[1]
-            texts = self._written([requests[number].args[0] for number in numbers], given)
+            texts = self._generate_all([requests[number].args[0] for number in numbers], given)
             for number, text in zip(numbers, texts, strict=True):
                 answers[number] = text
         return answers
 
-    def _written(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    def _generate_all(self, contexts: Sequence[str], given: Mapping[str, Any]) -> list[str]:
         """Returns the model's answer to each text of `contexts`, written with the same generation
         options of `lm_eval` (`given`: most tokens, stop texts, sampling).
         """

@@ -32,11 +32,7 @@ from attnlab.weights.pictures import Pictures
 from attnlab.weights.writing import config_of
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-DTYPES: Mapping[str, Any] = {
-    "float32": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-}
+DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,9 +116,12 @@ def save_pretrained(
     vocabulary = _vocabulary(run)
     pairs = bool(architecture.get("is_encoder_decoder"))
     ids = _ids(vocabulary, pairs)
-    config = {
+    origin = _settings_of_origin(run)  # an end that pads too is no padding here
+    config: dict[str, Any] = {
         "pad_token_id": None,
-        **_origin(run),
+        **{
+            key: origin[key] for key in ("max_position_embeddings", "pad_token_id") if key in origin
+        },
         **architecture,
         **ids,
         **_labels(run),
@@ -190,27 +189,23 @@ def _vocabulary(run: Run) -> Vocabulary:
     return learned.vocabulary  # type: ignore[no-any-return]
 
 
-def _origin(run: Run) -> dict[str, Any]:
-    """Returns "max_position_embeddings" and "pad_token_id", if present, from the `config.json` of
-    the folder that a run's weights came from; {} if the run had none, or its config is gone.
+def _settings_of_origin(run: Run) -> dict[str, Any]:
+    """Returns the `config.json` of the folder that a run's weights came from; {} if the run had none,
+    or its config is gone.
     """
     folder = run.config.pretrained.folder
-    if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
-        return {}
-    settings = folders.settings(Path(folder).expanduser())
-    keys = ("max_position_embeddings", "pad_token_id")  # an end that pads too is no padding here
-    return {key: settings[key] for key in keys if key in settings}
+    path = Path(folder).expanduser()
+    return folders.settings(path) if folder and (path / folders.CONFIG).is_file() else {}
 
 
 def _type_of(run: Run) -> str | None:
     """Returns the model type of the folder that a run's weights came from, or None without such a
     folder, or if that type cannot express the run's system.
     """
-    folder = Path(run.config.pretrained.folder).expanduser()
-    if not run.config.pretrained.folder or not (folder / folders.CONFIG).is_file():
+    if not (settings := _settings_of_origin(run)):
         return None
     try:
-        kind = weights.kind_of(folders.settings(folder), str(folder))
+        kind = weights.kind_of(settings, run.config.pretrained.folder)
         config_of(run.config.system, kind)
     except UserError:
         return None
@@ -224,10 +219,8 @@ def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
     special = vocabulary.special
     begins: dict[str, Any] = {"bos_token_id": special.bos}
     if pairs:
-        begins = {
-            "bos_token_id": special.front[0] if special.front else None,
-            "decoder_start_token_id": special.bos,
-        }
+        front = special.front[0] if special.front else None
+        begins = {"bos_token_id": front, "decoder_start_token_id": special.bos}
     if special.forced is not None:
         begins["forced_bos_token_id"] = special.forced
     return {
@@ -273,8 +266,11 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
     elif reserved:
         named["mask_token"] = pieces[reserved[0]]
         named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
-    if ours:  # they are no pieces of the library's tokenizer
-        content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
+    if ours:  # they are no pieces of the library's tokenizer, and take the blanks before them
+        flags = {"single_word": False, "lstrip": True, "rstrip": False, "normalized": False}
+        for index in reserved:
+            added = {"id": index, "content": pieces[index], "special": True, **flags}
+            content["added_tokens"].append(added)
     if not ours and vocabulary.chat:  # type: ignore[attr-defined]
         chat = vocabulary.chat  # type: ignore[attr-defined]
         named |= {**chat["tokens"], "chat_template": chat["template"]}
@@ -296,9 +292,3 @@ def _end_of_text_processor(piece: str, index: int) -> dict[str, Any]:
         "pair": [first, end, second, end],
         "special_tokens": {piece: {"id": piece, "ids": [index], "tokens": [piece]}},
     }
-
-
-def _added(index: int, piece: str) -> dict[str, Any]:
-    """A special token of `tokenizer.json`, which takes the blanks before it."""
-    plain = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
-    return {"id": index, "content": piece, "lstrip": True, "special": True, **plain}

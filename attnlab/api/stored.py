@@ -161,10 +161,8 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
-    code = provenance.code(
-        {key: node for key, node in manifest.config.items() if not (key == "data" and other_data)},
-        accept=accept,
-    )
+    parts = {key: x for key, x in manifest.config.items() if not (key == "data" and other_data)}
+    code = provenance.code(parts, accept=accept)
     _check_imports(code)
     record = provenance.without_unread(manifest.own_code, code) if other_data else manifest.own_code
     provenance.check(record, code, folder)

@@ -189,10 +189,8 @@ class Run:
             raise UserError(
                 f"generate takes a list of texts, not one text: write generate([{texts!r}])"
             )
-        wanted = [number for number, text in enumerate(texts) if text.strip()]
-        given = self.task.respond(self.params, [texts[number] for number in wanted])
-        responses = dict(zip(wanted, given, strict=True))
-        return [responses.get(number, []) for number in range(len(texts))]
+        answers = iter(self.task.respond(self.params, [text for text in texts if text.strip()]))
+        return [next(answers) if text.strip() else [] for text in texts]
 
     def stream(self, text: str, index: int = 0) -> Iterator[str]:
         """Yields the answer to one text in pieces, as it is written; together they are that of

@@ -73,7 +73,7 @@ def existing_run(workdir: Path) -> Manifest | None:
     return manifest
 
 
-def _tell_flops(run: Run, progress: Progress) -> None:
+def _note_flops(run: Run, progress: Progress) -> None:
     """Starts a thread that counts the FLOPs of a training step, with batches of the shapes of the
     last batch, and shows the number as a note of `progress`.
     """
@@ -183,7 +183,7 @@ class Training:
             ):
                 if self.tracked is not None:
                     readers.enter_context(self.tracked.beside(run.workdir))
-                    progress.when_long = lambda: _tell_flops(run, progress)
+                    progress.when_long = lambda: _note_flops(run, progress)
                 outcome = run.fit(Session(progress, interrupt, began, until, (), call))
             for step, error in raised:
                 if not isinstance(error, Exception):

@@ -17,7 +17,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from attnlab import processes
 from attnlab.commands import streams
@@ -32,15 +32,14 @@ class Command:
     Attributes:
       module: with its `add_arguments` and `run`; ours by its name after a dot.
       help: one line for `--help`.
-      on_run: whether it works on a run, so that it takes a config and a work folder.
-      overrides: whether it takes `--config.a.b=value`; those that work on a run do.
+      takes: what it takes beside its own flags: "run", a config, overrides `--config.a.b=value` and
+        a work folder; "overrides" alone; or "nothing".
       several: whether several processes may run it together.
     """
 
     module: str
     help: str
-    on_run: bool = True
-    overrides: bool = False
+    takes: Literal["run", "overrides", "nothing"] = "run"
     several: bool = False
 
 
@@ -66,57 +65,50 @@ COMMANDS: Mapping[str, Command] = {
         ".analyse", "what the heads of a run look at, and what each layer and head is worth"
     ),
     "sweep": Command(
-        ".sweep",
-        "run an experiment, from trials to a report; resumes too",
-        on_run=False,
-        overrides=True,
+        ".sweep", "run an experiment, from trials to a report; resumes too", "overrides"
     ),
-    "status": Command(".status", "how far a sweep is", on_run=False),
-    "stop": Command(".stop", "stop one trial of a sweep for good", on_run=False),
+    "status": Command(".status", "how far a sweep is", "nothing"),
+    "stop": Command(".stop", "stop one trial of a sweep for good", "nothing"),
     "work": Command(
-        ".work", "take trials of a sweep, on any machine that sees its folder", on_run=False
+        ".work", "take trials of a sweep, on any machine that sees its folder", "nothing"
     ),
     "report": Command(
-        ".report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False
+        ".report", "what a sweep has shown: tables, intervals, verdict, one HTML page", "nothing"
     ),
     "compare": Command(
-        ".compare", "two sweeps side by side, and what differs between them", on_run=False
+        ".compare", "two sweeps side by side, and what differs between them", "nothing"
     ),
-    "preview": Command(".preview", "what is in tables of data", on_run=False, overrides=True),
-    "diff": Command(".diff", "two runs: the settings that differ, then the results", on_run=False),
+    "preview": Command(".preview", "what is in tables of data", "overrides"),
+    "diff": Command(".diff", "two runs: the settings that differ, then the results", "nothing"),
     "prepare": Command(
-        ".prepare", "a large corpus as shards of ids, which training reads from disk", on_run=False
+        ".prepare", "a large corpus as shards of ids, which training reads from disk", "nothing"
     ),
     "import": Command(
         ".import_model",
         "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",
-        on_run=False,
-        overrides=True,
+        "overrides",
     ),
     "export": Command(
         ".export",
         "a run for transformers, peft or NumPy, or its card; a sweep's trials for a tracker",
-        on_run=False,
+        "nothing",
     ),
     "prune": Command(
-        ".prune", "what the states of finished runs take on the disk, and take it", on_run=False
+        ".prune", "what the states of finished runs take on the disk, and take it", "nothing"
     ),
     "verify": Command(
-        ".verify", "repeat a recorded run and say whether it comes out the same", on_run=False
+        ".verify", "repeat a recorded run and say whether it comes out the same", "nothing"
     ),
     "show": Command(
-        ".show",
-        "print a config: every setting, its value and what it means",
-        on_run=False,
-        overrides=True,
+        ".show", "print a config: every setting, its value and what it means", "overrides"
     ),
     "cost": Command(
         ".cost",
         "what mixers cost over the length of a text: counted, compiled and measured",
-        on_run=False,
+        "nothing",
     ),
     "list": Command(
-        ".listing", "what there is: mechanisms, systems, data, configs, ...", on_run=False
+        ".listing", "what there is: mechanisms, systems, data, configs, ...", "nothing"
     ),
 }
 """All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package.
@@ -239,10 +231,8 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     """
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
-        print(
-            HELP.format(program=program, commands=lines, configs=CONFIGS.format(program=program)),
-            end="",
-        )
+        configs = CONFIGS.format(program=program)
+        print(HELP.format(program=program, commands=lines, configs=configs), end="")
         return 0
     name, *arguments = argv
     if name.startswith("-"):
@@ -253,25 +243,27 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
-    work = functools.partial(_run_users_code, command, name, arguments, program)
+    work = functools.partial(_run, command, name, arguments, program)
     return processes.run(arguments, work) if command.several else work()
 
 
-def _run_users_code(command: Command, name: str, argv: Sequence[str], program: str) -> int:
-    """Runs a command by `_run`, in the process that does its work, so that errors in a user's file
-    name its line.
-    """
-    with users_code():
-        return _run(command, name, argv, program)
-
-
+@users_code()
 def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
     """Parses the flags and `--config.` overrides of a command, runs it and returns its exit code;
-    only prints help if that is wanted; raises `UserError` for an empty or unknown argument.
+    only prints help if that is wanted; raises `UserError` for an empty or unknown argument, and for
+    an error in a user's file, whose line it names.
     """
-    overrides, argv = take_overrides(argv) if command.on_run or command.overrides else ([], argv)
+    overrides, argv = take_overrides(argv) if command.takes != "nothing" else ([], argv)
     module = importlib.import_module(command.module, __package__)
-    parser = _parser(command, f"{program} {name}", program)
+    parser = Parser(
+        prog=f"{program} {name}",
+        description=command.help[0].upper() + command.help[1:] + ".",
+        epilog=CONFIGS.format(program=program) if command.takes == "run" else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if command.takes == "run":
+        add_flags(parser, OF_RUN)
     module.add_arguments(parser)
     if command.several:
         processes.add_arguments(parser)
@@ -287,7 +279,7 @@ def _run(command: Command, name: str, argv: Sequence[str], program: str) -> int:
             raise UserError(f"two runs are named, {run} and {arguments.workdir}; take one")
         arguments.workdir = run
     if unknown:
-        raise UserError(_unknown_argument(unknown[0], parser, name, command.on_run))
+        raise UserError(_unknown_argument(unknown[0], parser, name, command.takes == "run"))
     arguments.overrides = overrides
     return int(module.run(arguments))
 
@@ -305,22 +297,6 @@ def _print_settings(parser: Parser, arguments: Sequence[str], overrides: Sequenc
     print()
     importlib.import_module(".show", __package__).print_settings(config, overrides)
     return True
-
-
-def _parser(command: Command, prog: str, program: str) -> Parser:
-    """Returns an argument parser for a command, with `--config` and `--workdir` if it works on a
-    run; the command adds its own flags later.
-    """
-    parser = Parser(
-        prog=prog,
-        description=command.help[0].upper() + command.help[1:] + ".",
-        epilog=CONFIGS.format(program=program) if command.on_run else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    if command.on_run:
-        add_flags(parser, OF_RUN)
-    return parser
 
 
 def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -361,9 +337,7 @@ def _unknown_argument(word: str, parser: Parser, command: str, on_run: bool) -> 
     flag = word.partition("=")[0]
     if on_run and "." in flag:
         head, _, key = flag.lstrip("-").partition(".")
-        is_config = bool(difflib.get_close_matches(head, ["config"], cutoff=0.6))
-        return (
-            f"{command}: unknown flag {flag}; did you mean"
-            f" '--config.{key if is_config else f'{head}.{key}'}'?"
-        )
+        if not difflib.get_close_matches(head, ["config"], cutoff=0.6):
+            key = f"{head}.{key}"
+        return f"{command}: unknown flag {flag}; did you mean '--config.{key}'?"
     return f"{command}: unknown flag {flag}; {nearest(flag, parser.flags())}"

@@ -28,32 +28,21 @@ Further layers for slots that only mix: self-attention in Transformers (`--confi
 `encoder_attention`). Those that are attention also read another sequence. Letters here: M features, m landmarks or tokens of a chunk, n
 buckets, r rounds, g global tokens, w window, F or H a hidden width, k tokens of a convolution."""
 PARTS = {
-    "Scores": ("scores", "What a mechanism takes as `score`: how a query and a key fit."),
-    "Alignments": ("alignments", "What a mechanism takes as `alignment`: scores to weights."),
-    "Position schemes": (
-        "positions",
-        "What a mechanism (or, for those on embeddings, a system) takes as `positions`.",
+    "scores": "What a mechanism takes as `score`: how a query and a key fit.",
+    "alignments": "What a mechanism takes as `alignment`: scores to weights.",
+    "positions": "What a mechanism (or, for those on embeddings, a system) takes as `positions`.",
+    "visibilities": "What a system takes as a visibility: who may see whom.",
+    "features": "What `linear` takes as `features`: the weight of a key is a product of features.",
+    "gates": (
+        "What stands at the place of a gate in an image network: feature maps [B,H,W,C] to the same"
+        " shape. Letters here: N = H W places, C channels, r reduction, k kernel."
     ),
-    "Visibilities": ("visibilities", "What a system takes as a visibility: who may see whom."),
-    "Feature maps": (
-        "features",
-        "What `linear` takes as `features`: the weight of a key is a product of features.",
-    ),
-    "Gates": (
-        "gates",
-        (
-            "What stands at the place of a gate in an image network: feature maps [B,H,W,C] to the"
-            " same shape. Letters here: N = H W places, C channels, r reduction, k kernel."
-        ),
-    ),
-    "Kernels": (
-        "kernels",
-        (
-            "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond"
-            " rounding."
-        ),
+    "kernels": (
+        "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond"
+        " rounding."
     ),
 }
+TITLES = {"positions": "Position schemes", "features": "Feature maps"}  # others are the kinds
 PARAMETERS = """\
 ## Parameters
 
@@ -69,10 +58,8 @@ The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D]
 @functools.cache
 def page() -> str:
     """Returns the whole page docs/mechanisms.md, in Markdown."""
-    parts = (_part(title, kind, text) for title, (kind, text) in PARTS.items())
-    return "\n".join(
-        [HEAD, _mixers("mechanisms", ""), _mixers("mixers", MIXERS), *parts, _parameters()]
-    )
+    mixers = _mixers("mechanisms", ""), _mixers("mixers", MIXERS)
+    return "\n".join([HEAD, *mixers, *(_part(kind) for kind in PARTS), _parameters()])
 
 
 def _mixers(kind: str, text: str) -> str:
@@ -83,16 +70,9 @@ def _mixers(kind: str, text: str) -> str:
     listed = set() if kind == "mechanisms" else set(listing.components("mechanisms").names())
     rows = listing.component_rows(listing.components(kind), columns)
     rows = [row for row in rows if row[0] not in listed]
-    return "\n".join(
-        [
-            f"## {kind.capitalize()}",
-            "",
-            *([text, ""] if text else []),
-            *_table(("name", *columns), rows),
-            "",
-            *(_mixer(kind, row[0]) for row in rows),
-        ]
-    )
+    head = [f"## {kind.capitalize()}", "", *([text, ""] if text else [])]
+    sections = [_mixer(kind, row[0]) for row in rows]
+    return "\n".join([*head, *_table(("name", *columns), rows), "", *sections])
 
 
 def _mixer(kind: str, name: str) -> str:
@@ -113,13 +93,14 @@ def _mixer(kind: str, name: str) -> str:
     return "\n".join([*lines, *_table(("field", "default", "meaning"), fields), ""])
 
 
-def _part(title: str, kind: str, text: str) -> str:
-    """Returns the Markdown section about one kind of part: title, `text` and a table of its
-    components.
+def _part(kind: str) -> str:
+    """Returns the Markdown section about one kind of part, a key of `PARTS`: title, text and a table
+    of its components.
     """
     columns = (*listing.KINDS[kind].columns, "fields")
     rows = listing.component_rows(listing.components(kind), columns)
-    return "\n".join([f"## {title}", "", text, "", *_table(("name", *columns), rows), ""])
+    head = [f"## {TITLES.get(kind, kind.capitalize())}", "", PARTS[kind], ""]
+    return "\n".join([*head, *_table(("name", *columns), rows), ""])
 
 
 def _parameters() -> str:
@@ -130,12 +111,8 @@ def _parameters() -> str:
         (f"`{name}`", layouts.mechanism_parameters(name))
         for name in listing.components("mechanisms").names()
     ]
-    for field, kind in {
-        "score": "scores",
-        "alignment": "alignments",
-        "positions": "positions",
-    }.items():
-        for name in listing.components(kind).names():
+    for field in layouts.PARTS:
+        for name in listing.components(f"{field.removesuffix('s')}s").names():
             if parameters := layouts.part_parameters(field, name):
                 rows.append((f"`{field}={name}`", parameters))
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attnlab.errors import UserError, nearest
 from attnlab.flags import add_flags, add_number
 from attnlab.progress import Progress, table
+from attnlab.records.files import check_folder
 
 if TYPE_CHECKING:
     from attnlab.attention.mixer import Mixer
@@ -48,7 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
       UserError: no such mixer or field, a direction that one does not have (with "all" those are
         left out), a number out of range.
     """
-    from attnlab.commands.session import check_folder
     from attnlab.training.devices import keep_freed
 
     check_folder("--dir", arguments.dir)
@@ -62,15 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     cards = {name: card_cells(type(module)) for name, module in modules.items()}
     arguments.dir.mkdir(parents=True, exist_ok=True)  # before the work, which takes long
     points: dict[str, list[costs.Point]] = {name: [] for name in modules}
-    skipped: set[str] = set()
     cases = [(length, name) for length in lengths for name in modules]
     with Progress(len(cases), unit="program") as progress:
         for number, (length, name) in enumerate(cases, start=1):
-            module = modules[name]
-            if name not in skipped:
+            if not any(x.why or x.seconds > arguments.patience for x in points[name]):
                 point = measured(
                     name,
-                    module,
+                    modules[name],
                     length,
                     rows=arguments.rows,
                     direction=arguments.direction,
@@ -78,8 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
                     memory=1e9 * arguments.memory,
                 )
                 points[name].append(point)
-                if point.why or point.seconds > arguments.patience:
-                    skipped.add(name)
             progress.update(number)
     about = _about(arguments)
     table(str(about["title"]), costs.COLUMNS, costs.rows(points, arguments.baseline, cards))
@@ -164,10 +160,7 @@ def _about(arguments: argparse.Namespace) -> dict[str, object]:
         "title": f"{passes}, {arguments.direction}, width {arguments.width}, batch"
         f" {arguments.rows}, {device.device_kind}{cores}, float32",
         "jax": jax.__version__,
-        "width": arguments.width,
-        "rows": arguments.rows,
-        "direction": arguments.direction,
+        **{name: getattr(arguments, name) for name in ("width", "rows", "direction")},
         "backward": not arguments.forward,
-        "set": arguments.set,
-        "baseline": arguments.baseline,
+        **{name: getattr(arguments, name) for name in ("set", "baseline")},
     }

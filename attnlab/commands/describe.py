@@ -92,14 +92,12 @@ def capability_names(capabilities: "Capabilities | None") -> str:
     """Returns the capabilities of a mechanism as text, separated by commas; "" for None."""
     if capabilities is None:
         return ""
-    roles = [
-        *sorted(capabilities.roles, reverse=True),
-        *sorted(capabilities.directions, reverse=True),
-    ]
+    roles = sorted(capabilities.roles, reverse=True)
+    directions = sorted(capabilities.directions, reverse=True)
     switches = [name for name in _SWITCHES if getattr(capabilities, name)]
     if not capabilities.grows:
         switches.append("causal only as a mixer")
-    names = [*roles, *switches, f"maps {capabilities.maps}"]
+    names = [*roles, *directions, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
         names.append(f"positions {' '.join(sorted(capabilities.positions))}")
     if capabilities.max_length is not None:

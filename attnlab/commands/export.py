@@ -55,9 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.directory = folder_of(arguments)
     if arguments.to not in TRACKERS and (arguments.directory / "plan.json").exists():
         raise UserError(f"{arguments.directory} is a sweep; name a trial: trials/CANDIDATE/seed0")
-    if arguments.to == MODELS:
-        return _model(arguments)
-    if arguments.dtype or arguments.model_type:
+    if arguments.to != MODELS and (arguments.dtype or arguments.model_type):
         raise UserError(
             f"export: --dtype and --model-type go with --to={MODELS}, not --to={arguments.to}"
         )
@@ -67,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(f"export: {write_card(arguments.directory, out if arguments.out else out / 'card')}")
         return 0
-    if arguments.to in OURS:
+    if arguments.to not in TRACKERS:
         return _model(arguments)
     from attnlab.experiments import report
 

@@ -127,11 +127,9 @@ def _warn_of_long_lines(trained: "Run", lines: list[str]) -> None:
         texts = sum(bool(line.strip()) for line in lines)
         share = f"{len(longer)} of {texts} {trained.task.examples}"
         limit = trained.config.longest_text
-        print(
-            f"note: {share} are longer than the {limit} tokens of training (first: line"
-            f" {longer[0] + 1})",
-            file=sys.stderr,
-        )
+        first = longer[0] + 1
+        note = f"{share} are longer than the {limit} tokens of training (first: line {first})"
+        session.print_notes([note])
 
 
 def on_one_line(text: str) -> str:
@@ -185,17 +183,12 @@ def read_lines(path: str | None) -> list[str]:
         raise UserError("stdin is closed; send the lines there, or name a file of them")
     try:
         content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
-    except FileNotFoundError as error:
-        raise UserError(f"cannot read {name}: {error.strerror}; {alike(Path(name))}") from error
+        lines = content.decode().split("\n")
     except OSError as error:
-        raise UserError(f"cannot read {name}: {error.strerror}") from error
-    lines = content.split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    texts = []
-    for number, line in enumerate(lines, 1):
-        try:
-            texts.append(line.decode().removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1})") from error
-    return texts
+        hint = f"; {alike(Path(name))}" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot read {name}: {error.strerror}{hint}") from error
+    except UnicodeDecodeError as error:
+        before = content[: error.start].split(b"\n")
+        byte = len(before[-1]) + 1
+        raise UserError(f"{name}, line {len(before)}: not UTF-8 (byte {byte})") from error
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]

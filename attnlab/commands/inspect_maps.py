@@ -60,13 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     patterns = [f"*_{layer}/*" for layer in numbers["layers"] or ()]
     chosen = Chosen(patterns or (arguments.maps or "*").split(","), numbers["heads"])
-    read = [
-        [
-            (x, attention_maps(run.task, run.params, x, chosen))
-            for x in run.examples_from_text(typed)
-        ]
-        for run in runs
-    ]
+    read = []
+    for run in runs:
+        of_run = run.examples_from_text(typed)
+        read.append([(x, attention_maps(run.task, run.params, x, chosen)) for x in of_run])
     note = f"Only heads {arguments.heads} of the layer, in this order." if arguments.heads else ""
     examples = [
         atlas_example(run.task, example, maps, str(run.workdir), note)
@@ -112,9 +109,8 @@ def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]
     examples: list[tuple[str, str | None]] = []
-    for number, line in enumerate(
-        read_lines(None if arguments.pairs == "-" else arguments.pairs), 1
-    ):
+    lines = read_lines(None if arguments.pairs == "-" else arguments.pairs)
+    for number, line in enumerate(lines, start=1):
         source, tab, target = line.partition("\t")
         if not source.strip() or (tab and not target.strip()):
             raise UserError(

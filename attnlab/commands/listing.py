@@ -114,11 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         columns = KINDS[kind].columns
         details = "one" if kind == "tasks" else "fields"
-        table(
-            f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {details})",
-            ("name", *columns),
-            component_rows(components(kind), columns),
-        )
+        title = f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {details})"
+        table(title, ("name", *columns), component_rows(components(kind), columns))
     return 0
 
 
@@ -153,23 +150,21 @@ def component_cells(
     capabilities, fields, ...); those of systems and tasks, which take longer, only if `columns` has
     some of them.
     """
+    fields = [f"{field.name}={field.default}" for field in describe.settable_fields(component)]
     further_cells: dict[str, str] = {}
-    if set(SYSTEM_COLUMNS) & set(columns):
+    if {*SYSTEM_COLUMNS, *TASK_COLUMNS} & {*columns}:
         from attnlab.commands import networks
 
-        further_cells = networks.system_cells(name, component)
-    if set(TASK_COLUMNS) & set(columns):
-        from attnlab.commands import networks
-
-        further_cells = networks.task_cells(component)
+        of_task = "measures" in columns
+        further_cells = (
+            networks.task_cells(component) if of_task else networks.system_cells(name, component)
+        )
     return {
         "module": component.__module__,
         "about": describe.summary(component),
         **describe.card_cells(component),
         "capabilities": describe.capability_names(getattr(component, "capabilities", None)),
-        "fields": ", ".join(
-            f"{field.name}={field.default}" for field in describe.settable_fields(component)
-        ),
+        "fields": ", ".join(fields),
         **further_cells,
     }
 
@@ -202,11 +197,8 @@ def file_rows(kind: str) -> list[tuple[str, str]]:
         (root for root in (pathlib.Path(), SHIPPED) if (root / kind).is_dir()), pathlib.Path()
     )
     files = sorted((root / kind).glob("*.py"))
-    return [
-        (str(file.relative_to(root)), _file_summary(file))
-        for file in files
-        if not file.name.startswith("_")
-    ]
+    shown = [file for file in files if not file.name.startswith("_")]
+    return [(str(file.relative_to(root)), _file_summary(file)) for file in shown]
 
 
 def _file_summary(file: pathlib.Path) -> str:

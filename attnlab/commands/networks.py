@@ -26,13 +26,8 @@ from attnlab.systems.vision.protocol import (
 from attnlab.tasks.protocol import Params
 from attnlab.tasks.schemas import Settings
 
-SIZES = {
-    "source_vocabulary": 1000,
-    "target_vocabulary": 1000,
-    "vocabulary": 1000,
-    "classes": 10,
-    "outputs": 1000,
-}
+_VOCABULARIES = ("source_vocabulary", "target_vocabulary", "vocabulary", "outputs")
+SIZES = {**dict.fromkeys(_VOCABULARIES, 1000), "classes": 10}
 TASKS = {
     Seq2Seq: ("translation",),
     LanguageModel: ("language_modelling", "diagnostics"),
@@ -52,18 +47,10 @@ def system_cells(name: str, system: Callable[..., object]) -> dict[str, str]:
     """Returns a dict with the texts of the table columns "task" and "parameters" for the class
     `system`, which is registered as `name`; "" where unknown.
     """
-    files = next(
-        (
-            files
-            for base, files in TASKS.items()
-            if isinstance(system, type) and issubclass(system, base)
-        ),
-        (),
-    )
-    return {
-        "task": files[0].replace("_", " ") if files else "",
-        "parameters": parameters(name, files),
-    }
+    bases = getattr(system, "__mro__", ())
+    files = next((TASKS[base] for base in bases if base in TASKS), ())
+    task = files[0].replace("_", " ") if files else ""
+    return {"task": task, "parameters": parameters(name, files)}
 
 
 @functools.cache

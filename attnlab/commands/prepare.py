@@ -46,16 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     meaning = "the field or column that has the text, of all but plain text"
     parser.add_argument("--field", default="text", help=meaning)
     parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
-    _add_vocabulary(parser)
-    meaning = "ids of a shard (default: 16,777,216)"
-    add_number(parser, "--length", 1, 2**31, meaning, default=2**24)
-    add_number(parser, "--processes", 1, 1024, "that make ids of text (default: one a core)")
-
-
-def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags for the vocabulary to the parser: an existing one, or the settings to learn
-    one.
-    """
     either = parser.add_mutually_exclusive_group()
     add_flags(either, {"--vocabulary=KIND|PATH": LEARNED}, default="bpe")
     meaning = "a tokenizer.json, or the folder of a pretrained model that has one"
@@ -67,6 +57,9 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--reserved", 0, 2**16, meaning)
     meaning = "how much text a vocabulary is learned from, taken from everywhere (default: 64)"
     add_number(parser, "--sample", 1, 2**20, meaning, metavar="MIB")
+    meaning = "ids of a shard (default: 16,777,216)"
+    add_number(parser, "--length", 1, 2**31, meaning, default=2**24)
+    add_number(parser, "--processes", 1, 1024, "that make ids of text (default: one a core)")
 
 
 def run(arguments: argparse.Namespace) -> int:

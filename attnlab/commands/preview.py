@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.data.readers.records import records
     from attnlab.data.rows import NAMES, TAKES
 
-    flags = [*_place(arguments.data), *arguments.overrides]
+    flags = [*_place_settings(arguments.data), *arguments.overrides]
     of_data = [flag for flag in flags if flag.startswith("data.")]
     node = configs.load(CONFIGS["texts"], ["data=image_rows", *of_data]).data
     source = build(SOURCES, node, "data")()
@@ -61,10 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path} has no row")
     title = f"{path}: {'the first ' * (len(rows) == ROWS)}{len(rows):,} rows"
     heads = "column", "kind", "blank", "different", "words", "the most frequent"
-    shown = [*map(_flat, rows)]
+    shown = [*map(_flatten_row, rows)]
     names = dict.fromkeys(name for row in shown for name in row)
-    table(title, heads, [_column(name, [row.get(name) for row in shown]) for name in names])
-    fitting = _fitting(source, named, ["", *rows[0], *names])
+    table(
+        title, heads, [_describe_column(name, [row.get(name) for row in shown]) for name in names]
+    )
+    fitting = _methods_that_fit(source, named, ["", *rows[0], *names])
     if not fitting:
         tasks = "; ".join(f"{Path(x).stem} {', '.join(TAKES[m])}" for m, x in CONFIGS.items())
         print(f"\nno task finds its columns; --config.data.columns.text=COLUMN and so on: {tasks}")
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _place(data: str) -> list[str]:
+def _place_settings(data: str) -> list[str]:
     """Returns the overrides of a config ("data.directory=...") for the data at the path `data`: a
     folder with a file for each split (training gives shares to the others), or one table for all;
     raises `UserError` if only the file for training is missing.
@@ -115,7 +117,7 @@ def _place(data: str) -> list[str]:
     return [f"data.directory={data}", *shares] if lacks else [f"data.directory={data}"]
 
 
-def _fitting(source: Any, named: Iterable[str], names: Sequence[str]) -> list[str]:
+def _methods_that_fit(source: Any, named: Iterable[str], names: Sequence[str]) -> list[str]:
     """Returns the reading methods (keys of `TAKES`) whose columns include all those in `named`,
     which the user has set, and are all in a table with the column `names`; `source` gives the name
     of each column there.
@@ -130,7 +132,7 @@ def _fitting(source: Any, named: Iterable[str], names: Sequence[str]) -> list[st
     ]
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row (column to value) in which the fields of a nested column have dotted names,
     "column.field"; an image stays whole.
     """
@@ -145,7 +147,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:
+def _describe_column(name: str, values: Sequence[Any]) -> tuple[str, str, str, str, str, str]:
     """Returns the six cells that describe a column: its name, the types of its values, the share of
     blanks, the number of different values, their lengths (least, histogram, greatest), and the most
     frequent values.

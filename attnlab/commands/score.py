@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     if form not in FORMS:
         raise UserError(f"--out={arguments.out} cannot be written: end it with {FORMS}")
     records = list(_records(arguments))
-    results = _scored(_opened(arguments), records, arguments)
+    results = _scored(_open_model(arguments), records, arguments)
     if arguments.out:
-        write_atomic(arguments.out, _written(results, form))
+        write_atomic(arguments.out, _as_file(results, form))
         _journal(arguments).unlink()
     else:
         streams.reconfigure(encoding="utf-8", errors="strict")
@@ -113,7 +113,7 @@ def _foreign(arguments: argparse.Namespace) -> bool:
     return Path(arguments.workdir, "config.json").is_file()
 
 
-def _opened(arguments: argparse.Namespace) -> "Run":
+def _open_model(arguments: argparse.Namespace) -> "Run":
     """Starts jax and returns the model of `--workdir` for scoring, a trained run (with
     `--ensemble`) or a folder of `transformers`, with its parameters loaded.
     """
@@ -172,7 +172,7 @@ def _journal(arguments: argparse.Namespace) -> Path:
     return Path(f"{arguments.out}.part")
 
 
-def _resumed(journal: AppendOnly, header: bytes) -> list[Record]:
+def _read_journal(journal: AppendOnly, header: bytes) -> list[Record]:
     """Returns the results that a stopped command has written to the journal after this `header`;
     after another header, or if damaged, begins the file anew and returns []; raises `UserError` for
     a file that no such command has written.
@@ -211,7 +211,7 @@ def _scored(
         learned = Path(arguments.workdir, "tokenizer.json")  # of a folder of `transformers`
         tokenizer = learned.read_text() if learned.is_file() else None
         content = json.dumps([model, options, records, tokenizer]).encode()
-        results = _resumed(journal, _HEADER + hashlib.sha256(content).hexdigest().encode())
+        results = _read_journal(journal, _HEADER + hashlib.sha256(content).hexdigest().encode())
     size = _BATCHES * trained.task.at_once
     with Progress(len(records), start=len(results), unit="text") as progress:
         for begin in range(len(results), len(records), size):
@@ -232,7 +232,7 @@ def _scored(
     return results
 
 
-def _written(results: Sequence[Record], form: str) -> bytes:
+def _as_file(results: Sequence[Record], form: str) -> bytes:
     """Returns scored records as the bytes of a file in the format `form`, ".jsonl", ".csv" (lists
     as JSON) or ".parquet".
     """
@@ -278,7 +278,7 @@ def _harness(arguments: argparse.Namespace) -> int:
     """Runs the tasks of lm-eval that `--tasks` names on the model, prints a table of their scores,
     writes all results as JSON to `--out` if it is given, and returns 0.
     """
-    trained, names = _opened(arguments), arguments.tasks.split(",")
+    trained, names = _open_model(arguments), arguments.tasks.split(",")
     from attnlab.api import harness
 
     options = {"num_fewshot": arguments.shots, "limit": arguments.limit}

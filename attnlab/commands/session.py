@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.api.training import existing_run as existing_run
 from attnlab.errors import UserError
 from attnlab.records import provenance
 from attnlab.records.files import check_folder as check_folder

@@ -35,26 +35,25 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.experiments.run import Board, best, overview, running, shown, summary, troubles
     from attnlab.progress import table
 
+    directory = arguments.directory
     if arguments.page:
-        for extent in report.keep_page(arguments.directory):
-            print(f"{arguments.directory / 'status.html'}: {extent}", flush=True)
+        for extent in report.keep_page(directory):
+            print(f"{directory / 'status.html'}: {extent}", flush=True)
         return 0
     if arguments.watch and sys.stdout.isatty():
-        with Board(
-            Plan.of_sweep(arguments.directory), arguments.directory, stream=sys.stdout
-        ) as board:
+        with Board(Plan.of_sweep(directory), directory, stream=sys.stdout) as board:
             while not board.settled:
                 time.sleep(1)
-                board.plan = Plan.of_sweep(arguments.directory)
+                board.plan = Plan.of_sweep(directory)
                 board.tick()
         return 0
     while True:
-        plan = Plan.of_sweep(arguments.directory)
-        states = shown(plan, arguments.directory)
+        plan = Plan.of_sweep(directory)
+        states = shown(plan, directory)
         table(plan.name, *overview(plan, states))
         tables = {
-            "running": running(plan, arguments.directory, states, time.time()),
-            "best so far": best(plan, arguments.directory, states),
+            "running": running(plan, directory, states, time.time()),
+            "best so far": best(plan, directory, states),
         }
         for title, (columns, rows) in tables.items():
             if rows:

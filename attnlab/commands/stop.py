@@ -41,9 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{arguments.trial} may run again: the next launcher takes it")
         return 0
     trial = stop_trial(arguments.directory, arguments.trial, arguments.reason)
-    print(
-        f"{arguments.trial} is asked to save and leave"
-        if trial.state == "running"
-        else f"{arguments.trial} will not run"
-    )
+    message = "is asked to save and leave" if trial.state == "running" else "will not run"
+    print(f"{arguments.trial} {message}")
     return 0

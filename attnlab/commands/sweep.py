@@ -51,15 +51,13 @@ def run(arguments: argparse.Namespace, task: str = "", *, only_plan: bool = Fals
         return 0
     options = _sweep_options(arguments)
 
+    def cores(plan: Plan) -> int | None:
+        return slots_and_cores(plan, options, arguments)[1]
+
     def ensure() -> Plan:
         """Writes the experiment file of the flags, if any, and returns the plan, made or extended."""
         with _experiment_file(inline, written) as file:
-            return running.ensure(
-                file or arguments.file,
-                directory,
-                changes,
-                lambda plan: slots_and_cores(plan, options, arguments)[1],
-            )
+            return running.ensure(file or arguments.file, directory, changes, cores)
 
     if not directory.exists():
         ensure()  # so that a bad file leaves no folder
@@ -235,10 +233,8 @@ def _run_and_report(directory: Path, options: SweepOptions) -> int:
     for line in result.wrong:
         print(line, file=sys.stderr)
     if result.signal is not None:
-        print(
-            f"interrupted: all is saved in {directory}; the same command goes on from here",
-            file=sys.stderr,
-        )
+        message = f"interrupted: all is saved in {directory}; the same command goes on from here"
+        print(message, file=sys.stderr)
         return 128 + result.signal
     report.write(directory)
     return 1 if result.wrong else 0

@@ -80,40 +80,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from attnlab.commands import session
 
     parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
-    _add_experiment(parser.add_argument_group("an experiment without a file"))
-    add_flags(parser, {"--dir=DIR": "where the sweep is kept (default: runs/<name of the file>)"})
-    add_flags(parser, {"--seeds=N": SEEDS})
-    add_number(parser, "--cores-per-trial", 1, slots.MOST_SLOTS, CORES)
-    add_running(parser)
-    _add_course(parser)
-    session.add_acceptance(parser)
-    slurm.add_arguments(parser)
-    ray.add_arguments(parser)
-    parser.epilog = EPILOG
-
-
-def _add_experiment(group: argparse._ArgumentGroup) -> None:
-    """Adds the flags that define an experiment without a file: `--config`, `--grid`, `--tune`,
-    `--search`, `--trials`, `--pruner`, `--measure`.
-    """
+    group = parser.add_argument_group("an experiment without a file")
     add_flags(group, {"--config=FILE.py:ARGUMENT": "the config of all"})
     add_flags(group, VARIED, action="append", default=[])
     meaning = "settings that a search tries for each row (default: 16)"
     add_number(group, "--trials", 1, 10**5, meaning)
     add_flags(group, {"--pruner=halving": "stop settings of a search early"})
     add_flags(group, {"--measure=NAME": MEASURE}, default="")
-
-
-def _add_course(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags for the course of a sweep: executor, stacking, failed trials, final choice,
-    changes of the plan.
-    """
+    add_flags(parser, {"--dir=DIR": "where the sweep is kept (default: runs/<name of the file>)"})
+    add_flags(parser, {"--seeds=N": SEEDS})
+    add_number(parser, "--cores-per-trial", 1, slots.MOST_SLOTS, CORES)
+    add_running(parser)
     add_flags(parser, OF_FAILED)
     meaning = "where trials run (default: local)"
     parser.add_argument("--executor", choices=EXECUTORS, default="local", help=meaning)
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
     parser.add_argument("--keep", choices=("all", "best", "best-params"), help=KEEP)
     add_flags(parser, OF_PLAN)
+    session.add_acceptance(parser)
+    slurm.add_arguments(parser)
+    ray.add_arguments(parser)
+    parser.epilog = EPILOG
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from attnlab import config as configs
 from attnlab.api.stored import Stored
@@ -21,7 +22,7 @@ from attnlab.tasks import TASKS
 from attnlab.training.run import Run
 from attnlab.training.session import Interrupt, Session
 
-Record = dict[str, object]
+Record = dict[str, Any]
 SPLITS = ("train", "valid")  # training never depends on the test split
 
 
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.print_notes(Stored.find(workdir, accept_changed_code=accepted).notes())
     session.start_jax()
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
-        signal = retrain(original, workdir, Path(folder), step_of(recorded[-1]), began)
+        signal = retrain(original, workdir, Path(folder), recorded[-1]["step"], began)
         repeated = read_records(Path(folder) / "metrics.jsonl")
         manifest = Manifest.read(folder)
     difference = first_difference(recorded[: len(repeated)] if signal else recorded, repeated)
@@ -79,7 +80,7 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
     """
     original = session.manifest_of(workdir)
     records = read_records(workdir / "metrics.jsonl", Measured)
-    first = min(map(step_of, records), default=None)
+    first = min((record["step"] for record in records), default=None)
     if first is None:
         raise UserError(f"{workdir} has no records yet, so there is nothing to compare with")
     if steps is not None and steps < first:
@@ -87,14 +88,7 @@ def read_original(workdir: Path, steps: int | None) -> tuple[Manifest, list[Reco
             f"--steps={steps}: the first record of {workdir} is of step {first}; take at least"
             f" {first}"
         )
-    return original, [record for record in records if steps is None or step_of(record) <= steps]
-
-
-def step_of(record: Record) -> int:
-    """Returns the step of a metric record."""
-    step = record["step"]
-    assert isinstance(step, int)
-    return step
+    return original, [record for record in records if steps is None or record["step"] <= steps]
 
 
 def retrain(original: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from attnlab.commands import sweep_flags
 from attnlab.records import tracking
 
 EPILOG = """\
@@ -17,8 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `work` to its parser: the folder of the sweep, and the flags of
     `add_running`.
     """
-    from attnlab.commands import sweep_flags
-
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
     sweep_flags.add_running(parser)
     parser.epilog = EPILOG
@@ -35,9 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or code or data is not what it was planned with.
     """
-    from attnlab.commands import sweep_flags
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import Stop, devices_wanted, local_slots, work
+    from attnlab.experiments.run import Choice, Stop, devices_wanted, failures, local_slots, work
 
     plan = Plan.of_sweep(arguments.directory)
     devices = arguments.devices_per_trial or devices_wanted(plan)
@@ -46,26 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     with tracked.beside(arguments.directory), Stop() as stop:
         work(arguments.directory, slots, stop, sweep_flags.work_options(arguments))
     if stop.signal is not None:
-        print(
-            f"interrupted: all is saved in {arguments.directory}; others go on with it",
-            file=sys.stderr,
-        )
+        message = f"interrupted: all is saved in {arguments.directory}; others go on with it"
+        print(message, file=sys.stderr)
         return 128 + stop.signal
-    return _report_end(arguments.directory, plan.file)
-
-
-def _report_end(directory: Path, file: str) -> int:
-    """Prints the failed trials of a sweep to stderr, and to stdout the command for the experiment
-    `file` that comes next; returns 1 if a trial failed, else 0.
-    """
-    from attnlab.experiments.plan import Plan
-    from attnlab.experiments.run import Choice, failures
-
-    failed = failures(Plan.of_sweep(directory), directory)
+    failed = failures(Plan.of_sweep(arguments.directory), arguments.directory)
     for line in failed:
         print(line, file=sys.stderr)
     message = "nothing is left to take"
-    if Choice.read(directory) is None:
-        message += f"; 'sweep {file} --dir={directory}' chooses when all has settled"
+    if Choice.read(arguments.directory) is None:
+        sweep = f"'sweep {plan.file} --dir={arguments.directory}'"
+        message += f"; {sweep} chooses when all has settled"
     print(message)
     return 1 if failed else 0

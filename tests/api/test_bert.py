@@ -14,9 +14,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import attnlab
 from attnlab import config as configs
-from attnlab.commands import main
 from attnlab.tasks import TASKS
 from attnlab.weights.names import flat
+from tests.commands.tiny import CommandResult, refused, run_command, train
 from tests.data.test_tokenizer import stored
 from tests.weights import models, rule
 
@@ -25,11 +25,11 @@ STILL = "schedule.peak=1e-30"  # what is taken can be seen after training
 ROWS = ["text\tlabel", "bb aa\tbad", "aa\tgood", "aa bb cc\tgood", "cc\tbad"]
 
 
-def train(config: str, workdir: Path, *settings: str) -> int:
-    return main(
-        ["train", f"--config=configs/{config}", f"--workdir={workdir}"]
-        + [f"--config.{one}" for one in (*SHORT, *settings)]
-    )
+def trained(config: str, workdir: Path, *settings: str) -> CommandResult:
+    """A run of a step, which comes to its end."""
+    ended = run_command(train(config, workdir, *SHORT, *settings))
+    assert ended.code == 0, ended.err
+    return ended
 
 
 @pytest.fixture(scope="module")
@@ -55,25 +55,22 @@ WORDS = ["vocabulary.kind=word", "vocabulary.size=20", "vocabulary.min_frequency
 
 @pytest.mark.full
 def test_a_classifier_begins_with_a_masked_language_model_of_ours(
-    table: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its encoder and its vocabulary, which has a word that the labelled texts lack; the head is
     drawn, and said to be.
     """
     masked = [*SIZES, *WORDS, "system.attention.heads=2", "batch.max_length=16"]
     text = ["data=text", f"data.directory={table}", "vocabulary.reserved=1"]
-    assert train("masked_language_modelling.py:bert", tmp_path / "masked", *masked, *text) == 0
+    trained("masked_language_modelling.py:bert", tmp_path / "masked", *masked, *text)
     system = ["system=bert_classifier", *SIZES, "system.attention=multihead"]
     system += ["system.attention.heads=2", "system.attention.bias=true", "system.positions=learned"]
     begins = [f"pretrained.folder={tmp_path / 'masked'}", "pretrained.take=matching", STILL]
     shared = [*labelled(table), *system, *WORDS, "vocabulary.lowercase=false", *begins]
     shared += ["batch.buckets=16", "batch.max_length=16"]
     config = "classification.py:transformer"
-    assert train(config, tmp_path / "tuned", *shared, "vocabulary.reserved=1") == 0
-    assert "drawn anew: out/{bias,kernel}; pooler/{bias,kernel}" in capsys.readouterr().err
+    ended = trained(config, tmp_path / "tuned", *shared, "vocabulary.reserved=1")
+    assert "drawn anew: out/{bias,kernel}; pooler/{bias,kernel}" in ended.err
     one, other = (flat(attnlab.load(tmp_path / name).params) for name in ("masked", "tuned"))
     taken = [path for path in other if path in one and not path.startswith("out")]
     assert "embed/embedding" in taken and len(taken) == len(other) - 4
@@ -97,18 +94,15 @@ def bert_folder(path: Path, name: str, **changes: object) -> Path:
     return stored(one, folder, {}, told)
 
 
-def test_a_folder_is_filled_in_trained_and_written(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_filled_in_trained_and_written(table: Path, tmp_path: Path) -> None:
     folder, run = bert_folder(tmp_path / "bert", "bert_masked"), tmp_path / "run"
     text = ["data=text", f"data.directory={table}", "batch.max_length=16", *SHORT]
-    command = ["import", f"--from={folder}", f"--workdir={run}"]
-    assert main([*command, *(f"--config.{one}" for one in text)]) == 0
+    flags = [f"--config.{one}" for one in text]
+    assert run_command(["import", f"--from={folder}", f"--workdir={run}", *flags]).code == 0
     (best,) = attnlab.load(run).respond(["aa [MASK] cc"])[0]
     assert best.text.split()[0] == "aa" and best.text.split()[-1] == "cc" and best.score < 0
-    capsys.readouterr()
-    assert main(["export", str(run), "--to=transformers", f"--out={tmp_path / 'out'}"]) == 0
-    assert "look:   transformers.BertForMaskedLM.from_pretrained" in capsys.readouterr().out
+    ended = run_command(["export", str(run), "--to=transformers", f"--out={tmp_path / 'out'}"])
+    assert "look:   transformers.BertForMaskedLM.from_pretrained" in ended.out
     ours, theirs = (load_file(one / "model.safetensors") for one in (tmp_path / "out", folder))
     assert ours.keys() == theirs.keys()
     for key, one in theirs.items():
@@ -119,9 +113,7 @@ def test_a_folder_is_filled_in_trained_and_written(
 
 
 @pytest.mark.full
-def test_labels_are_numbered_as_in_the_data(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_are_numbered_as_in_the_data(table: Path, tmp_path: Path) -> None:
     """A folder whose labels stand in another order is refused as a whole; one that names none, or
     the same, is taken.
     """
@@ -132,13 +124,13 @@ def test_labels_are_numbered_as_in_the_data(
     tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
     save_file(tensors, wrong / "model.safetensors", metadata={"format": "pt"})
     settings = [*labelled(table), "batch.max_length=16", "batch.buckets=16", STILL]
-    assert train(f"pretrained.py:{wrong}", tmp_path / "no", *settings) == 2
-    assert "has the labels good, bad, the data bad, good" in capsys.readouterr().err
+    command = train(f"pretrained.py:{wrong}", tmp_path / "no", *SHORT, *settings)
+    assert "has the labels good, bad, the data bad, good" in refused(*command)
     told = json.loads((wrong / "config.json").read_text())
     (wrong / "config.json").write_text(json.dumps({**told, "id2label": {"0": "bad", "1": "good"}}))
-    assert train(f"pretrained.py:{wrong}", tmp_path / "yes", *settings) == 0
+    trained(f"pretrained.py:{wrong}", tmp_path / "yes", *settings)
     out = tmp_path / "out"
-    assert main(["export", str(tmp_path / "yes"), "--to=transformers", f"--out={out}"]) == 0
+    run_command(["export", str(tmp_path / "yes"), "--to=transformers", f"--out={out}"])
     written = json.loads((out / "config.json").read_text())
     assert written["id2label"] == {"0": "bad", "1": "good"}
     assert written["architectures"] == ["BertForSequenceClassification"]

@@ -9,7 +9,6 @@ import pytest
 
 from attnlab.api.costs import Cost, Direction, cost, measured, mixer, passing, state_bytes
 from attnlab.attention.view import CAUSAL
-from attnlab.errors import UserError
 from tests.tasks.tiny import noise
 
 
@@ -92,10 +91,3 @@ def test_gradients_are_those_of_the_mixer() -> None:
     causal = jax.jit(passing(module, "causal", False))(params, x, g)
     assert jnp.allclose(both[:, -1], causal[:, -1], atol=1e-5)  # the last token sees all
     assert not jnp.allclose(both[:, 0], causal[:, 0], atol=1e-3)
-
-
-def test_what_cannot_be_measured_is_one_line() -> None:
-    with pytest.raises(UserError, match="mechanism=recurrent is causal only"):
-        mixer("recurrent", {}, "bidirectional", 8)
-    with pytest.raises(UserError, match="multihaed"):
-        mixer("multihaed", {}, "causal", 8)

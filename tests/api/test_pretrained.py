@@ -10,11 +10,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import attnlab
-from attnlab.commands import main
 from attnlab.errors import UserError
 from attnlab.records.attempts import reopen
 from attnlab.tasks.pretrained import _fingerprint, _hash_run
 from attnlab.weights.names import flat
+from tests.commands.tiny import refused, run_command, train
 from tests.data.test_tokenizer import byte_level
 from tests.weights import models, rule
 
@@ -119,41 +119,38 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_import_to_export(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_to_export(tmp_path: Path, text: Path) -> None:
     """An imported run begins with the weights; training goes on from there, and moves them."""
     folder, workdir = with_tokenizer(tmp_path / "model"), tmp_path / "run"
     settings = ["data=text", f"data.directory={text}", "training.steps=3", "batch.size=4"]
     settings += ["batch.max_length=8", "schedule.warmup=1", "checkpoint.keep=5"]
     flags = [f"--config.{one}" for one in settings]
-    assert main(["import", f"--from={folder}", f"--workdir={workdir}", *flags]) == 0
-    assert f"train --config=configs/pretrained.py:{folder}" in capsys.readouterr().out
+    begin = ["import", f"--from={folder}", f"--workdir={workdir}", *flags]
+    assert f"train --config=configs/pretrained.py:{folder}" in run_command(begin).out
     imported = attnlab.load(workdir)
     assert imported.step == 0
     export = ["export", str(workdir), "--to=transformers"]
-    assert main([*export, f"--out={tmp_path / 'before'}"]) == 0
+    assert run_command([*export, f"--out={tmp_path / 'before'}"]).code == 0
     given, before = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "before"))
     assert all(np.array_equal(given[key], before[key]) for key in given)
-    train = ["train", f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}", *flags]
-    assert main(train) == 0
-    assert attnlab.load(workdir).step == 3
-    assert main([*export, f"--out={tmp_path / 'after'}", "--model-type=gpt2"]) == 0
+    goes_on = train(f"pretrained.py:{folder}", workdir, *settings)
+    assert run_command(goes_on).code == 0 and attnlab.load(workdir).step == 3
+    run_command([*export, f"--out={tmp_path / 'after'}", "--model-type=gpt2"])
     after = load_file(tmp_path / "after" / "model.safetensors")
     moved = [np.abs(after[key] - given[key]).max() for key in given]
     assert after.keys() == given.keys() and 0 < max(moved) < 1e-2
-    capsys.readouterr()
-    assert main(["import", f"--from={folder}", f"--workdir={workdir}", *flags]) == 2
-    assert "holds a run already" in capsys.readouterr().err
-    assert main(["export", str(workdir), "--to=wandb", "--dtype=float16"]) == 2
-    assert "--dtype and --model-type go with --to=transformers" in capsys.readouterr().err
+    assert "holds a run already" in refused(*begin)
+    line = refused("export", str(workdir), "--to=wandb", "--dtype=float16")
+    assert "--dtype and --model-type go with --to=transformers" in line
 
 
-def test_a_misfit_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misfit_leaves_nothing(tmp_path: Path) -> None:
     folder = with_tokenizer(tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
     del tensors["transformer.ln_f.bias"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    assert main(["import", f"--from={folder}", f"--workdir={tmp_path / 'run'}"]) == 2
-    assert "1 missing: transformer.ln_f.bias" in capsys.readouterr().err
+    line = refused("import", f"--from={folder}", f"--workdir={tmp_path / 'run'}")
+    assert "1 missing: transformer.ln_f.bias" in line
     assert not (tmp_path / "run" / "manifest.json").exists()
     with pytest.raises(UserError, match="1 missing"):
         attnlab.load_pretrained(folder)
@@ -166,31 +163,30 @@ def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
     rest = ["batch.size=4", "schedule.warmup=0", "decoding.max_extra=1"]
     steps = ["training.steps=1", "training.evaluate_every=1"]
 
-    def train(workdir: str, *more: str) -> int:
-        settings = [f"--config.{one}" for one in (*sizes, *rest, *steps, *more)]
-        config = "--config=configs/language_modelling.py:lstm"
-        return main(["train", config, f"--workdir={tmp_path / workdir}", *settings])
+    def trained(workdir: str, *more: str) -> int:
+        settings = [*sizes, *rest, *steps, *more]
+        return run_command(train("language_modelling.py:lstm", tmp_path / workdir, *settings)).code
 
-    assert train("first", "system.width=6") == 0
+    assert trained("first", "system.width=6") == 0
     begins = f"pretrained.folder={tmp_path / 'first'}"
-    assert train("wide", "system.width=8", begins) == 2
+    assert trained("wide", "system.width=8", begins) == 2
     assert not (tmp_path / "wide").exists()
-    assert train("same", "system.width=6", begins, "schedule.peak=1e-30") == 0
-    assert train("wider", "system.width=8", begins, "pretrained.take=matching") == 0
+    assert trained("same", "system.width=6", begins, "schedule.peak=1e-30") == 0
+    assert trained("wider", "system.width=8", begins, "pretrained.take=matching") == 0
     first, same = (attnlab.load(tmp_path / name).params for name in ("first", "same"))
     for path, one in flat(first).items():
         np.testing.assert_array_equal(flat(same)[path], one, err_msg=path)
     told = json.loads((tmp_path / "wider" / "pretrained.json").read_text())
     assert told["kept"] == ["embed/embedding", "out/bias"]
-    more, manifest = (
-        ["system.width=6", begins, "schedule.peak=1e-30"],
-        tmp_path / "same/manifest.json",
-    )
+    more = ["system.width=6", begins, "schedule.peak=1e-30"]
+    manifest = tmp_path / "same/manifest.json"
     for before in (_hash_run(tmp_path / "first"), _fingerprint(tmp_path / "first")):
         reopen(tmp_path / "same")
         told = json.loads(manifest.read_text())
         told["data"]["pretrained"] = before
         manifest.write_text(json.dumps(told))
-        assert train("same", *more) == 0
-        assert main(["prune", str(tmp_path / "first"), "--keep=best-params", "--yes"]) == 0
+        assert trained("same", *more) == 0
+        assert (
+            run_command(["prune", str(tmp_path / "first"), "--keep=best-params", "--yes"]).code == 0
+        )
     assert not (tmp_path / "same/pretrained.json").exists()

@@ -9,23 +9,17 @@ import pytest
 from safetensors.numpy import load_file
 
 import attnlab
-from attnlab.commands import main
 from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 from attnlab.weights.names import flat
+from tests.commands.tiny import run_command, train
 from tests.weights import pair_folders
 
 FOLDERS = {"t5": pair_folders.t5, "bart": pair_folders.bart}
-SMALL: dict[str, Any] = {
-    "data": "grammar",
-    "data.examples": 20,
-    "data.valid": 4,
-    "data.test": 4,
-    "decoding.method": "greedy",
-}
+SMALL: dict[str, Any] = {"data": "grammar", "data.examples": 20, "data.valid": 4, "data.test": 4}
 # up to 266 tokens, as these models write them, decoding would be nearly all of the work
 SMALL |= {"batch.max_length": 64, "batch.buckets": (64,), "decoding.batch": 4}
-SMALL |= {"decoding.max_ratio": 0.5, "decoding.max_extra": 2}
+SMALL |= {"decoding.method": "greedy", "decoding.max_ratio": 0.5, "decoding.max_extra": 2}
 
 
 def adopted(folder: Path) -> Vocabulary:
@@ -68,19 +62,17 @@ def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_tune_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_export(tmp_path: Path) -> None:
     """One step from a folder, and a folder again that is read as the same model."""
     folder = pair_folders.t5(tmp_path / "in", "pairs/t5_gated")
     changes = [f"{key}={value}" for key, value in {**SMALL, "batch.buckets": 64}.items()]
     changes += ["training.steps=1", "schedule.warmup=0"]
-    words = [f"--config.{one}" for one in changes]
     workdir = tmp_path / "run"
-    config = f"--config=configs/pretrained.py:{folder}"
-    assert main(["train", config, f"--workdir={workdir}", *words]) == 0
+    assert run_command(train(f"pretrained.py:{folder}", workdir, *changes)).code == 0
     scores = json.loads((workdir / "results.json").read_text())
     assert "rougeL" in json.dumps(scores)
-    assert main(["export", str(workdir), "--to=transformers", f"--out={tmp_path / 'out'}"]) == 0
-    assert "transformers.T5ForConditionalGeneration" in capsys.readouterr().out
+    ended = run_command(["export", str(workdir), "--to=transformers", f"--out={tmp_path / 'out'}"])
+    assert "transformers.T5ForConditionalGeneration" in ended.out
     again = attnlab.load_pretrained(tmp_path / "out", SMALL)
     tuned, read = (flat(one.params) for one in (attnlab.load(workdir), again))
     assert tuned.keys() == read.keys()

@@ -125,12 +125,7 @@ def score(answers: Any, rows: Any) -> Any:
     [
         (None, {}, score, "config: None is neither FILE.py:ARGUMENT nor settings"),
         (CONFIG, {}, 3, "metrics: 3 is no function with a name of its own"),
-        (
-            CONFIG,
-            {"training.metrics": ["a:b"]},
-            score,
-            "metrics: training.metrics is in overrides too",
-        ),
+        (CONFIG, {"training.metrics": ["a:b"]}, score, "metrics: training.metrics is in overrides"),
         (CONFIG, {"training.stesp": 3}, (), "training.stesp: no such key; did you mean"),
         ({"task": "translaton"}, {}, [score], "unknown task 'translaton'"),
     ],

@@ -26,8 +26,7 @@ def test_the_page_is_what_the_code_says(text: str) -> None:
 
 
 def test_the_page_has_every_component_once_with_formula_and_shapes(text: str) -> None:
-    kinds = ["mechanisms", "mixers", *(kind for kind, _ in catalogue.PARTS.values())]
-    for kind in kinds:
+    for kind in ("mechanisms", "mixers", *catalogue.PARTS):
         for name in listing.components(kind).names():
             assert f"\n| {name} | " in text
     sections = text.split("\n### ")[1:]

@@ -123,18 +123,25 @@ def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
-def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder) -> None:
-    """That of a module which the named one imports; the line names the file and where the old
-    one is.
+def test_changed_code_and_another_vocabulary_are_refused(
+    command: list[str], folder: Folder
+) -> None:
+    """Code of a module which the named one imports; the line names the file and where the old one
+    is. A vocabulary of equal settings is a valid file, only not the one of the parameters.
     """
+    shutil.copytree(folder.run, "other")
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
-    if "--ensemble=other" in command:
-        shutil.copytree(folder.run, "other")
     before = (folder.run / "manifest.json").read_bytes()
     line = folder.refused(*folder.whole(command))
     words = "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)"
     assert words in line
     assert "--accept-changed-code" in line and (folder.run / "manifest.json").read_bytes() == before
+    (folder.path / "blunt.py").write_text("BY = 0.5\n")
+    where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
+    texts = [f"en de {number} sdrow" for number in range(90, 10, -1)]
+    Vocabulary.train(texts, **Vocabulary.load(where).settings).save(where)
+    line = folder.refused(*folder.whole(command))
+    assert f"{where} is not the one that this run was trained with" in line
 
 
 def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
@@ -255,20 +262,6 @@ def test_an_old_run_is_used_with_a_note_and_a_new_docstring_with_another(folder:
     assert ended.code == 0
     assert "note: run does not say what code it was made with" in ended.err
     assert ended.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
-def test_another_vocabulary_of_equal_settings_is_refused(
-    command: list[str], folder: Folder
-) -> None:
-    """It is a valid file; only it is not the one that the parameters belong to."""
-    if "--ensemble=other" in command:
-        shutil.copytree(folder.run, "other")
-    where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
-    texts = [f"en de {number} sdrow" for number in range(90, 10, -1)]
-    Vocabulary.train(texts, **Vocabulary.load(where).settings).save(where)
-    line = folder.refused(*folder.whole(command))
-    assert f"{where} is not the one that this run was trained with" in line
 
 
 def changed_data(folder: Folder) -> str:

@@ -4,22 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands import main
 from attnlab.commands.export import TRACKERS as CHOICES
 from attnlab.experiments.report import TRACKERS
-from tests.commands.tiny import refused
+from tests.commands.tiny import refused, run_command
 from tests.experiments.synthetic import sweep
 
 
 @pytest.mark.quick
-def test_export_writes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_and_says_so(tmp_path: Path) -> None:
     directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
     for said in (
         "2 runs written, 0 replaced because their records have changed, 0 left",
         "0 runs written, 0 replaced because",
     ):
-        assert main(["export", str(directory), "--to=tensorboard"]) == 0
-        assert said in (out := capsys.readouterr().out) and "look:   tensorboard --logdir" in out
+        out = run_command(["export", str(directory), "--to=tensorboard"]).out
+        assert said in out and "look:   tensorboard --logdir" in out
     assert len(list((directory / "exports" / "tensorboard").rglob("*tfevents*"))) == 3
 
 

@@ -51,10 +51,8 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
         arrays = np.load(searched / "maps" / f"{number}.npz")
         assert "".join(arrays["target_tokens"][:-1]).replace("\u2423", " ") == target
         assert arrays["attention"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
-    piped = run_command(
-        ["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"],
-        "4.5.1999\n",
-    )
+    flags = ["--pairs=-", f"--output={tmp_path / 'piped'}"]
+    piped = run_command(["inspect", f"--workdir={searched}", *flags], "4.5.1999\n")
     assert piped.code == 0 and (tmp_path / "piped" / "0-attention.png").is_file()
 
 

@@ -1,6 +1,5 @@
 """`launch.py list` names every component, and says of each what it is, has and costs."""
 
-import argparse
 import dataclasses
 import pathlib
 import re
@@ -13,8 +12,8 @@ from attnlab.commands import listing
 from attnlab.commands.catalogue import page
 from attnlab.config import find_file
 from attnlab.config.registry import Table
-from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
+from tests.commands.tiny import refused, run_command
 
 
 @dataclasses.dataclass
@@ -42,20 +41,21 @@ class Holder:
     parts: ClassVar[Mapping[str, Table]] = {"attention": MECHANISMS, "other": MECHANISMS}
 
 
-def run(kind: str | None = None, name: str | None = None, markdown: bool = False) -> int:
-    return listing.run(argparse.Namespace(kind=kind, name=name, markdown=markdown))
+def listed(*words: str) -> str:
+    """What `list` prints, which comes to its end."""
+    ended = run_command(["list", *words])
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
-def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(None) == 0
-    out = capsys.readouterr().out
+def test_kinds() -> None:
+    out = listed()
     parts = ("mechanisms", "scores", "alignments", "positions", "visibilities", "kernels")
     assert all(
         f"\n{kind} " in out
         for kind in (*parts, "tasks", "systems", "data", "optimizers", "schedules", "configs")
     )
-    with pytest.raises(UserError, match="did you mean 'schedules'"):
-        run("schedule")
+    assert "did you mean 'schedules'" in refused("list", "schedule")
 
 
 def test_components_with_fields_and_what_cannot_be_imported() -> None:
@@ -71,9 +71,8 @@ COUNTED = pytest.param("systems", marks=pytest.mark.full)  # whose parameters ar
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in listing.KINDS if kind != "systems"), COUNTED])
-def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(kind) == 0
-    out = capsys.readouterr().out
+def test_every_kind_is_there(kind: str) -> None:
+    out = listed(kind)
     entries = listing.components(kind).names()
     assert entries and all(f"\n{entry} " in out for entry in entries) and "not available" not in out
     if "year" in listing.KINDS[kind].columns:
@@ -86,18 +85,12 @@ def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
     """Else nothing is said of its size."""
     rows = {row[0]: row[1:] for row in listing.component_rows(SYSTEMS, ("task", "parameters"))}
-    assert {
-        name
-        for name, (task, count) in rows.items()
-        if not task or int(count.replace(",", "") or 0) < 1000
-    } == set()
+    sizes = {name: int(count.replace(",", "") or 0) for name, (_, count) in rows.items()}
+    assert [name for name, (task, _) in rows.items() if not task or sizes[name] < 1000] == []
 
 
-def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run("mechanisms")
-    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("multi_step "))
+def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost() -> None:
+    line = next(x for x in listed("mechanisms").splitlines() if x.startswith("multi_step "))
     can = "self, cross, causal, bidirectional, padding, dense, cache, window, maps exact"
     assert re.split(r"  +", line) == [
         *("multi_step", "hops", "2015"),
@@ -107,9 +100,8 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
     ]
 
 
-def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("tasks") == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[2:]}
+def test_tasks_say_which_systems_and_data_they_take() -> None:
+    lines = {line.split()[0]: line for line in listed("tasks").splitlines()[2:]}
     taken = {
         "translation": ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"),
         "language_modelling": ("lstm_lm, attention_lm", "associations", "texts(split)"),
@@ -119,55 +111,43 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
         left = ("lstm_lm", "markers") if name == "translation" else ("rnnsearch", "dates")
         assert all(word in lines[name] for word in words)
         assert not any(word in lines[name] for word in left)
-    assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
-    out = capsys.readouterr().out
+    out = listed("tasks", "attnlab.tasks.texts:TextTask")
     assert re.search(r"\nsystems +encoder_classifier, bert_classifier, lstmn_classifier", out)
     # what code hands to a task is no field of a config
     assert not re.search(r"^(fields|system )", out, re.MULTILINE)
 
 
-def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("mechanisms", "gated") == 0
-    out = capsys.readouterr().out
+def test_one_component_with_its_fields_and_its_formula() -> None:
+    out = listed("mechanisms", "gated")
     assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
     assert re.search(r'\ngate +element +"element" \(one for each number', out)
     # what a class inherits is said by its base
     assert re.search(r"\nkey_heads +0 +K, how many heads of keys and values", out)
-    with pytest.raises(UserError, match="unknown mechanism 'gatd'; did you mean 'gated'"):
-        run("mechanisms", "gatd")
-    with pytest.raises(UserError, match="list configs: takes no name"):
-        run("configs", "x")
+    words = "unknown mechanism 'gatd'; did you mean 'gated'"
+    assert words in refused("list", "mechanisms", "gatd")
+    assert "list configs: takes no name" in refused("list", "configs", "x")
 
 
-def test_a_component_of_ones_own_is_shown_by_its_path_with_what_it_has(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run("mechanisms", f"{__name__}:Plain") == 0
-    out = capsys.readouterr().out
+def test_a_component_of_ones_own_is_shown_by_its_path_with_what_it_has() -> None:
+    out = listed("mechanisms", f"{__name__}:Plain")
     assert "What it is, in one line." in out and re.search(r"\nhidden +32\n", out)
     assert not any(word in out for word in ("family", "year", "source", "capabilities"))
     rows = listing.component_rows(MECHANISMS, ("family", "year", "capabilities", "about"))
     assert rows[0] == ("plain", "", "", "", "What it is, in one line.")
 
 
-def test_the_page_goes_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(markdown=True) == 0
-    assert capsys.readouterr().out == page()
-    with pytest.raises(UserError, match="leave out 'scores'"):
-        run("scores", markdown=True)
+def test_the_page_goes_to_the_terminal() -> None:
+    assert listed("--markdown") == page()
+    assert "leave out 'scores'" in refused("list", "scores", "--markdown")
 
 
-def test_configs_are_read_not_run(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "configs"
-    folder.mkdir()
+def test_configs_are_read_not_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "configs").mkdir()
     (folder / "toy.py").write_text('"""A toy.\n\nMore."""\nraise SystemExit("was run")\n')
     (folder / "broken.py").write_text("def (:\n")
     (folder / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert run("configs") == 0
-    lines = capsys.readouterr().out.splitlines()[3:]
+    lines = listed("configs").splitlines()[3:]
     assert lines[0].startswith("configs/broken.py  not readable")
     assert lines[1].split(maxsplit=1) == ["configs/toy.py", "A toy."]
     (folder / "toy.py").unlink()
@@ -175,10 +155,9 @@ def test_configs_are_read_not_run(
 
 
 def test_attnlabs_own_files_are_listed_from_any_folder_by_the_names_that_find_them(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for file in ("configs/translation.py", "experiments/quickstart.py"):
-        assert run(file.partition("/")[0]) == 0
-        assert any(line.startswith(file) for line in capsys.readouterr().out.splitlines())
+        assert f"\n{file} " in listed(file.partition("/")[0])
         assert find_file(file, "file").is_file()

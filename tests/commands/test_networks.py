@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from attnlab.commands import listing, networks
+from attnlab.commands import networks
 from attnlab.layers.cards import card_of
 from attnlab.systems import SYSTEMS
+from tests.commands.tiny import run_command
 
 
 @pytest.mark.parametrize("name", SYSTEMS.names())
@@ -15,15 +16,9 @@ def test_every_system_carries_a_card_of_its_own(name: str) -> None:
     assert card and not card.family and 1960 <= card.year <= 2026, f"{name} carries no card"
 
 
-def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    listing.print_component("systems", "convs2s")
-    cells = dict(
-        re.split(r"  +", line.strip(), maxsplit=1)
-        for line in capsys.readouterr().out.splitlines()
-        if re.search(r"\S  +\S", line)
-    )
+def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are() -> None:
+    lines = run_command(["list", "systems", "convs2s"]).out
+    cells = dict(re.findall(r"^(\w+)  +(\S.*)$", lines, re.MULTILINE))
     assert (cells["task"], cells["year"]) == ("translation", "2017")
     assert cells["source"].startswith("Gehring et al., ")
     f, d, v, layers, places = 64, 64, 1000, 3, 256

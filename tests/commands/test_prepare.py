@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.commands import main
+from tests.commands.tiny import CommandResult, run_command
 from tests.data.tiny_corpus import lines
 
 
@@ -17,28 +17,25 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def prepare(*flags: str) -> int:
-    return main(["prepare", "--processes=1", *flags])
+def prepare(*flags: str) -> CommandResult:
+    return run_command(["prepare", "--processes=1", *flags])
 
 
 @pytest.mark.quick
-def test_from_text_to_a_config(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert prepare("--to=c/train", "--from=a.txt", "--size=90", "--length=500") == 0
-    out = capsys.readouterr().out
+def test_from_text_to_a_config(here: Path) -> None:
+    out = prepare("--to=c/train", "--from=a.txt", "--size=90", "--length=500").out
     assert "90 documents" in out and "uint16" in out
     config = out[out.index("--config.data=shards") :].split()
     assert f"--config.data.directory={here}/c" in config
     assert "it is read as the split 'train', with folders 'valid' and 'test'" in out
     flags = ("--vocabulary=c/train", "--length=500")
-    assert prepare("--to=c/valid", "--from=a.jsonl", *flags) == 0
-    out = capsys.readouterr().out
+    out = prepare("--to=c/valid", "--from=a.jsonl", *flags).out
     assert "30 documents" not in out  # blank ones are left out
     assert "as the split 'valid', with folders 'train' and 'test'" in out
     assert "data.train" not in out
-    assert prepare("--to=c/valid", "--from=a.jsonl", *flags) == 0
-    assert "complete" in capsys.readouterr().err
-    shown = main(["show", "--config=configs/language_modelling.py:decoder", *config])
-    assert shown == 0 and "shards" in capsys.readouterr().out
+    assert "complete" in prepare("--to=c/valid", "--from=a.jsonl", *flags).err
+    shown = run_command(["show", "--config=configs/language_modelling.py:decoder", *config])
+    assert shown.code == 0 and "shards" in shown.out
 
 
 def test_a_tokenizer_from_elsewhere(here: Path) -> None:
@@ -47,7 +44,7 @@ def test_a_tokenizer_from_elsewhere(here: Path) -> None:
     model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     model.save("tokenizer.json")
     Path("tokenizer_config.json").write_text('{"eos_token": "<e>"}')
-    assert prepare("--to=s", "--from=a.txt", "--tokenizer=tokenizer.json") == 0
+    assert prepare("--to=s", "--from=a.txt", "--tokenizer=tokenizer.json").code == 0
     index = json.loads(Path("s/index.json").read_text())
     assert index["special"] == {"pad": -1, "bos": 1, "eos": 1, "unk": 2}
     assert index["vocabulary"]["settings"]["file"] == "tokenizer.json"
@@ -74,13 +71,11 @@ def test_a_tokenizer_from_elsewhere(here: Path) -> None:
         (["--to=s", "--from=a.txt", "--documents=word"], "invalid choice"),
     ],
 )
-def test_one_line_and_nothing_written(
-    here: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_nothing_written(here: Path, flags: list[str], message: str) -> None:
     (here / "empty.txt").touch()
     before = sorted(here.rglob("*"))
-    assert prepare(*flags) == 2
-    error = capsys.readouterr().err.splitlines()
-    told = [line for line in error if "error:" in line]
-    assert len(told) == 1 and message in told[0] and told[0] == error[-1]
+    ended = prepare(*flags)
+    *before_it, line = ended.err.splitlines()
+    assert ended.code == 2 and "error:" in line and message in line
+    assert not any("error:" in words for words in before_it)
     assert sorted(here.rglob("*")) == before

@@ -9,23 +9,27 @@ from typing import Any
 import pytest
 
 from attnlab import config as configs
-from attnlab.commands import main
 from attnlab.commands.preview import CONFIGS
 from attnlab.data.rows import NAMES, TAKES
+from tests.commands.tiny import refused, run_command
 
 VALUES: dict[str, Any] = {"words": ["a", "b"], "tags": ["X", "Y"], "answers": []}
 
 
+def previewed(*words: object) -> str:
+    """What `preview` prints, which comes to its end."""
+    ended = run_command(["preview", *map(str, words)])
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
 @pytest.mark.parametrize("method", CONFIGS)
-def test_the_command_of_every_kind_is_a_config(
-    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_of_every_kind_is_a_config(method: str, tmp_path: Path) -> None:
     row = {"n": 0} | {NAMES[column]: VALUES.get(column, "so so") for column in TAKES[method]}
     if method == "objects":
         row = {"n": 0, "image": "a", "objects": {"bbox": [[0] * 4], "category": ["cat", "cat"]}}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row))
-    assert main(["preview", str(tmp_path / "mine.jsonl")]) == 0
-    shown = capsys.readouterr().out
+    shown = previewed(tmp_path / "mine.jsonl")
     assert re.search(r"\nn +int +0% +1 .*'0' 1\n", shown)
     of_boxes = re.search(r"objects.category +list .*'cat' 2[^*]*config.data.boxes must", shown)
     assert (of_boxes is not None) == (method == "objects")
@@ -36,15 +40,13 @@ def test_the_command_of_every_kind_is_a_config(
     assert settings.data["files"] == "mine.jsonl" and line[-1] == "--workdir=runs/mine"
 
 
-def test_columns_and_what_would_be_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_and_what_would_be_cut(tmp_path: Path) -> None:
     """Of a folder with a file for each split; names that are not there are one line."""
     rows = [f"{'so ' * n}so,{n % 3}" for n in range(100)]
     (tmp_path / "train.csv").write_text("\n".join(["review,stars", *rows]))
-    assert main(["preview", str(tmp_path)]) == 0
-    assert "no task finds its columns" in capsys.readouterr().out
+    assert "no task finds its columns" in previewed(tmp_path)
     text, label = "--config.data.columns.text=review", "--config.data.columns.label=stars"
-    assert main(["preview", str(tmp_path), text, label]) == 0
-    shown = capsys.readouterr().out
+    shown = previewed(tmp_path, text, label)
     assert re.search(r"stars +str +0% +3 +1 .* 1 +'0' 34, '1' 33, '2' 33", shown)
     assert re.search(r"review +str +0% +100 +1 [▅-█]{8} 100 ", shown)
     assert "37 of 100 rows or more do not fit into batch.max_length=64 tokens" in shown
@@ -56,14 +58,13 @@ def test_columns_and_what_would_be_cut(tmp_path: Path, capsys: pytest.CaptureFix
     for there, split in (([test], "valid"), ([valid], "test"), ([test, valid], "")):
         for path in there:
             path.write_text("review,stars\nso,1\n")
-        assert main(["preview", str(tmp_path), text, label]) == 0
         shares = ["--config.data.train=train[:90%]", f"--config.data.{split}=train[90%:]"]
         words = [place, *(shares if split else []), text, label]
-        assert shlex.join(words) in capsys.readouterr().out
+        assert shlex.join(words) in previewed(tmp_path, text, label)
         test.unlink(missing_ok=True)
     both = ["--config.data.columns.source=stars", "--config.data.columns.target=review"]
-    assert main(["preview", str(tmp_path), *both]) == 0
-    assert re.search(r"\n[1-9]\d of 100 rows or more do not fit", capsys.readouterr().out)
+    shown = previewed(tmp_path, *both)
+    assert re.search(r"\n[1-9]\d of 100 rows or more do not fit", shown)
     (tmp_path / "empty.csv").write_text("")
     for name in ("a/dev.csv", "a/all.csv", "b/train.csv", "b/train.tsv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -76,5 +77,4 @@ def test_columns_and_what_would_be_cut(tmp_path: Path, capsys: pytest.CaptureFix
         ([str(tmp_path / "a")], "has a table for valid and none for train"),
         ([str(tmp_path / "b")], "has train.csv and train.tsv; name the one that is meant"),
     ):
-        assert main(["preview", *arguments]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("preview", *arguments)

@@ -45,11 +45,7 @@ def test_records_that_may_not_be_read(name: str, unreadable: set[str], tmp_path:
 def test_a_run_that_may_not_be_read(command: str, unreadable: set[str], tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     unreadable.add("manifest.json")
-    flags = {
-        "train": ["--config=configs/translation.py:rnnsearch", f"--workdir={tmp_path}"],
-        "verify": [str(tmp_path)],
-    }
-    line = refused(command, *flags.get(command, [f"--workdir={tmp_path}"]))
+    line = refused(command, *(flag.format(name=tmp_path) for flag in FLAGS[command]))
     assert line.endswith(f"error: Permission denied: {tmp_path}/manifest.json\n"), line
 
 

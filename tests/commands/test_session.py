@@ -5,35 +5,28 @@ from pathlib import Path
 import pytest
 
 from attnlab import config as configs
-from attnlab.commands import session
+from attnlab.api.training import existing_run
 from attnlab.errors import UserError
 from attnlab.records.manifest import Manifest
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A folder that has a manifest and nothing else."""
-    config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
-    folder = tmp_path / "run"
-    folder.mkdir()
-    Manifest.build(config, devices={}, data={}, command=[]).write(folder)
-    return folder
-
-
-def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: Path) -> None:
+def test_which_folder_is_new_which_a_run_and_which_neither(tmp_path: Path) -> None:
     """What a kill before the manifest leaves is no run and not in the way; anything else in the
     folder is somebody's.
     """
-    manifest = session.existing_run(run)
+    config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
+    (run := tmp_path / "run").mkdir()
+    Manifest.build(config, devices={}, data={}, command=[]).write(run)
+    manifest = existing_run(run)
     assert manifest is not None and manifest.config["training"]["steps"] == 7
     begun = tmp_path / "begun"
-    assert session.existing_run(begun) is None
+    assert existing_run(begun) is None
     (begun / "vocabulary").mkdir(parents=True)
     (begun / "code").mkdir()
     for name in (".lock", ".manifest.json.tmp"):
         (begun / name).write_text("")
-    assert session.existing_run(begun) is None
+    assert existing_run(begun) is None
     (begun / "thesis.tex").write_text("")
     words = "is not empty and holds no run .thesis.tex is there.; name a new or empty folder"
     with pytest.raises(UserError, match=words):
-        session.existing_run(begun)
+        existing_run(begun)

@@ -41,10 +41,8 @@ def test_what_runs_shows_its_metric_and_when_it_was_heard_of(tmp_path: Path) -> 
     workdir.mkdir(parents=True)
     Attempt.start(workdir)
     metrics = ((2, "valid", 0.5), (3, "train", 0.1), (4, "valid", 0.75))
-    lines(
-        workdir / "metrics.jsonl",
-        [{"step": step, "split": split, "loss": loss} for step, split, loss in metrics],
-    )
+    records = [{"step": step, "split": split, "loss": loss} for step, split, loss in metrics]
+    lines(workdir / "metrics.jsonl", records)
     with RunLock(workdir):
         told = run_command(["status", str(tmp_path)]).out.splitlines()
     row = told[told.index("running") + 3].split()

@@ -3,8 +3,6 @@ tests/experiments/test_swept.py.
 """
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +161,6 @@ def test_all_tasks_are_planned_before_one_runs_and_a_mistake_leaves_no_folder(
     ended = run_command([*command, f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "task 'long': measure: unknown metric" in ended.err
     assert not (tmp_path / "new").exists()
-
-
-def test_the_launcher_starts_without_jax() -> None:
-    """`sweep --help` and all that the launcher imports."""
-    code = (
-        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import"
-        " attnlab.experiments.run.worker;sys.exit(any(name in sys.modules for name in ('jax',"
-        " 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
-    )
-    launcher = [sys.executable, "-c", code]
-    assert subprocess.run(launcher, capture_output=True, cwd=real.ROOT).returncode == 0
 
 
 @pytest.mark.quick

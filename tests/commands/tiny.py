@@ -64,10 +64,11 @@ def alone(code: str, *argv: str, **how: Any) -> str:
     return done.stdout
 
 
-def run_command(argv: list[str], stdin: str = "") -> CommandResult:
+def run_command(argv: list[str], stdin: str | bytes = "") -> CommandResult:
     """Run a command in this process with `stdin` as its input."""
     out, err, before = io.StringIO(), io.StringIO(), sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    typed = stdin if isinstance(stdin, bytes) else stdin.encode()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(argv)

@@ -9,10 +9,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from attnlab.flags import add_flags
 from attnlab.progress import Progress, clock, table
 from tests.faults.fault import Fault, Stale
 from tests.faults.listed import DOCS, FAULTS, with_table
 from tests.faults.runner import DECIDED, Result, Session, judge_all
+
+REACH = (
+    "the tests to run until one fails: those that a fault names, all of its part of the package"
+    " (default), or the whole default run (with ATTNLAB_CASES=all the full mode)"
+)
+SWITCHES = {
+    "--fresh": "judge again what was caught in FILE",
+    "--list": "print the list and stop",
+    "--docs": "write the score stored in FILE to docs/faults.md and stop",
+}
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -20,37 +31,16 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults", description=(__doc__ or "").partition(": ")[2]
     )
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="faults whose name, 'file: what', has this text"
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="faults at a time (default 1)")
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="time for each fault (default 300)",
-    )
-    parser.add_argument(
-        "--reach",
-        choices=("named", "part", "everything"),
-        default="part",
-        help="the tests to run until one fails: those that a fault names, all of its part of the"
-        " package (default), or the whole default run (with ATTNLAB_CASES=all the full mode)",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="JSON to write to, and to go on from: what was caught there stays so",
-    )
-    parser.add_argument("--fresh", action="store_true", help="judge again what was caught in FILE")
-    parser.add_argument("--list", action="store_true", help="print the list and stop")
-    parser.add_argument(
-        "--docs",
-        action="store_true",
-        help="write the score stored in FILE to docs/faults.md and stop",
-    )
+    meaning = "faults whose name, 'file: what', has this text"
+    add_flags(parser, {"--only=TEXT": meaning}, default="")
+    add_flags(parser, {"--jobs=JOBS": "faults at a time (default 1)"}, type=int, default=1)
+    meaning = "time for each fault (default 300)"
+    add_flags(parser, {"--limit=SECONDS": meaning}, type=float, default=300.0)
+    reaches = ("named", "part", "everything")
+    parser.add_argument("--reach", choices=reaches, default="part", help=REACH)
+    meaning = "JSON to write to, and to go on from: what was caught there stays so"
+    add_flags(parser, {"--results=FILE": meaning}, type=Path)
+    add_flags(parser, SWITCHES)
     return parser.parse_args(given)
 
 
@@ -78,9 +68,8 @@ def store(file: Path | None, results: dict[str, Result]) -> None:
     """Writes the results, all or nothing."""
     if file is not None:
         draft = file.with_name(f"{file.name}.new")
-        draft.write_text(
-            json.dumps([dataclasses.asdict(result) for result in results.values()], indent=1)
-        )
+        rows = [dataclasses.asdict(result) for result in results.values()]
+        draft.write_text(json.dumps(rows, indent=1))
         draft.replace(file)
 
 
@@ -111,40 +100,22 @@ def report(faults: list[Fault], results: dict[str, Result]) -> int:
     rows = []
     for room in rooms:
         statuses = [results[fault.name].status for fault in faults if room in (fault.room, "all")]
-        rows.append(
-            (
-                room,
-                len(statuses),
-                statuses.count("caught"),
-                statuses.count("survived"),
-                len(statuses) - sum(map(statuses.count, DECIDED)),
-            )
-        )
+        counts = [*map(statuses.count, DECIDED)]
+        rows.append((room, len(statuses), *counts, len(statuses) - sum(counts)))
     table("Seeded faults", ("part", "faults", "caught", "survived", "undecided"), rows)
-    wrong = [
-        fault
-        for fault in faults
-        if results[fault.name].status != ("survived" if fault.survives else "caught")
-    ]
+    listed = {fault.name: "survived" if fault.survives else "caught" for fault in faults}
+    wrong = [fault for fault in faults if results[fault.name].status != listed[fault.name]]
     if wrong:
-        table(
-            "Not as the list says",
-            ("fault", "became", "why"),
-            [_line(fault, results[fault.name]) for fault in wrong],
-        )
-    print(
-        f"{rows[-1][2]} of {rows[-1][1]} caught, in"
-        f" {clock(sum(result.seconds for result in results.values()))}"
-    )
+        lines = [_line(fault, results[fault.name]) for fault in wrong]
+        table("Not as the list says", ("fault", "became", "why"), lines)
+    spent = sum(result.seconds for result in results.values())
+    print(f"{rows[-1][2]} of {rows[-1][1]} caught, in {clock(spent)}")
     return 1 if wrong else 0
 
 
 def _line(fault: Fault, result: Result) -> tuple[str, str, str]:
-    return (
-        fault.name,
-        result.status,
-        result.detail or ("the list calls it a survivor" if fault.survives else ""),
-    )
+    listed = "the list calls it a survivor" if fault.survives else ""
+    return fault.name, result.status, result.detail or listed
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -158,11 +129,8 @@ def main(given: Sequence[str] | None = None) -> int:
         print(f"no fault has {options.only!r} in its name; --list shows them", file=sys.stderr)
         return 2
     if options.list:
-        table(
-            "Seeded faults",
-            ("fault", "asked first"),
-            [(fault.name, " | ".join(fault.tests)) for fault in faults],
-        )
+        rows = [(fault.name, " | ".join(fault.tests)) for fault in faults]
+        table("Seeded faults", ("fault", "asked first"), rows)
         return 0
     return report(faults, judge_missing(faults, options))
 

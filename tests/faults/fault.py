@@ -27,54 +27,23 @@ LISTS = ROOT / "tests" / "faults" / "list"
 
 # Asked last, where the tests that a fault names let it pass: all tests of its room. Elsewhere it is
 # the test file that mirrors the source.
+_PROMISES = "facts memories conformance"
 _ATTENTION = {
-    "scores": ("test_scores.py", "test_score_facts.py", "test_facts.py"),
-    "alignments": (
-        "test_alignments.py",
-        "test_alignment_families.py",
-        "test_reinforce.py",
-        "test_facts.py",
-    ),
-    "positions": (
-        "test_positions.py",
-        "test_positions_relative.py",
-        "test_positions_rope.py",
-        "test_positions_syntax.py",
-        "test_facts.py",
-    ),
-    "visibility": ("test_visibility.py", "test_visibility_patterns.py", "test_facts.py"),
-    "mechanisms": ("test_facts.py", "test_memories.py", "test_conformance.py"),
-    "view.py": (
-        "test_view.py",
-        "test_visibility.py",
-        "test_facts.py",
-        "test_memories.py",
-        "test_conformance.py",
-    ),
-    "kernels": (
-        "test_kernels.py",
-        "test_kernel_facts.py",
-        "test_facts.py",
-        "test_memories.py",
-        "test_conformance.py",
-    ),
-    "needs.py": ("test_needs.py", "test_composition.py", "test_weights.py"),
-    "protocol.py": (
-        "test_protocol.py",
-        "test_composition.py",
-        "test_facts.py",
-        "test_memories.py",
-        "test_conformance.py",
-    ),
+    "scores": "scores score_facts facts",
+    "alignments": "alignments alignment_families reinforce facts",
+    "positions": "positions positions_relative positions_rope positions_syntax facts",
+    "visibility": "visibility visibility_patterns facts",
+    "mechanisms": _PROMISES,
+    "view.py": f"view visibility {_PROMISES}",
+    "kernels": f"kernels kernel_facts {_PROMISES}",
+    "needs.py": "needs composition weights",
+    "protocol.py": f"protocol composition {_PROMISES}",
 }
 WHOLE = {
-    f"attention/{room}": tuple(f"attention/{file}" for file in files)
-    for room, files in _ATTENTION.items()
+    f"attention/{room}": tuple(f"attention/test_{name}.py" for name in names.split())
+    for room, names in _ATTENTION.items()
 }
-WHOLE["layers/dense.py"] = (
-    "layers/test_dense.py",
-    *(f"attention/{file}" for file in ("test_facts.py", "test_memories.py", "test_conformance.py")),
-)
+WHOLE["layers/dense.py"] = ("layers/test_dense.py", *WHOLE["attention/mechanisms"])
 
 
 class Stale(Exception):
@@ -114,9 +83,8 @@ class Fault:
     @property
     def module(self) -> str:
         """The module it changes."""
-        return f"attnlab.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(
-            ".__init__"
-        )
+        name = self.file.removesuffix(".py").replace("/", ".")
+        return f"attnlab.{name}".removesuffix(".__init__")
 
     def source(self) -> str:
         """The whole file with the mistake in it.
@@ -141,9 +109,7 @@ class Fault:
         of the whole folder and of all folders come last.
         """
         folder, _, name = self.file.rpartition("/")
-        mirror = Path(
-            folder, f"test_{'init' if name == '__init__.py' else name.removesuffix('.py')}.py"
-        )
+        mirror = Path(folder, f"test_{name.removesuffix('.py').strip('_')}.py")
         rest = WHOLE.get(self.room, (str(mirror),) if (ROOT / TESTS / mirror).is_file() else ())
         if everything:
             rest = (*rest, *([folder.partition("/")[0]] if folder else []), ".")
@@ -156,11 +122,8 @@ class Fault:
 
 def read(path: Path) -> list[Fault]:
     """The faults of one list."""
-    below = (
-        f"{path.parent.relative_to(LISTS)}/".removeprefix("./")
-        if path.is_relative_to(LISTS)
-        else ""
-    )
+    below = f"{path.parent.relative_to(LISTS)}/" if path.is_relative_to(LISTS) else ""
+    below = below.removeprefix("./")
     words: dict[str, str] = {}
     faults: list[Fault] = []
     file = ""
@@ -182,12 +145,8 @@ def read(path: Path) -> list[Fault]:
                     f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for"
                     " the signs"
                 )
-    return [
-        dataclasses.replace(
-            fault, old=fault.old.removesuffix("\n"), new=fault.new.removesuffix("\n")
-        )
-        for fault in faults
-    ]
+    trim = dataclasses.replace
+    return [trim(x, old=x.old.removesuffix("\n"), new=x.new.removesuffix("\n")) for x in faults]
 
 
 def _with_line(fault: Fault, sign: str, text: str, words: dict[str, str], below: str) -> Fault:
@@ -199,12 +158,8 @@ def _with_line(fault: Fault, sign: str, text: str, words: dict[str, str], below:
     if sign == "!":
         return dataclasses.replace(fault, survives=text)
     choices = (choice.strip().partition(" ") for choice in text.split(" | "))
-    return dataclasses.replace(
-        fault,
-        tests=tuple(
-            f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in choices
-        ),
-    )
+    tests = (f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in choices)
+    return dataclasses.replace(fault, tests=tuple(tests))
 
 
 def parse_choice(tests: str) -> tuple[str, tuple[str, ...]]:

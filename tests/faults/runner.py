@@ -216,10 +216,9 @@ class Session:
             elif run.code == 1 and run.failed:
                 self._decide(result, run.failed[0])
             elif run.code != 0 and not (run.code == NOTHING_COLLECTED and not sampling.full_mode()):
-                result.status, result.detail = (
-                    "broken",
-                    f"pytest ended with {run.code} on {choice}: {run.output.strip()[-300:]}",
-                )
+                end = run.output.strip()[-300:]
+                result.status = "broken"
+                result.detail = f"pytest ended with {run.code} on {choice}: {end}"
             if result.status != "survived":
                 break
         result.seconds = round(time.monotonic() - begun, 2)

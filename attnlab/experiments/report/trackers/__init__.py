@@ -67,14 +67,14 @@ def export(directory: Path, to: str, out: Path) -> Exported:
     if to in tracking.TRACKERS:
         tracking.check_installed(to, f"export --to={to}")
     store: Store = importlib.import_module(TRACKERS[to]).Store(str(out), runs)
-    held = store.held()
+    digests = store.digests()
     counts = {"written": 0, "replaced": 0, "unchanged": 0}
     for run in runs:
-        if held.get(run.id) == run.digest:
+        if digests.get(run.id) == run.digest:
             counts["unchanged"] += 1
             continue
         store.write(run)
-        counts["replaced" if run.id in held else "written"] += 1
+        counts["replaced" if run.id in digests else "written"] += 1
     return Exported(**counts, hint=store.hint)
 
 

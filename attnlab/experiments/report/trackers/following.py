@@ -46,20 +46,21 @@ class Follower:
       name: the tracker.
       where: it keeps runs.
       directory: of a run or a sweep.
-      speaking: a file descriptor for a line to a person.
+      message_fd: a file descriptor for a line to a person.
 
     Attributes:
       alone: set when no other process tells this tracker of the folder.
       leaving: set when the work has ended.
     """
 
-    def __init__(self, name: str, where: str, directory: Path, speaking: int = 2) -> None:
+    def __init__(self, name: str, where: str, directory: Path, message_fd: int = 2) -> None:
         """Stores the name of the tracker, the folder or address `where` of its store, the followed
-        folder of a sweep or run, and the file descriptor `speaking` for messages; starts nothing.
+        folder of a sweep or run, and the file descriptor `message_fd` for messages; starts nothing.
         """
         self._name, self._where, self._directory = name, where, directory
-        self._speaking, self._spoken = speaking, False
-        self._asked = float("inf")  # when it began to wait for the tracker
+        self._message_fd = message_fd
+        self._has_reported = False
+        self._called_at = float("inf")  # when it began to wait for the tracker
         self._store: Store | None = None
         self._opened: dict[str, tuple[Any, int]] = {}
         self._ended: dict[str, str] = {}
@@ -83,7 +84,7 @@ class Follower:
                     show_traceback(error)
                     self._opened.clear()  # the next look begins with what the tracker has
                     self._stamps.clear()
-                    self._say(" ".join(f"{type(error).__name__}: {error}".split())[:300])
+                    self._report_once(" ".join(f"{type(error).__name__}: {error}".split())[:300])
                 spent = 0.0 if fresh else time.process_time() - began
                 self.leaving.wait(max(POLL, SHARE * spent))
 
@@ -94,7 +95,7 @@ class Follower:
         """
         if self._store is None:
             module = TRACKERS[self._name]
-            self._store = self._ask(lambda: importlib.import_module(module).Store(self._where))
+            self._store = self._call(lambda: importlib.import_module(module).Store(self._where))
         assert self._store is not None
         sweep = (self._directory / "plan.json").exists()
         folders = self._directory.glob("trials/*/seed*") if sweep else [self._directory]
@@ -104,27 +105,27 @@ class Follower:
         ]
         for run in tracked_in(self._directory, changed) if changed else ():
             if self._ended.get(run.id) != run.digest:
-                self._tell(self._store, run, last or (sweep and run.facts["state"] in SETTLED))
+                self._send(self._store, run, last or (sweep and run.facts["state"] in SETTLED))
         self._stamps = stamps
 
-    def _tell(self, store: Store, run: Tracked, ends: bool) -> None:
-        opened, newest = self._opened.get(run.id) or self._ask(store.open, run)
+    def _send(self, store: Store, run: Tracked, ends: bool) -> None:
+        opened, newest = self._opened.get(run.id) or self._call(store.open, run)
         points = [point for point in run.curve if point.step > newest]
-        self._ask(store.log, opened, points)
+        self._call(store.log, opened, points)
         self._opened[run.id] = opened, points[-1].step if points else newest
         if ends:
-            self._ask(store.end, self._opened.pop(run.id)[0], run)
+            self._call(store.end, self._opened.pop(run.id)[0], run)
             self._ended[run.id] = run.digest
 
-    def _ask(self, function: Callable[..., Any], *given: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *given: Any) -> Any:
         """Calls a function of the tracker with the arguments `given` and returns its answer; while
-        it runs, `_asked` has its start time, by which `_watch` sees that it hangs.
+        it runs, `_called_at` has its start time, by which `_watch` sees that it hangs.
         """
-        self._asked = time.monotonic()
+        self._called_at = time.monotonic()
         try:
             return function(*given)
         finally:
-            self._asked = float("inf")
+            self._called_at = float("inf")
 
     def _watch(self) -> None:
         """Loops forever: reports once a tracker that has not answered for `SILENT` seconds, and
@@ -133,21 +134,21 @@ class Follower:
         """
         while True:
             time.sleep(0.2)
-            if silent := time.monotonic() - self._asked > SILENT:
-                self._say(f"has not answered for {SILENT:g} s")
+            if silent := time.monotonic() - self._called_at > SILENT:
+                self._report_once(f"has not answered for {SILENT:g} s")
             if self.leaving.is_set() and (silent or not self.alone.is_set()):
                 os._exit(0)
 
-    def _say(self, what: str) -> None:
-        """Writes the message `what` with a remedy as one line to the file descriptor `speaking`, at
+    def _report_once(self, what: str) -> None:
+        """Writes the message `what` with a remedy as one line to the file descriptor `message_fd`, at
         the first call only; later calls do nothing.
         """
-        if not self._spoken:
-            self._spoken = True
+        if not self._has_reported:
+            self._has_reported = True
             remedy = f"'export {self._directory} --to={self._name}' writes all of it later"
             with contextlib.suppress(OSError):  # the work is gone, and nobody listens
                 line = f"{self._name}: {what}; the run goes on, and {remedy}\n"
-                os.write(self._speaking, line.encode())
+                os.write(self._message_fd, line.encode())
 
 
 def _changed_at(folder: Path) -> list[int]:
@@ -161,10 +162,10 @@ def main() -> None:
     without stdout, until stdin is closed and all is sent; then ends the process.
     """
     os.nice(10)
-    speaking = os.dup(1)
+    message_fd = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # trackers talk
     name, where, directory = sys.argv[1:]
-    follower = Follower(name, where, Path(directory), speaking)
+    follower = Follower(name, where, Path(directory), message_fd)
 
     def wait_for_the_end() -> None:
         sys.stdin.read()

@@ -7,7 +7,7 @@ MLflow's older store of plain files is no longer maintained, and newer versions 
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,10 @@ class Store(runs.Store):
         self._groups = {run.group: self._experiment(run.group) for run in wanted[:1]}
         self.hint = f"mlflow ui --backend-store-uri {uri}"
 
-    def held(self) -> Mapping[str, str]:
-        """Returns the digest of every stored run by its id, "" for a run that is stored twice or
-        without a digest.
-        """
-        digests: dict[str, str] = {}
+    def stored(self) -> Iterator[tuple[str, str]]:
+        """Yields the id and the digest of every stored run, "" for one without a digest."""
         for run in self._search(list(self._groups.values())):
-            identity = run.data.tags.get(_ID, "")
-            digests[identity] = "" if identity in digests else run.data.tags.get(_DIGEST, "")
-        return digests
+            yield run.data.tags.get(_ID, ""), run.data.tags.get(_DIGEST, "")
 
     def open(self, run: Tracked) -> tuple[Any, int]:
         """Creates a run in MLflow, with tags, or reopens the stored one, logs its config as

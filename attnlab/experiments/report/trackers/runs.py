@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +91,18 @@ class Store:
 
     hint = ""
 
-    def held(self) -> Mapping[str, str]:
-        """Returns the digest of every stored run by its id, "" for one that is half written."""
-        return {}
+    def stored(self) -> Iterable[tuple[str, str]]:
+        """Returns the id and the digest of every stored run, "" for one that is half written."""
+        return ()
+
+    def digests(self) -> Mapping[str, str]:
+        """Returns the digest of every stored run by its id, "" for one that is half written or there
+        twice.
+        """
+        digests: dict[str, str] = {}
+        for identity, digest in self.stored():
+            digests[identity] = "" if identity in digests else digest
+        return digests
 
     def open(self, run: Tracked) -> tuple[Any, int]:
         """Returns the run with this id, found or new, as the tracker's client has it, and the last

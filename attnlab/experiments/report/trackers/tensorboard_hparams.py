@@ -4,7 +4,7 @@ tensorboardX, which attnlab has, alone.
 Values on TensorBoard's pages have single precision.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,11 @@ class Store(runs.Store):
             content = _begun(began) + encoded(began, step=0, summary=shown)
             write_atomic(folder(self._root / wanted[0].group) / f"{_FILE}.0.sweep", content)
 
-    def held(self) -> Mapping[str, str]:
-        """Returns the digest, by `Tracked.id`, of each of the store's runs that has an event file,
-        read from the name of that file; "" where its folder has more than one.
-        """
-        stored = {}
+    def stored(self) -> Iterator[tuple[str, str]]:
+        """Yields the id and the digest of every event file of the store's runs, read from its name."""
         for identity, path in self._runs.items():
-            digests = [file.name.rpartition(".")[2] for file in path.glob(f"{_FILE}.*")]
-            if digests:
-                stored[identity] = digests[0] if len(digests) == 1 else ""
-        return stored
+            for file in path.glob(f"{_FILE}.*"):
+                yield identity, file.name.rpartition(".")[2]
 
     def write(self, run: Tracked) -> None:
         """Deletes the stored event files of a run and writes a new one at once: its settings, its

@@ -5,7 +5,7 @@ leaves it, for `wandb sync`; or its server.
 import importlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,13 @@ class Store(runs.Store):
         self._out = Path.cwd() if self._online else folder(Path(where))
         self.hint = f"wandb sync {self._out / 'wandb'}/offline-run-*"
 
-    def held(self) -> Mapping[str, str]:
-        """Returns the digest of every stored run by its id, from the file in its folder; "" for a
-        run that is stored twice or without a digest.
+    def stored(self) -> Iterator[tuple[str, str]]:
+        """Yields the id and the digest of every stored run, from the file in its folder; "" without
+        one.
         """
-        digests: dict[str, str] = {}
         for path in self._all():
-            identity, written = path.name.rpartition("-")[2], path / _DIGEST
-            digests[identity] = (
-                written.read_text().strip() if written.exists() and identity not in digests else ""
-            )
-        return digests
+            digest = (path / _DIGEST).read_text().strip() if (path / _DIGEST).exists() else ""
+            yield path.name.rpartition("-")[2], digest
 
     def open(self, run: Tracked) -> tuple[Any, int]:
         """Begins a run by W&B's own client, without facts on this machine, and returns it with the

@@ -64,15 +64,16 @@ import json, os, pathlib, time, types
 def Settings(**given):
     return given
 
-def init(dir, id, mode="", **given):
-    file = pathlib.Path(dir) / "wandb" / f"offline-run-{time.time_ns()}-{id}" / "told.jsonl"
+def init(**given):
+    name = f"offline-run-{time.time_ns()}-{given['id']}"
+    file = pathlib.Path(given["dir"], "wandb", name, "told.jsonl")
     file.parent.mkdir(parents=True)
 
     def tell(*words):
         with open(file, "a") as lines:
             lines.write(json.dumps(words) + "\\n")
 
-    tell("begin", given["name"])
+    tell("begin", given["name"], given)
     summary = types.SimpleNamespace(update=lambda final: tell("final", final))
     return types.SimpleNamespace(
         log=lambda values, step: tell("log", step, values),

@@ -90,10 +90,8 @@ def test_every_step_is_told_once_and_whole(tmp_path: Path) -> None:
 def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
     """Both at the last look, after a kill while it was evaluated, and in an export meanwhile."""
     store = Memory()
-    folder, told = (
-        trained(tmp_path / "run", 3, 6, evaluated=False),
-        store.told.setdefault("run", []),
-    )
+    folder = trained(tmp_path / "run", 3, 6, evaluated=False)
+    told = store.told.setdefault("run", [])
     for run in tracked_in(folder):
         store.write(run)
     assert points(told) == whole(3)
@@ -104,9 +102,7 @@ def test_a_step_without_its_evaluation_waits_for_it(tmp_path: Path) -> None:
     assert points(told) == whole(3, 6, 9)
 
 
-def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(
-    tmp_path: Path,
-) -> None:
+def test_trials_end_as_they_settle_and_get_later_numbers_at_the_end(tmp_path: Path) -> None:
     directory, store = made(tmp_path / "sweep"), Memory()
     beside = follower(directory, store)
     beside.look(last=False)
@@ -164,32 +160,34 @@ follower.run()
     assert said.count("\n") == 1
 
 
-def test_the_client_of_wandb_is_told_by_a_process_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice, as after a kill: one run, told from the first step."""
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in for W&B keeps runs."""
     stand_in(monkeypatch, tmp_path / "packages")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def test_the_client_of_wandb_is_told_by_a_process_beside(tmp_path: Path, store: Path) -> None:
+    """Twice, as after a kill: one run, told from the first step."""
     folder = trained(tmp_path / "run", 3, 6)
     for flag, steps, state in (("wandb", (3, 6), ""), (None, (3, 6, 9), "done")):
         chosen = Tracking.choose(folder, flag)
         with chosen.beside(folder):
             trained(folder, *steps, state=state)
-        told = wandb_told(tmp_path / "store", chosen.id)
-        assert told[0] == ["begin", "run"]
+        told = wandb_told(store, chosen.id)
+        assert told[0][:2] == ["begin", "run"]
         logged = [line[1] for line in told if line[0] == "log"]
         assert logged == list(steps if state else steps[:-1])
         assert told[-1] == ["finish", 0 if state else 1]
 
 
-def test_a_run_that_raises_is_told_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, tmp_path / "packages")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "store"))
+def test_a_run_that_raises_is_told_whole(tmp_path: Path, store: Path) -> None:
     folder = trained(tmp_path / "run", 3)
     chosen = Tracking.choose(folder, "wandb")
     with pytest.raises(RuntimeError, match="no good"), chosen.beside(folder):
         trained(folder, 3, 6, state="failed")
         raise RuntimeError("no good")
-    told = wandb_told(tmp_path / "store", chosen.id)
+    told = wandb_told(store, chosen.id)
     assert [line[1] for line in told if line[0] == "log"] == [3, 6]
     assert told[-1] == ["finish", 1] and told[-2][1]["state"] == "failed"
