@@ -48,11 +48,12 @@ def decodes(name: str, config: dict[str, Any]) -> bool:
 
 FIRST = first_settings()
 DECODING = [case for case in CASES if decodes(*case)]
+# one case of each mechanism, and all whose keys are told where they stand
 PLACED = [
     case
     for case in CASES
     if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
-]  # one case of each mechanism, and all whose keys are told where they stand
+]
 DRAWN = [case for case in CASES if case in PLACED or looks_back(case[1])]  # no score nor alignment
 placed = over([case for case in PLACED if case in DECODING], "decoding")
 LENGTH, CAPACITY, WINDOW, PREFILL = 9, 11, 2, 4

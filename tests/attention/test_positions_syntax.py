@@ -151,10 +151,11 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
 
     scores, more = gained()
     for b, h, i in np.ndindex(2, 3, 2):
+        # no tree at place 7
         far = [
             structural(heads[b].tolist(), (2, 5)[i], j, "ancestor") if j < 6 else 0
             for j in (1, 4, 7)
-        ]  # no tree at place 7
+        ]
         rows = [max(-2, min(2, one)) + 2 for one in far]
         assert_close(scores[b, h, i], 0.5 * params["tree_keys"][rows] @ q[b, h, i], eps=16)
         assert_close(more[b, h, i], weights[b, h, i] @ params["tree_values"][rows], eps=16)

@@ -64,13 +64,13 @@ class RandomBlocks(Rule):
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
-        return bool(self._blocks(i0, i1, j0, j1).any())
+        return bool(self._drawn_between(i0, i1, j0, j1).any())
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.everywhere`."""
-        return bool(self._blocks(i0, i1, j0, j1).all())
+        return bool(self._drawn_between(i0, i1, j0, j1).all())
 
-    def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
+    def _drawn_between(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
         """Returns the bool mask of drawn blocks, cut to the rows of blocks with queries i0 <= i <
         i1 and the columns of blocks with keys j0 <= j < j1: [heads,rows,columns].
         """

@@ -87,11 +87,8 @@ class Rule:
         if not isinstance(other, Rule):
             return NotImplemented
         rules = _parts(self, AnyOf) + _parts(other, AnyOf)
-        return (
-            Everything()
-            if any(isinstance(rule, Everything) for rule in rules)
-            else AnyOf(tuple(rules))
-        )
+        whole = any(isinstance(rule, Everything) for rule in rules)
+        return Everything() if whole else AnyOf(tuple(rules))
 
 
 @flax.struct.dataclass
