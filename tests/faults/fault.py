@@ -42,7 +42,7 @@ _ATTENTION = {
         "test_positions_syntax.py",
         "test_facts.py",
     ),
-    "visibility": ("test_visibility.py", "test_visibility_patterns.py", "test_facts.py"),
+    "visibility": ("test_visibility.py", "test_facts.py"),
     "mechanisms": ("test_facts.py", "test_memories.py", "test_conformance.py"),
     "view.py": (
         "test_view.py",
