@@ -6,7 +6,6 @@ import functools
 import inspect
 import io
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -48,15 +47,10 @@ placed = cases.over([case for case in PLACED if case in DECODING], "decoding")
 LENGTH, CAPACITY, WINDOW, PREFILL = 9, 11, 2, 4
 
 
+@cases.kept
 def calls(name: str, config: dict[str, Any]) -> Any:
-    """`apply` with parameters; the last one's is kept."""
-    return _applied(name, json.dumps(config))
-
-
-@functools.lru_cache(maxsize=1)
-def _applied(name: str, config: str) -> Any:
-    module = cases.make(name, json.loads(config))
-    return functools.partial(module.apply, {"params": cases.parameters(module)})
+    """`apply` with parameters."""
+    return cases.prepared(name, config)[0]
 
 
 class Programs(NamedTuple):
@@ -67,14 +61,9 @@ class Programs(NamedTuple):
     step: Any  # (memory, history, x, valid) -> memory, history, contexts of a piece more
 
 
-def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
-    """Those of a case; the last one's are kept."""
-    return _programs(name, json.dumps(config), compiled)
-
-
-@functools.lru_cache(maxsize=1)
-def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
-    call = calls(name, json.loads(config))
+@cases.kept
+def programs(name: str, config: dict[str, Any], compiled: Any = jax.jit) -> Programs:
+    call = calls(name, config)
 
     def full(x: Any, valid: Any) -> Any:
         begun = lambda cut: call(x[:, :cut], valid[:, :cut], CAPACITY, method="remember")
@@ -91,7 +80,7 @@ def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
 
     return Programs(
         compiled(full),
-        compiled(begun) if cases.looks_back(json.loads(config)) else lambda x, memory: None,
+        compiled(begun) if cases.looks_back(config) else lambda x, memory: None,
         compiled(step),
     )
 

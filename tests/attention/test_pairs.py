@@ -31,17 +31,10 @@ FIRST = [
 every = cases.over(FIRST, "pairs", drawn=FIRST[:4])
 
 
-def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
-    """A mechanism's `apply` with parameters, and these."""
-    module = cases.make(name, config)
-    params = cases.parameters(module)
-    return functools.partial(module.apply, {"params": params}), params
-
-
 @functools.cache
 def program(name: str) -> Any:
     """(source, keys, values) to a look at the source, and at keys and values: contexts and maps."""
-    call, _ = prepared(name, dict(FIRST)[name])
+    call, _ = cases.prepared(name, dict(FIRST)[name])
     query, _, valid = cases.inputs()
 
     @jax.jit
@@ -78,7 +71,7 @@ def test_a_source_is_both_and_values_leave_the_weights_alone(
 
 @cases.over(FIRST, drawn=FIRST[:2])
 def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -> None:
-    call, _ = prepared(name, config)
+    call, _ = cases.prepared(name, config)
     x, _, _ = cases.inputs(queries=5)
 
     @jax.jit
@@ -127,7 +120,7 @@ def test_sums_are_those_of_the_oracles() -> None:
     query, source, valid = cases.inputs()
     mask, values = dense_mask(CAUSAL, valid, 5), other(source)
     for name, config in FIRST[:2]:
-        call, params = prepared(name, config)
+        call, params = cases.prepared(name, config)
         memory = call(source, values, valid, method="remember_pairs")
         actual = call(query, memory, CAUSAL, method="read").context
         look = Look(params, config, query, source, mask, True)

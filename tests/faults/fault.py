@@ -53,12 +53,11 @@ _ATTENTION = {
     ),
     "kernels": (
         "test_kernels.py",
-        "test_kernel_facts.py",
         "test_facts.py",
         "test_memories.py",
         "test_conformance.py",
     ),
-    "needs.py": ("test_needs.py", "test_composition.py", "test_weights.py"),
+    "needs.py": ("test_protocol.py", "test_composition.py", "test_weights.py"),
     "protocol.py": (
         "test_protocol.py",
         "test_composition.py",

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.attention.oracles.rows import Array, Look, Result, Scores, affine, part, sigmoid
+from tests.attention.oracles.rows import Array, Look, Result, Scores, part
 from tests.attention.score_oracles import SCORES
+from tests.layers.oracles import affine, sigmoid
 
 
 def multihead(look: Look) -> Result:

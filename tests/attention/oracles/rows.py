@@ -8,6 +8,7 @@ import numpy as np
 from tests.attention.alignment_oracles import aligned
 from tests.attention.position_oracles import POSITIONS, Nothing
 from tests.attention.score_oracles import SCORES
+from tests.layers.oracles import affine
 
 Array = np.ndarray
 Result = tuple[Array, Array]
@@ -80,13 +81,3 @@ class Look(NamedTuple):
 def of_look(reference: Callable[[Look], Result]) -> Oracle:
     """The oracle that hands its arguments to a reference as one `Look`."""
     return lambda *given, **named: reference(Look(*given, **named))
-
-
-def affine(params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """x W + b."""
-    return x @ params["kernel"] + params.get("bias", 0.0)
-
-
-def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from tests.attention.oracles.heads import heads_scores, heads_values
-from tests.attention.oracles.rows import Array, Look, Result, affine, sigmoid
+from tests.attention.oracles.rows import Array, Look, Result
+from tests.layers.oracles import affine, sigmoid
 
 
 def lightning_indexer(look: Look) -> Result:
