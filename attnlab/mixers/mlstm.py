@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from attnlab.attention.protocol import head_width
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, joined, split, unbiased
-from attnlab.layers.gated_norm import GatedNorm
+from attnlab.layers.norms import GatedNorm
 from attnlab.layers.precision import widened
 from attnlab.mixers.stateful import Shape, State, Stateful, Steps
 

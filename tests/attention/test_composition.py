@@ -17,6 +17,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.kernels import KERNELS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.grid import OnGrid
@@ -243,3 +244,27 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
         if name == "multihead" or axes not in built:
             builds(name, chosen, slot, View(rule))
         built.add(axes)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kernel", KERNELS.names())
+def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
+    fit = {
+        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid", "scalable_softmax"},
+        "xla": {"softmax"},
+        "cudnn": {"softmax"},
+        "gathered": {"moba"},
+    }
+    for alignment in ALIGNMENTS.names():
+        causal = ALIGNMENTS.resolve(alignment).looks_between
+        need = Need(role="self", direction="causal" if causal else "bidirectional")
+        chosen = {"kernel": kernel, "alignment": alignment}
+        words = rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"
+        fits = alignment in fit.get(kernel, {alignment})
+        with nullcontext() if fits else pytest.raises(UserError, match=words):
+            need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
+    words = rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto', 'plain'"
+    for name in ("talking_heads", "differential"):
+        fits = kernel in ("auto", "plain")
+        with nullcontext() if fits else pytest.raises(UserError, match=words):
+            need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})

@@ -3,7 +3,6 @@ use: garbage in padding, room to spare, queries that see nothing.
 """
 
 import functools
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +13,7 @@ import pytest
 from jax._src.cudnn import fused_attention_stablehlo
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.kernels import KERNELS, blocks, blockwise, fused
-from attnlab.attention.needs import Need
+from attnlab.attention.kernels import blocks, blockwise, fused
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import PerHead, Segments, Stride, Window
@@ -337,30 +334,6 @@ def test_what_a_kernel_cannot_honour_is_refused_by_name(
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("kernel", KERNELS.names())
-def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
-    fit = {
-        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid", "scalable_softmax"},
-        "xla": {"softmax"},
-        "cudnn": {"softmax"},
-        "gathered": {"moba"},
-    }
-    for alignment in ALIGNMENTS.names():
-        causal = ALIGNMENTS.resolve(alignment).looks_between
-        need = Need(role="self", direction="causal" if causal else "bidirectional")
-        chosen = {"kernel": kernel, "alignment": alignment}
-        words = rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"
-        fits = alignment in fit.get(kernel, {alignment})
-        with nullcontext() if fits else pytest.raises(UserError, match=words):
-            need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
-    words = rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto', 'plain'"
-    for name in ("talking_heads", "differential"):
-        fits = kernel in ("auto", "plain")
-        with nullcontext() if fits else pytest.raises(UserError, match=words):
-            need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})
-
-
-@pytest.mark.quick
 def test_parameters_are_made_whatever_the_kernel() -> None:
     """Those of a score are made where it is first called, which must not be inside a loop."""
     x = jnp.zeros((1, 7, WIDTH))
@@ -381,12 +354,10 @@ def read(config: dict[str, Any], kernel: str, query: Any, source: Any, *rest: An
 )
 def test_garbage_in_padding_changes_nothing(case: str) -> None:
     kernel, alignment = case.split("-")
-    query, source, valid = inputs(queries=8)
+    config, (query, source, valid) = {"alignment": alignment}, inputs(queries=8)
     dirty = np.where(valid[..., None], source, np.float32(1e4))
-    actual = read({"alignment": alignment}, kernel, query, dirty, EVERYTHING, valid)
-    assert_close(
-        actual, read({"alignment": alignment}, "plain", query, source, EVERYTHING, valid), eps=8
-    )
+    actual = read(config, kernel, query, dirty, EVERYTHING, valid)
+    assert_close(actual, read(config, "plain", query, source, EVERYTHING, valid), eps=8)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.history import after, latest, places, slots
-from attnlab.layers.token_shift import token_before
+from attnlab.layers.history import after, latest, places, slots, token_before
 
 
 def test_the_last_real_slots_are_kept() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.layers import NORMS, norms
-from attnlab.layers.gated_norm import GatedNorm
 from attnlab.layers.norms import DEVICES, STATISTICS, BatchNorm, LayerNorm, Norm, ScaleNorm
 from attnlab.training.parallel import AXIS
 from tests.layers.oracles import norm_of, over_batch, sigmoid
@@ -198,7 +197,7 @@ def test_the_axis_of_devices_is_that_of_training() -> None:
 def test_a_norm_and_a_gate_are_the_formula(first: str, activation: str) -> None:
     o, z = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     scale = np.arange(1.0, 5.0, dtype=np.float32)
-    module = GatedNorm(activation, first)  # type: ignore[arg-type]
+    module = norms.GatedNorm(activation, first)  # type: ignore[arg-type]
     actual = jax.jit(module.apply)({"params": {"norm": {"scale": scale}}}, o, z)
     gate = (z if activation == "silu" else 1.0) * sigmoid(z)
     given = o if first == "norm" else o * gate

@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.visibility.global_tokens import Global
-from attnlab.attention.visibility.rule import Rule, at_least
+from attnlab.attention.visibility.rule import Rule
 from attnlab.attention.visibility.sparse_transformer import Local
+from attnlab.errors import at_least
 
 
 @flax.struct.dataclass
@@ -47,8 +48,8 @@ class RandomBlocks(Rule):
     seed: int = flax.struct.field(pytree_node=False, default=0)
 
     def __post_init__(self) -> None:
-        for name, least in (("length", 1), ("block", 1), ("count", 0), ("heads", 1), ("seed", 0)):
-            at_least(least, f"RandomBlocks: {name}", getattr(self, name))
+        at_least(1, "RandomBlocks", length=self.length, block=self.block, heads=self.heads)
+        at_least(0, "RandomBlocks", count=self.count, seed=self.seed)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """Returns a bool array [1 or B,heads,tq,tk], True where the block of the query at position
