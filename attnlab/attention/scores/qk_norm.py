@@ -31,7 +31,7 @@ import jax
 from attnlab.attention.scores.protocol import Dot, ScaledDot, above_zero, same_width
 from attnlab.attention.scores.similarities import unit
 from attnlab.errors import at_least
-from attnlab.layers.norms import LayerNorm, Norm, RMSNorm, RMSNormPlusOne
+from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
 
 
 class QKNorm(Dot):
@@ -76,7 +76,7 @@ class NormedProduct(ScaledDot):
     epsilon: float = 1e-6
 
     called: ClassVar[str]
-    norm: ClassVar[Callable[..., Norm]]
+    norm: ClassVar[Callable[..., nn.Module]]
 
     def setup(self) -> None:
         """Checks that `epsilon` is above 0 (raises UserError if not), and creates a norm for
@@ -107,7 +107,9 @@ class QKLayerNorm(NormedProduct):
     """
 
     called = "qk_layernorm"
-    norm = staticmethod(functools.partial(LayerNorm, use_bias=False))
+    norm = staticmethod(
+        functools.partial(nn.LayerNorm, use_bias=False, use_fast_variance=False, param_dtype=float)
+    )
 
 
 class QKRMSNorm(NormedProduct):
