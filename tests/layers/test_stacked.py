@@ -23,7 +23,7 @@ X = draw(B, T, E)
 
 def drawn(module: Any) -> Any:
     """Parameters of layers, N(0, 1), each its own."""
-    return numbered(jax.eval_shape(module.init, jax.random.key(0), X)["params"])
+    return numbered(jax.eval_shape(module.init, jax.random.key(0), X, VALID)["params"])
 
 
 def alone(params: Any, x: Any, reverse: bool) -> Any:
